@@ -1,0 +1,1 @@
+"""The terminal: the only place with Rich, standard output and exit codes."""

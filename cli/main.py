@@ -1,0 +1,208 @@
+"""The entry point: arguments in, exit code out, and the one funnel from errors to both."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from io import TextIOWrapper
+
+import typer
+
+from lake.cli.app import VERBS, State, build_app
+from lake.cli.progress import make_progress
+from lake.cli.render import Renderer
+from lake.cli.stops import Stops
+from lake.core.clock import SystemClock
+from lake.core.errors import InvalidRequestError, LakeError, StoppedError
+from lake.core.outcome import Outcome
+from lake.core.redaction import Redactor
+from lake.core.session import Session
+from lake.core.session import open_session as open_real_session
+from lake.core.settings import Settings
+
+OpenSession = Callable[[Settings], Session]
+_SIGNAL_CODES = 128
+# How a command ended: what it did, why it failed, a defect, or an exit code of help's.
+_Ending = Outcome | LakeError | Exception | int
+
+
+def main(argv: Sequence[str] | None = None, *, open_session: OpenSession | None = None) -> int:
+    """Run one command and return its exit code.
+
+    Args:
+        argv: the arguments behind the program's name; None takes the process's.
+        open_session: makes the session from the global options; for tests.
+    """
+    given = sys.argv[1:] if argv is None else argv
+    as_json, arguments = _json_first(given)
+    state = State(
+        open_session=_opener(open_session or open_real_session, as_json=as_json),
+        command=next((text for text in arguments if text in VERBS), None),
+    )
+    state.table = _table_named(arguments, state.command)
+    redact = _redaction(state)
+    renderer = Renderer(as_json=as_json, redact=redact, clock=SystemClock())
+    if argv is None:
+        _own_the_process(redact)
+    with Stops() as stops:
+        ending = _work(arguments, state, stops)
+        stops.release()
+        return _tell(ending, state, renderer)
+
+
+def _work(arguments: list[str], state: State, stops: Stops) -> _Ending:
+    """Run the command and close its session; nothing escapes."""
+    try:
+        try:
+            ending = _run(arguments, state)
+        finally:
+            stops.work_is_over()
+    except StoppedError as error:
+        ending = error
+    try:
+        state.close()
+    except Exception as error:  # noqa: BLE001 - told as the defect that it is
+        return error
+    return ending
+
+
+def _run(arguments: list[str], state: State) -> _Ending:
+    try:
+        ended = build_app()(args=arguments, prog_name="lake", standalone_mode=False, obj=state)
+    except LakeError as error:
+        return error
+    except typer.TyperException as error:
+        return _usage_error(error, state)
+    except BrokenPipeError as error:
+        return 0 if _reader_left() else error
+    except Exception as error:  # noqa: BLE001 - a defect: told as one, with its trace
+        return error
+    return ended if isinstance(ended, Outcome | int) else 0
+
+
+def _tell(ending: _Ending, state: State, renderer: Renderer) -> int:
+    """Print how the command ended and return its exit code."""
+    code = _exit_code(ending)
+    try:
+        if isinstance(ending, Outcome):
+            renderer.success(ending, state.warnings, quiet=state.quiet)
+        elif isinstance(ending, Exception):
+            known = isinstance(ending, LakeError)
+            error = ending if known else renderer.trace("".join(traceback.format_exception(ending)))
+            renderer.failure(
+                error, state.warnings, command=state.command, table=state.table, branch=state.branch
+            )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough; what the command did stays done.
+        _abandon_stdout()
+    except OSError as error:
+        sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
+        _abandon_stdout()
+        return code or 1
+    return code
+
+
+def _exit_code(ending: _Ending) -> int:
+    if isinstance(ending, int):
+        return ending
+    if isinstance(ending, StoppedError):
+        return _SIGNAL_CODES + ending.signal_number
+    return ending.exit_code if isinstance(ending, Outcome | LakeError) else 1
+
+
+def _usage_error(error: typer.TyperException, state: State) -> LakeError | int:
+    """Return what Typer found wrong as an error of lake's; bare ``lake`` shows help and fails alike."""
+    known = state.command if state.command in VERBS else None
+    hint = f"lake {known} --help shows how" if known else "lake --help lists commands and options"
+    message = error.format_message()
+    if message.startswith("Usage:"):
+        sys.stderr.write(message + "\n")
+        return InvalidRequestError("no command given", hint=hint)
+    return InvalidRequestError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
+
+
+def _json_first(arguments: Sequence[str]) -> tuple[bool, list[str]]:
+    """Return whether JSON is wanted, and the arguments with ``--json`` (allowed anywhere) in front."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    head = [text for text in arguments[:end] if text != "--json"]
+    wanted = len(head) < end
+    return wanted, [*(["--json"] if wanted else []), *head, *arguments[end:]]
+
+
+def _table_named(arguments: Sequence[str], command: str | None) -> str | None:
+    """Return the table's name as given, for a failure that is told before the verb has run."""
+    behind = arguments[arguments.index(command) + 1 :] if command else ()
+    return next((text for text in behind if not text.startswith("-") and "." in text), None)
+
+
+def _opener(open_session: OpenSession, *, as_json: bool) -> Callable[[Settings, bool], Session]:
+    def opened(settings: Settings, quiet: bool) -> Session:  # noqa: FBT001
+        session = open_session(settings)
+        session.progress = make_progress(sys.stderr, SystemClock(), quiet=quiet or as_json)
+        return session
+
+    return opened
+
+
+def _redaction(state: State) -> Callable[..., str]:
+    """Return a redactor that gathers what it must hide only when there is something to say."""
+
+    def redact(text: str, *, limit: int | None = 500) -> str:
+        redactor = Redactor()
+        redactor.learn_environment(os.environ)
+        if state.settings:
+            redactor.learn(state.settings.spark_conf)
+        if state.opened:
+            redactor.learn(state.opened.catalog.seen_properties())
+        return redactor(text, limit=limit)
+
+    return redact
+
+
+def _own_the_process(redact: Callable[..., str]) -> None:
+    """Keep libraries from talking past lake: their warnings, their logs and their threads' traces."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    logging.getLogger().addHandler(logging.NullHandler())
+    # A cron job's locale may lack a character; the rest of the line must come through.
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+    def tell(details: threading.ExceptHookArgs) -> None:
+        trace = traceback.format_exception(
+            details.exc_type, details.exc_value, details.exc_traceback
+        )
+        sys.stderr.write(redact("".join(trace), limit=None))
+
+    threading.excepthook = tell
+
+
+def _reader_left() -> bool:
+    """Whether it is standard output's reader that went away, and not some server's connection."""
+    watched = select.poll()
+    try:
+        watched.register(sys.stdout.fileno(), select.POLLERR)
+    except (OSError, ValueError):
+        return False
+    if not any(event & select.POLLERR for _, event in watched.poll(0)):
+        return False
+    _abandon_stdout()
+    return True
+
+
+def _abandon_stdout() -> None:
+    """Send what is left in standard output's buffer nowhere, so that the interpreter ends in peace."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,101 @@
+"""Progress for people: a bar on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from lake.core.clock import Clock
+from lake.core.progress import Progress, Silent
+from lake.core.units import format_duration, format_size
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+def make_progress(stream: TextIO, clock: Clock, *, quiet: bool) -> Progress:
+    """Return what suits the stream: nothing, a bar, or lines."""
+    if quiet:
+        return Silent()
+    return Bar(stream) if stream.isatty() else Lines(stream, clock)
+
+
+class Bar:
+    """A Rich progress bar with bytes, rows and time left."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown: Any = None
+        self._task: Any = None
+        self._rows = 0
+
+    def start(self, phase: str, *, tasks: int, total_bytes: int) -> None:
+        """Begin a phase."""
+        from rich import progress  # noqa: PLC0415 - only a terminal needs it
+        from rich.console import Console  # noqa: PLC0415
+
+        self.finish()
+        self._rows = 0
+        self._shown = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.DownloadColumn(binary_units=True),
+            progress.TextColumn("{task.fields[rows]:,} rows", markup=False),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+            console=Console(file=self._stream),
+            transient=True,
+        )
+        self._shown.start()
+        self._task = self._shown.add_task(phase, total=total_bytes or None, rows=0)
+        del tasks
+
+    def advance(self, *, tasks: int = 0, done_bytes: int = 0, rows: int = 0) -> None:
+        """Move the bar."""
+        del tasks
+        self._rows += rows
+        if self._shown is not None:
+            self._shown.update(self._task, advance=done_bytes, rows=self._rows)
+
+    def finish(self) -> None:
+        """Take the bar away."""
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
+
+
+class Lines:
+    """A line when a long phase moves on, for cron's mail and pipes."""
+
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._phase = ""
+        self._total = self._done = self._rows = 0
+        self._started = self._told = 0.0
+
+    def start(self, phase: str, *, tasks: int, total_bytes: int) -> None:
+        """Begin a phase; it is told only if it lasts."""
+        del tasks
+        self._phase, self._total = phase, total_bytes
+        self._done = self._rows = 0
+        self._started = self._told = self._clock.monotonic()
+
+    def advance(self, *, tasks: int = 0, done_bytes: int = 0, rows: int = 0) -> None:
+        """Count, and tell now and then."""
+        del tasks
+        self._done += done_bytes
+        self._rows += rows
+        now = self._clock.monotonic()
+        if now - self._told >= _SECONDS_BETWEEN_LINES:
+            self._told = now
+            self._stream.write(self._line(now - self._started) + "\n")
+
+    def _line(self, seconds: float) -> str:
+        left = (self._total - self._done) * seconds / self._done if self._done else 0.0
+        parts = [f"{format_size(self._done)} of {format_size(self._total)}", f"{self._rows:,} rows"]
+        if left > 0:
+            parts.append(f"{format_duration(left)} left")
+        return f"{self._phase}: {', '.join(parts)}"
+
+    def finish(self) -> None:
+        """Say no more of the phase."""
+        self._phase = ""

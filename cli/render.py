@@ -1,0 +1,182 @@
+"""Outcomes and errors for people, pipes and scripts. stdout is data, stderr is conversation.
+
+Rich draws tables on a terminal and never interprets data; a pipe gets tab-separated lines.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lake.core.clock import Clock
+from lake.core.errors import LakeError
+from lake.core.outcome import Outcome, Status
+from lake.core.redaction import one_line, printable
+from lake.core.units import format_duration, format_size
+
+_DEFECT_HINT = "this is a defect of lake: please report it with the trace above"
+
+
+class Renderer:
+    """Writes the end of a command.
+
+    Args:
+        as_json: print exactly one JSON document on stdout.
+        redact: cleans a text that leaves and cuts it to a length.
+        clock: measures the command.
+    """
+
+    def __init__(self, *, as_json: bool, redact: Callable[..., str], clock: Clock) -> None:
+        self.as_json = as_json
+        self._redact = redact
+        self._clock = clock
+        self._started = clock.monotonic()
+
+    def success(self, outcome: Outcome, warnings: Sequence[str], *, quiet: bool) -> None:
+        """Print what a command did."""
+        told = self._clean([*outcome.warnings, *warnings])
+        if self.as_json:
+            self._print_document(self._document(outcome, told))
+            return
+        self._tell_warnings(told)
+        if not quiet:
+            self._print_people(outcome)
+        elif outcome.status is Status.PARTIAL:
+            self._tell(self._summary(outcome))
+
+    def failure(
+        self,
+        error: LakeError,
+        warnings: Sequence[str],
+        *,
+        command: str | None,
+        table: str | None,
+        branch: str | None,
+    ) -> None:
+        """Print why a command failed."""
+        told = self._clean(warnings)
+        message = one_line(self._redact(error.message))
+        hint = one_line(self._redact(error.hint)) if error.hint else None
+        if self.as_json:
+            outcome = Outcome(
+                command=command or "", table=table or "", branch=branch, status=Status(error.status)
+            )
+            document = self._document(outcome, told)
+            document |= {"command": command, "table": table}
+            document["error"] = {"kind": error.kind, "message": message, "hint": hint}
+            self._print_document(document)
+        else:
+            self._tell_warnings(told)
+        self._tell(f"error: {message}")
+        if hint:
+            self._tell(f"hint: {hint}")
+
+    def trace(self, text: str) -> LakeError:
+        """Print the trace of something that lake did not foresee; return it as an error to tell."""
+        self._tell(self._redact(text.rstrip(), limit=None))
+        return LakeError(text.rstrip().rsplit("\n", 1)[-1], hint=_DEFECT_HINT)
+
+    def _clean(self, texts: Sequence[str]) -> list[str]:
+        return list(dict.fromkeys(one_line(self._redact(text)) for text in texts))
+
+    def _document(self, outcome: Outcome, warnings: Sequence[str]) -> dict[str, Any]:
+        base = outcome.base_snapshot_id
+        return {
+            "command": outcome.command,
+            "table": outcome.table,
+            "branch": outcome.branch,
+            "status": str(outcome.status),
+            "operation_id": outcome.operation_id,
+            "base_snapshot_id": None if base is None else str(base),
+            "snapshot_ids": [str(item) for item in outcome.snapshot_ids],
+            "plan": dict(outcome.plan),
+            "result": dict(outcome.result),
+            "warnings": list(warnings),
+            "seconds": round(self._clock.monotonic() - self._started, 3),
+        }
+
+    def _print_document(self, document: Mapping[str, Any]) -> None:
+        sys.stdout.write(json.dumps(_json_ready(document), default=str, allow_nan=False) + "\n")
+        sys.stdout.flush()
+
+    def _print_people(self, outcome: Outcome) -> None:
+        tables = [detail for detail in outcome.details if detail[2]]
+        for title, columns, rows in tables:
+            _print_table(title, columns, rows)
+        # Rows on a pipe are data; the summary beside them is conversation.
+        if tables and not sys.stdout.isatty():
+            self._tell(self._summary(outcome))
+        else:
+            sys.stdout.write(self._summary(outcome) + "\n")
+        sys.stdout.flush()
+
+    def _summary(self, outcome: Outcome) -> str:
+        facts = outcome.plan if outcome.status is Status.DRY_RUN else outcome.result
+        shown = [
+            f"{key.replace('_', ' ')} {_for_people(key, value)}"
+            for key, value in facts.items()
+            if value is not None and not isinstance(value, list | tuple | Mapping)
+        ]
+        if outcome.snapshot_ids:
+            ids = ", ".join(str(item) for item in outcome.snapshot_ids)
+            shown.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
+        took = format_duration(self._clock.monotonic() - self._started)
+        head = f"{outcome.command} {outcome.table}: {outcome.status}"
+        return one_line(" · ".join([head, *shown, took]))
+
+    def _tell_warnings(self, warnings: Sequence[str]) -> None:
+        for warning in warnings:
+            self._tell(f"warning: {warning}")
+
+    def _tell(self, text: str) -> None:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    texts = [[_cell(column, value) for column, value in zip(columns, row, strict=True)] for row in rows]
+    if not sys.stdout.isatty():
+        lines = ["\t".join(row) for row in [[_cell("", name) for name in columns], *texts]]
+        sys.stdout.write("\n".join(lines) + "\n")
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.table import Table as Grid  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    grid = Grid(title=Text(printable(title)), title_justify="left")
+    for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+        numbers = all(isinstance(value, int | float | None) for value in values)
+        grid.add_column(
+            Text(_cell("", column)), overflow="fold", justify="right" if numbers else "left"
+        )
+    for row in texts:
+        grid.add_row(*(Text(text) for text in row))
+    Console(file=sys.stdout, markup=False, emoji=False, highlight=False).print(grid)
+
+
+def _for_people(key: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return str(value)
+    return format_size(value) if key.endswith("bytes") else f"{value:,}"
+
+
+def _cell(column: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if column.endswith("bytes") and sys.stdout.isatty():
+        return one_line(_for_people(column, value))
+    return one_line(value.hex() if isinstance(value, bytes) else str(value))
+
+
+def _json_ready(value: Any) -> Any:
+    """Return the value with what JSON has no words for as text: NaN, infinities and bytes."""
+    if isinstance(value, Mapping):
+        return {str(key): _json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_ready(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    return value.hex() if isinstance(value, bytes) else value

@@ -1,0 +1,61 @@
+"""Ctrl-C and SIGTERM as one exception, raised once, where the work is."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any
+
+from lake.core.errors import StoppedError
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_KILLED_BY = 3
+
+
+class Stops:
+    """Handlers for the length of one command.
+
+    The first signal raises `StoppedError` in the work; while things are cleaned up afterwards a second one
+    is ignored and a third kills. After `release` a signal kills at once: nothing is left to clean up.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[signal.Signals, Any] = {}
+        self._received = 0
+        self._working = True
+
+    def __enter__(self) -> Stops:
+        """Take the signals over; outside the main thread its owner keeps them."""
+        try:
+            for number in _SIGNALS:
+                self._before[number] = signal.signal(number, self._stop)
+        except ValueError:
+            self._before.clear()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def work_is_over(self) -> None:
+        """Raise nothing any more."""
+        self._working = False
+
+    def release(self) -> None:
+        """Let signals do what they do to any process."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_DFL)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        self._received += 1
+        if self._received >= _KILLED_BY:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        if self._working and self._received == 1:
+            raise StoppedError(number)

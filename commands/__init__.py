@@ -1,0 +1,1 @@
+"""One module per verb: options, a call to the core, an outcome."""

@@ -1,0 +1,71 @@
+"""`lake expire`: forget old snapshots and delete the files that only they reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.options import Branch, DryRun, TableArgument
+from lake.core.errors import NotFoundError
+from lake.core.expiration.execute import execute, file_details, plan_expiration, preview
+from lake.core.expiration.plan import RetentionOptions
+from lake.core.outcome import Outcome
+from lake.core.table.catalog import Table
+from lake.core.table.lineage import parse_time_ms, resolve
+from lake.core.units import is_duration, parse_duration_ms
+
+
+def expire(
+    context: typer.Context,
+    table: TableArgument,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="5d|TIME", help="Expire snapshots older than this.")
+    ] = None,
+    retain_last: Annotated[
+        int | None, typer.Option(metavar="N", help="Keep at least N snapshots of each branch.")
+    ] = None,
+    snapshot: Annotated[
+        list[str] | None, typer.Option(metavar="REF", help="Expire this snapshot; repeatable.")
+    ] = None,
+    keep_files: Annotated[bool, typer.Option(help="Change metadata only, delete no file.")] = False,
+    clean_metadata: Annotated[bool, typer.Option(help="Also remove unused schemas and specs.")] = False,
+    unsafe_retention: Annotated[
+        bool, typer.Option(help="Allow --older-than of less than 24 hours.")
+    ] = False,
+    branch: Branch = "main",
+    dry_run: DryRun = False,
+) -> Outcome:
+    """Forget old snapshots and delete the files that only they reach.
+
+    Example: lake expire db.events --older-than 7d --retain-last 10
+    """
+    session = session_of(context)
+    loaded = session.table(table)
+    if branch != "main" and branch not in loaded.metadata.refs:
+        raise NotFoundError(f"no branch named {branch}")
+    options = RetentionOptions(
+        older_than_ms=_moment(older_than, session.clock.now_ms()),
+        retain_last=retain_last,
+        snapshot_ids=_snapshots(loaded, snapshot or []),
+        unsafe=unsafe_retention,
+    )
+    plan = plan_expiration(
+        session, loaded, options, clean_metadata=clean_metadata, keep_files=keep_files
+    )
+    outcome = preview(plan) if dry_run else execute(session, plan)
+    if session.settings.verbose:
+        outcome = replace(outcome, details=[*outcome.details, file_details(plan)])
+    return outcome
+
+
+def _moment(text: str | None, now_ms: int) -> int | None:
+    if text is None:
+        return None
+    return now_ms - parse_duration_ms(text) if is_duration(text) else parse_time_ms(text)
+
+
+def _snapshots(table: Table, names: list[str]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(resolve(table.metadata, name).snapshot_id for name in names))

@@ -1,0 +1,157 @@
+"""`lake ingest`: load files into a table."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.options import Branch, DryRun, TableArgument
+from lake.commands.parsing import parse_pairs
+from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.ingest.execute import execute, preview
+from lake.core.ingest.plan import (
+    APPEND,
+    OVERWRITE,
+    OVERWRITE_WHERE,
+    REPLACE,
+    IngestOptions,
+    plan_ingest,
+)
+from lake.core.outcome import Outcome
+from lake.core.rows.sources import FORMATS
+from lake.core.units import parse_size
+
+_LATER = "is not available yet"
+
+
+def ingest(
+    context: typer.Context,
+    table: TableArgument,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SOURCE...", help="Files, globs, folders, URLs; - for stdin."),
+    ] = None,
+    from_table: Annotated[
+        str | None, typer.Option(metavar="NS.T", help="Load another table's rows.")
+    ] = None,
+    format_name: Annotated[
+        str | None, typer.Option("--format", metavar="|".join(FORMATS), help="Else by name.")
+    ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Make the table if missing.")] = False,
+    partition_by: Annotated[
+        str | None, typer.Option(metavar="TERMS", help='E.g. "day(ts), bucket(16, id)".')
+    ] = None,
+    sort_by: Annotated[
+        str | None, typer.Option(metavar="TERMS", help='Sort order of a new table, "a desc, b".')
+    ] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="K=V", help="Of a new table.")
+    ] = None,
+    evolve: Annotated[bool, typer.Option("--evolve", help="Add the source's new columns.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace all rows.")] = False,
+    overwrite_where: Annotated[
+        str | None, typer.Option(metavar="EXPR", help="Replace the rows of a filter.")
+    ] = None,
+    replace_partitions: Annotated[
+        bool, typer.Option("--replace-partitions", help="Replace the partitions that get rows.")
+    ] = False,
+    distribution: Annotated[
+        str | None, typer.Option(metavar="none|hash|range", help="How rows meet their writers.")
+    ] = None,
+    target_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Size of a data file, e.g. 512MB.")
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="A second run of this id does nothing.")
+    ] = None,
+    upsert: Annotated[bool, typer.Option("--upsert", hidden=True)] = False,
+    key: Annotated[str | None, typer.Option("--key", hidden=True)] = None,
+    deletes: Annotated[str | None, typer.Option("--deletes", hidden=True)] = None,
+    order_by: Annotated[str | None, typer.Option("--order-by", hidden=True)] = None,
+    repair_duplicates: Annotated[bool, typer.Option("--repair-duplicates", hidden=True)] = False,
+    changes_column: Annotated[str | None, typer.Option("--changes-column", hidden=True)] = None,
+    changes_mode: Annotated[str | None, typer.Option("--changes-mode", hidden=True)] = None,
+    stage: Annotated[bool, typer.Option("--stage", hidden=True)] = False,
+    discard: Annotated[str | None, typer.Option("--discard", hidden=True)] = None,
+    rejects: Annotated[str | None, typer.Option("--rejects", hidden=True)] = None,
+    branch: Branch = "main",
+    dry_run: DryRun = False,
+) -> Outcome:
+    """Load files into a table, checked before a byte is written, committed once.
+
+    In CSV an empty cell, NULL, null and NA are NULL; "" in quotes is the empty text.
+
+    Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
+    """
+    _refuse_later({
+        "--upsert": upsert or key or deletes or order_by or repair_duplicates,
+        "--changes-column": changes_column or changes_mode,
+        "--stage": stage or discard,
+        "--rejects": rejects,
+    })
+    session = session_of(context)
+    with _spooled(sources or [], format_name) as names:
+        options = IngestOptions(
+            sources=names,
+            from_table=from_table,
+            format=_format(format_name),
+            create=create,
+            partition_by=partition_by,
+            sort_by=sort_by,
+            properties=parse_pairs(properties or [], "--property"),
+            evolve=evolve,
+            mode=_mode(overwrite, overwrite_where, replace_partitions),
+            where=overwrite_where,
+            distribution=distribution,
+            target_bytes=None if target_size is None else parse_size(target_size),
+            run_id=run_id,
+            branch=branch,
+        )
+        plan = plan_ingest(session, table, options)
+        return preview(plan) if dry_run else execute(session, plan)
+
+
+def _refuse_later(asked: dict[str, object]) -> None:
+    for option, given in asked.items():
+        if given:
+            raise RefusedError(f"{option} {_LATER}")
+
+
+def _mode(overwrite: bool, where: str | None, replace: bool) -> str:  # noqa: FBT001 - three flags
+    chosen = [
+        mode
+        for mode, given in (
+            (OVERWRITE, overwrite), (OVERWRITE_WHERE, where is not None), (REPLACE, replace)
+        )
+        if given
+    ]
+    if len(chosen) > 1:
+        raise InvalidRequestError(f"--{' and --'.join(chosen)} contradict each other")
+    return chosen[0] if chosen else APPEND
+
+
+def _format(name: str | None) -> str | None:
+    if name is not None and name not in FORMATS:
+        raise InvalidRequestError(f"--format {name!r} is none of {', '.join(FORMATS)}")
+    return name
+
+
+@contextmanager
+def _spooled(names: list[str], format_name: str | None) -> Iterator[list[str]]:
+    """Keep standard input in a temporary file: it is read more than once."""
+    if "-" not in names:
+        yield names
+        return
+    if format_name is None:
+        raise InvalidRequestError("standard input needs --format")
+    with tempfile.NamedTemporaryFile(prefix="lake-stdin-", suffix=f".{format_name}") as spool:
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+        spool.flush()
+        yield [spool.name if name == "-" else name for name in names]

@@ -1,0 +1,1 @@
+"""Everything lake knows about Iceberg tables; nothing about terminals."""

@@ -1,0 +1,1 @@
+"""Rewrite small files into large ones without changing a row."""

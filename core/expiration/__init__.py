@@ -1,0 +1,1 @@
+"""Forget old snapshots and delete the files that only they reach."""

@@ -1,0 +1,424 @@
+"""Expire snapshots: commit first, then delete what nothing reaches any more.
+
+Order of safety: every manifest of what stays is read before anything changes; the commit asserts every ref;
+a ref that a race removed all the same is put back; reachability is asked again of the table as it then is;
+only then do files go, each below the table's own roots.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import paths
+from lake.core.errors import CommitConflictError, CorruptFileError, LakeError, NotFoundError
+from lake.core.expiration.plan import (
+    KeepReason,
+    Retention,
+    RetentionOptions,
+    check_retention,
+    plan_retention,
+)
+from lake.core.expiration.reach import DATA_FILE, KINDS, Garbage, Reachability
+from lake.core.outcome import Outcome, Status
+from lake.core.session import Session
+from lake.core.table import lineage
+from lake.core.table.catalog import Table
+from lake.core.table.commit import ChangeSet, commit_changes
+from lake.core.table.run_ids import EXPIRED_RUN_IDS, RUN_ID, carried_run_ids
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirationPlan:
+    """What expiring will remove, and why the rest stays.
+
+    Args:
+        table: as it was read.
+        retention: snapshots and refs.
+        garbage: files that only the expired snapshots reach.
+        clean_metadata: also remove schemas and specs that nothing uses.
+        keep_files: delete no file at all.
+        now_ms: the moment that ages were counted from.
+    """
+
+    table: Table
+    options: RetentionOptions
+    retention: Retention
+    garbage: Garbage
+    clean_metadata: bool
+    keep_files: bool
+    now_ms: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do, so nothing may be committed."""
+        metadata = self.table.metadata
+        return not (
+            self.retention.expired
+            or self.retention.removed_refs
+            or (self.clean_metadata and any(_unused(metadata, self.retention, self.garbage)))
+        )
+
+
+def plan_expiration(
+    session: Session,
+    table: Table,
+    options: RetentionOptions,
+    *,
+    clean_metadata: bool = False,
+    keep_files: bool = False,
+) -> ExpirationPlan:
+    """Decide what goes and find the files that only it reaches.
+
+    Raises:
+        RefusedError: a safety rule forbids it.
+        CorruptFileError: metadata of a snapshot that stays cannot be read.
+    """
+    now_ms = session.clock.now_ms()
+    check_retention(table.metadata, options, now_ms)
+    retention = plan_retention(table.metadata, options, now_ms)
+    expired, kept = _split(table.metadata, retention)
+    reach = Reachability(table.storage)
+    garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
+    return ExpirationPlan(table, options, retention, garbage, clean_metadata, keep_files, now_ms)
+
+
+def preview(plan: ExpirationPlan) -> Outcome:
+    """Describe a plan without carrying it out."""
+    return Outcome(
+        command="expire",
+        table=plan.table.identifier,
+        status=Status.DRY_RUN,
+        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        plan=_counts(plan),
+        details=_details(plan),
+    )
+
+
+def execute(session: Session, plan: ExpirationPlan) -> Outcome:
+    """Commit the plan, then delete its files.
+
+    Raises:
+        CommitConflictError: other writers won every attempt; nothing was changed.
+        CommitUnknownError: the catalog did not answer; nothing was deleted.
+    """
+    if plan.is_empty:
+        return _outcome(plan, Status.NOTHING_TO_DO, _nothing())
+    operation_id = session.ids.uuid()
+    before = plan.table.metadata
+    attempt = _Expiry(session, plan)
+    after = commit_changes(session, plan.table, attempt.prepare, attempt.landed, [])
+    after = _repair_lost_refs(session, after, attempt.removed_refs)
+    gone = [item for item in attempt.known.values() if after.metadata.snapshot_by_id(item.snapshot_id) is None]
+    garbage = attempt.reach.garbage(_with_all_specs(before, after.metadata), gone, after.metadata.snapshots)
+    for location in garbage.unreadable:
+        session.warn(f"could not read {location} of an expired snapshot; what only it names stays")
+    removed = _Removed() if plan.keep_files else _delete(session, after, garbage)
+    partial = bool(removed.failed or garbage.unreadable)
+    result = {
+        "snapshots": len(gone),
+        "refs": len(attempt.removed_refs),
+        **{kind: removed.counts.get(kind, 0) for kind in KINDS},
+        "bytes": removed.bytes,
+        "failed_deletes": len(removed.failed),
+    }
+    status = Status.PARTIAL if partial else Status.DONE
+    return _outcome(plan, status, result, operation_id)
+
+
+@dataclass(slots=True)
+class _Expiry:
+    """Prepares the commit, afresh on each attempt."""
+
+    session: Session
+    plan: ExpirationPlan
+    known: dict[int, Snapshot] = field(default_factory=dict)
+    expired: tuple[int, ...] = ()
+    removed_refs: tuple[str, ...] = ()
+    reach: Reachability = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reach = Reachability(self.plan.table.storage)
+
+    def prepare(self, table: Table) -> ChangeSet | None:
+        metadata = table.metadata
+        now_ms = self.plan.now_ms
+        check_retention(metadata, self.plan.options, now_ms)
+        retention = plan_retention(metadata, self.plan.options, now_ms)
+        expired, kept = _split(metadata, retention)
+        garbage = self.reach.garbage(metadata, expired, kept)
+        self.known.update(lineage.snapshots_by_id(metadata))
+        self.expired, self.removed_refs = retention.expired, retention.removed_refs
+        updates = self._updates(metadata, retention, garbage)
+        return ChangeSet(_assert_refs(metadata), updates) if updates else None
+
+    def landed(self, metadata: TableMetadata) -> object | None:
+        """Removal leaves no summary behind: it landed when all it removes is gone."""
+        present = lineage.snapshots_by_id(metadata)
+        refs = any(name in metadata.refs for name in self.removed_refs)
+        gone = not refs and not any(item in present for item in self.expired)
+        return True if gone and (self.expired or self.removed_refs) else None
+
+    def _updates(
+        self, metadata: TableMetadata, retention: Retention, garbage: Garbage
+    ) -> tuple[TableUpdate, ...]:
+        from pyiceberg.table.update import (  # noqa: PLC0415
+            RemovePartitionSpecsUpdate,
+            RemoveSchemasUpdate,
+            RemoveSnapshotRefUpdate,
+            SetPropertiesUpdate,
+        )
+
+        from lake.core.table.snapshot_updates import RemoveSnapshots  # noqa: PLC0415
+
+        updates: list[TableUpdate] = [
+            RemoveSnapshotRefUpdate(ref_name=name) for name in retention.removed_refs
+        ]
+        if retention.expired:
+            updates.append(RemoveSnapshots(snapshot_ids=list(retention.expired)))
+        runs = carried_run_ids(metadata, retention.expired, self.plan.now_ms)
+        if runs is not None and updates:
+            updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: json.dumps(runs)}))
+        if self.plan.clean_metadata:
+            schemas, specs = _unused(metadata, retention, garbage)
+            if schemas:
+                updates.append(RemoveSchemasUpdate(schema_ids=schemas))
+            if specs:
+                updates.append(RemovePartitionSpecsUpdate(spec_ids=specs))
+        return tuple(updates)
+
+
+def _split(
+    metadata: TableMetadata, retention: Retention
+) -> tuple[list[Snapshot], list[Snapshot]]:
+    gone = frozenset(retention.expired)
+    return (
+        [item for item in metadata.snapshots if item.snapshot_id in gone],
+        [item for item in metadata.snapshots if item.snapshot_id not in gone],
+    )
+
+
+def _assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+    """Require every ref where it was: a rollback to a snapshot that goes must not go with it."""
+    from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID  # noqa: PLC0415
+
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+    refs.setdefault(lineage.MAIN, metadata.current_snapshot_id)  # type: ignore[arg-type]
+    return (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        *(AssertRefSnapshotId(ref=name, snapshot_id=head) for name, head in sorted(refs.items())),
+    )
+
+
+def _unused(
+    metadata: TableMetadata, retention: Retention, garbage: Garbage
+) -> tuple[list[int], list[int]]:
+    """Return schemas and specs that neither the table nor any kept snapshot uses."""
+    used = {item.schema_id for item in metadata.snapshots if item.snapshot_id in retention.kept}
+    used.add(metadata.current_schema_id)
+    schemas = [item.schema_id for item in metadata.schemas if item.schema_id not in used]
+    specs = [
+        item.spec_id
+        for item in metadata.partition_specs
+        if item.spec_id != metadata.default_spec_id and item.spec_id not in garbage.spec_ids
+    ]
+    return schemas, specs
+
+
+def _with_all_specs(before: TableMetadata, after: TableMetadata) -> TableMetadata:
+    """Return metadata that can read manifests of both: cleaning may have removed a spec."""
+    return before if len(before.partition_specs) > len(after.partition_specs) else after
+
+
+# Refs lost to a race
+
+
+def _repair_lost_refs(session: Session, table: Table, removed_refs: Sequence[str]) -> Table:
+    """Put back refs that vanished in the very commit: no request can forbid a ref made meanwhile.
+
+    The metadata file before ours, named by the log, knows them. A snapshot comes back under its own id, as
+    the newest without parent, because sequence numbers must not run backwards.
+    """
+    before = _metadata_before(session, table)
+    if before is None:
+        return table
+    lost = {
+        name: ref
+        for name, ref in before.refs.items()
+        if name not in table.metadata.refs and name not in removed_refs
+    }
+    if not lost:
+        return table
+
+    def prepare(now: Table) -> ChangeSet | None:
+        updates = _restoring(session, now.metadata, before, lost)
+        return ChangeSet(_assert_refs(now.metadata), updates) if updates else None
+
+    def landed(metadata: TableMetadata) -> object | None:
+        return True if all(name in metadata.refs for name in lost) else None
+
+    repaired = commit_changes(session, table, prepare, landed, [])
+    session.warn(f"put back refs that were made while snapshots expired: {', '.join(sorted(lost))}")
+    return repaired
+
+
+def _metadata_before(session: Session, table: Table) -> TableMetadata | None:
+    from pyiceberg.table.metadata import TableMetadataUtil  # noqa: PLC0415
+
+    log = table.metadata.metadata_log
+    if not log:
+        return None
+    try:
+        data = table.storage.read(log[-1].metadata_file)
+        return TableMetadataUtil.parse_raw(_inflated(log[-1].metadata_file, data))
+    except (LakeError, ValueError):
+        session.warn("the metadata before this commit cannot be read: lost refs cannot be looked for")
+        return None
+
+
+def _inflated(location: str, data: bytes) -> str:
+    import gzip  # noqa: PLC0415
+
+    return (gzip.decompress(data) if ".gz." in location else data).decode()
+
+
+def _restoring(
+    session: Session, now: TableMetadata, before: TableMetadata, lost: dict[str, Any]
+) -> tuple[TableUpdate, ...]:
+    from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate  # noqa: PLC0415
+
+    updates: list[TableUpdate] = []
+    present = set(lineage.snapshots_by_id(now))
+    sequence = now.last_sequence_number
+    for name, ref in lost.items():
+        if name in now.refs:
+            continue
+        snapshot = before.snapshot_by_id(ref.snapshot_id)
+        if snapshot is None:
+            continue
+        if snapshot.snapshot_id not in present:
+            sequence += 1 if now.format_version > 1 else 0
+            present.add(snapshot.snapshot_id)
+            changed = {
+                "sequence_number": sequence,
+                "parent_snapshot_id": None,
+                "timestamp_ms": max(session.clock.now_ms(), now.last_updated_ms),
+            }
+            updates.append(AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))
+        updates.append(
+            SetSnapshotRefUpdate(
+                ref_name=name,
+                type=ref.snapshot_ref_type,
+                snapshot_id=ref.snapshot_id,
+                max_ref_age_ms=ref.max_ref_age_ms,
+                max_snapshot_age_ms=ref.max_snapshot_age_ms,
+                min_snapshots_to_keep=ref.min_snapshots_to_keep,
+            )
+        )
+    return tuple(updates)
+
+
+# Deleting
+
+
+@dataclass(slots=True)
+class _Removed:
+    counts: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    failed: list[str] = field(default_factory=list)
+
+
+def _delete(session: Session, table: Table, garbage: Garbage) -> _Removed:
+    """Delete data before the manifests that name it, so that a killed run leaves no file without a name."""
+    removed = _Removed()
+    session.progress.start("deleting", tasks=garbage.files.num_rows, total_bytes=garbage.bytes)
+    foreign = 0
+    for kind in KINDS:
+        rows = garbage.files.filter(pc.equal(garbage.files["kind"], kind))
+        own = [row for row in rows.to_pylist() if paths.deletable(row["path"], table.roots)]
+        foreign += rows.num_rows - len(own)
+        for start in range(0, len(own), _BATCH):
+            _delete_batch(session, table, kind, own[start : start + _BATCH], removed)
+    session.progress.finish()
+    if foreign:
+        session.warn(f"{foreign} files lie outside the table's own folders and were not deleted")
+    if removed.failed:
+        session.warn(f"{len(removed.failed)} files could not be deleted, e.g. {removed.failed[0]}")
+    return removed
+
+
+def _delete_batch(
+    session: Session, table: Table, kind: str, rows: list[dict[str, Any]], removed: _Removed
+) -> None:
+    outcome = table.storage.delete(row["path"] for row in rows)
+    gone = sum(row["bytes"] or 0 for row in rows if row["path"] not in outcome.failed)
+    removed.counts[kind] = removed.counts.get(kind, 0) + len(outcome.deleted)
+    removed.bytes += gone
+    removed.failed += outcome.failed
+    session.progress.advance(tasks=len(rows), done_bytes=gone)
+
+
+# Telling
+
+
+def _counts(plan: ExpirationPlan) -> dict[str, int]:
+    files = {kind: 0 if plan.keep_files else plan.garbage.count(kind) for kind in KINDS}
+    return {
+        "snapshots": len(plan.retention.expired),
+        "refs": len(plan.retention.removed_refs),
+        **files,
+        "bytes": 0 if plan.keep_files else plan.garbage.bytes,
+    }
+
+
+def _nothing() -> dict[str, int]:
+    return {"snapshots": 0, "refs": 0, **dict.fromkeys(KINDS, 0), "bytes": 0, "failed_deletes": 0}
+
+
+def _details(plan: ExpirationPlan) -> list[tuple[str, list[str], list[list[Any]]]]:
+    kept = plan.retention.kept
+    reasons: dict[KeepReason, int] = {}
+    for reason in kept.values():
+        reasons[reason] = reasons.get(reason, 0) + 1
+    return [
+        ("kept snapshots", ["reason", "snapshots"], [[str(k), n] for k, n in sorted(reasons.items())]),
+    ]
+
+
+def file_details(plan: ExpirationPlan) -> tuple[str, list[str], list[list[Any]]]:
+    """Return every file that goes, with the reason, as rows to show."""
+    rows = [
+        [row["path"], row["kind"].removesuffix("s").replace("_", " "), "reached by expired snapshots only"]
+        for row in plan.garbage.files.to_pylist()
+    ]
+    return ("files", ["path", "kind", "reason"], rows)
+
+
+def _outcome(
+    plan: ExpirationPlan,
+    status: Status,
+    result: dict[str, int],
+    operation_id: str | None = None,
+) -> Outcome:
+    return Outcome(
+        command="expire",
+        table=plan.table.identifier,
+        status=status,
+        operation_id=operation_id,
+        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        plan=_counts(plan),
+        result=result,
+        details=_details(plan),
+    )

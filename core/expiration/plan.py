@@ -1,0 +1,192 @@
+"""Which snapshots and refs have had their time: a pure function of metadata, options and the clock.
+
+Source: Iceberg's RemoveSnapshots. A snapshot stays while a rule keeps it; each rule is a `KeepReason`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.table import lineage
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.refs import SnapshotRef
+
+MAX_AGE_MS = 5 * 24 * 3_600_000
+FLOOR_MS = 24 * 3_600_000
+_FOREVER = 2**63 - 1
+
+
+class KeepReason(StrEnum):
+    """Why a snapshot stays."""
+
+    REFERENCED = "referenced"  # a kept branch or tag points at it
+    RECENT = "recent"  # younger than its branch's age
+    LAST_N = "last-n"  # among the newest that its branch must keep
+    UNREFERENCED_RECENT = "unreferenced-recent"  # on no branch, but younger than the table's age
+    NOT_NAMED = "not-named"  # only snapshots named one by one were to go
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOptions:
+    """What the user asked for.
+
+    Args:
+        older_than_ms: expire what is older than this moment; None takes the table's properties.
+        retain_last: keep at least so many snapshots of each branch; None takes the table's property.
+        snapshot_ids: snapshots to expire by name, even if a rule would keep them.
+        unsafe: allow a moment less than 24 hours ago.
+    """
+
+    older_than_ms: int | None = None
+    retain_last: int | None = None
+    snapshot_ids: tuple[int, ...] = ()
+    unsafe: bool = False
+
+    def __post_init__(self) -> None:
+        if self.retain_last is not None and self.retain_last < 1:
+            raise InvalidRequestError(
+                f"number of snapshots to retain must be at least 1, cannot be: {self.retain_last}"
+            )
+
+    @property
+    def only_named(self) -> bool:
+        """Whether nothing but the named snapshots shall go."""
+        return bool(self.snapshot_ids) and self.older_than_ms is None and self.retain_last is None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What goes and what stays, with the reason."""
+
+    expired: tuple[int, ...]
+    removed_refs: tuple[str, ...]
+    kept: Mapping[int, KeepReason] = field(default_factory=dict)
+
+
+def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> None:
+    """Refuse what the safety rules forbid.
+
+    Raises:
+        RefusedError: garbage collection is off for the table, or the moment is less than 24 hours ago.
+    """
+    if metadata.properties.get("gc.enabled", "true").lower() == "false":
+        raise RefusedError(
+            "cannot expire snapshots: gc.enabled is false, deleting files may corrupt other tables"
+        )
+    asked = options.older_than_ms
+    if asked is not None and asked > now_ms - FLOOR_MS and not options.unsafe:
+        raise RefusedError(
+            "--older-than is less than 24 hours ago: readers and writers may still use those snapshots",
+            hint="choose an older moment, or say --unsafe-retention",
+        )
+
+
+def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> Retention:
+    """Decide which snapshots and refs go.
+
+    Raises:
+        RefusedError: a named snapshot is the head of a ref that stays.
+    """
+    limits = _Limits.of(metadata, options, now_ms)
+    refs = {name: ref for name, ref in metadata.refs.items() if _stays(metadata, name, ref, limits)}
+    removed_refs = () if options.only_named else tuple(sorted(metadata.refs.keys() - refs.keys()))
+    if options.only_named:
+        refs = dict(metadata.refs)
+    named = frozenset(options.snapshot_ids)
+    _refuse_heads(named, refs)
+    kept: dict[int, KeepReason] = {}
+    if options.only_named:
+        kept = {item.snapshot_id: KeepReason.NOT_NAMED for item in metadata.snapshots}
+    else:
+        _keep_by_rule(metadata, refs, limits, kept)
+    for snapshot_id in named:
+        kept.pop(snapshot_id, None)
+    if metadata.current_snapshot_id is not None:
+        # Also where metadata lacks a ref for main.
+        kept.setdefault(metadata.current_snapshot_id, KeepReason.REFERENCED)
+    expired = [item.snapshot_id for item in metadata.snapshots if item.snapshot_id not in kept]
+    return Retention(tuple(expired), removed_refs, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    now_ms: int
+    oldest_ms: int
+    keep: int
+    ref_age_ms: int
+
+    @classmethod
+    def of(cls, metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> _Limits:
+        properties = metadata.properties
+        age = _integer(properties, "history.expire.max-snapshot-age-ms", MAX_AGE_MS)
+        keep = _integer(properties, "history.expire.min-snapshots-to-keep", 1)
+        asked = options.older_than_ms
+        return cls(
+            now_ms=now_ms,
+            oldest_ms=now_ms - age if asked is None else asked,
+            keep=max(1, keep if options.retain_last is None else options.retain_last),
+            ref_age_ms=_integer(properties, "history.expire.max-ref-age-ms", _FOREVER),
+        )
+
+
+def _integer(properties: Mapping[str, str], key: str, default: int) -> int:
+    text = properties.get(key)
+    if text is None:
+        return default
+    if not text.lstrip("-").isdigit() or int(text) <= 0:
+        raise RefusedError(f"the table's property {key} is {text!r}, not a positive whole number")
+    return int(text)
+
+
+def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits) -> bool:
+    if name == lineage.MAIN:
+        return True
+    snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+    if snapshot is None:
+        return False
+    age = limits.now_ms - snapshot.timestamp_ms
+    return age <= (ref.max_ref_age_ms or limits.ref_age_ms)
+
+
+def _refuse_heads(named: frozenset[int], refs: Mapping[str, SnapshotRef]) -> None:
+    for snapshot_id in sorted(named):
+        heads = sorted(name for name, ref in refs.items() if ref.snapshot_id == snapshot_id)
+        if heads:
+            raise RefusedError(f"cannot expire {snapshot_id}: still referenced by {', '.join(heads)}")
+
+
+def _keep_by_rule(
+    metadata: TableMetadata,
+    refs: Mapping[str, SnapshotRef],
+    limits: _Limits,
+    kept: dict[int, KeepReason],
+) -> None:
+    reachable: set[int] = set()
+    for ref in refs.values():
+        kept[ref.snapshot_id] = KeepReason.REFERENCED
+    for ref in refs.values():
+        chain = list(lineage.ancestors(metadata, ref.snapshot_id))
+        if ref.snapshot_ref_type != "branch":
+            reachable.add(ref.snapshot_id)
+            continue
+        reachable.update(item.snapshot_id for item in chain)
+        oldest = (
+            limits.now_ms - ref.max_snapshot_age_ms if ref.max_snapshot_age_ms else limits.oldest_ms
+        )
+        keep = ref.min_snapshots_to_keep or limits.keep
+        for count, snapshot in enumerate(chain):
+            if count >= keep and snapshot.timestamp_ms < oldest:
+                break
+            recent = snapshot.timestamp_ms >= oldest
+            kept.setdefault(
+                snapshot.snapshot_id, KeepReason.RECENT if recent else KeepReason.LAST_N
+            )
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in reachable and snapshot.timestamp_ms >= limits.oldest_ms:
+            kept.setdefault(snapshot.snapshot_id, KeepReason.UNREFERENCED_RECENT)

@@ -1,0 +1,226 @@
+"""Which files only expired snapshots reach: a set difference over Arrow columns.
+
+Doubt keeps data: a kept snapshot whose manifests cannot be read in full (length and counts as its list says)
+stops everything; an expired one's unreadable manifest is reported, and what only it names stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.errors import BadInputError
+from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
+from lake.core.table.manifests import read_manifest_list, read_manifests
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.table.storage import Storage
+
+DATA_FILE = "data_files"
+POSITION_DELETE = "position_delete_files"
+EQUALITY_DELETE = "equality_delete_files"
+MANIFEST = "manifests"
+MANIFEST_LIST = "manifest_lists"
+STATISTICS = "statistics_files"
+KINDS = (DATA_FILE, POSITION_DELETE, EQUALITY_DELETE, MANIFEST, MANIFEST_LIST, STATISTICS)
+_CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
+_GARBAGE = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
+_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Files that nothing kept reaches.
+
+    Args:
+        files: Arrow table of path, kind (one of `KINDS`) and bytes (0 where metadata does not tell).
+        unreadable: manifests and lists of expired snapshots that could not be read.
+        spec_ids: partition specs that manifests of kept snapshots use.
+    """
+
+    files: pa.Table
+    unreadable: tuple[str, ...]
+    spec_ids: frozenset[int]
+
+    def count(self, kind: str) -> int:
+        """Return how many files of a kind there are."""
+        return int(pc.sum(pc.equal(self.files["kind"], kind)).as_py() or 0)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes that metadata knows of."""
+        return int(pc.sum(self.files["bytes"]).as_py() or 0)
+
+
+@dataclass(slots=True)
+class Reachability:
+    """Reads manifests once, however often reachability is asked in one run."""
+
+    storage: Storage
+    _lists: dict[str, pa.Table] = field(default_factory=dict)
+    _live: dict[str, pa.Table] = field(default_factory=dict)
+
+    def garbage(
+        self, metadata: TableMetadata, expired: Sequence[Snapshot], kept: Sequence[Snapshot]
+    ) -> Garbage:
+        """Return the files that expired snapshots reach and kept ones do not.
+
+        Args:
+            metadata: knows the specs and statistics of both.
+            expired: snapshots that go.
+            kept: every snapshot that stays.
+
+        Raises:
+            CorruptFileError: a kept snapshot's manifest or list cannot be read.
+            NotFoundError: one is missing.
+        """
+        kept_manifests = self._manifests(kept)
+        unreadable: list[str] = []
+        going = self._expired_manifests(expired, kept_manifests, unreadable)
+        candidates = self._candidates(metadata, going, unreadable)
+        # Read even when nothing could be excused by it: a table with a broken manifest is not touched.
+        live = self._live_paths(metadata, kept_manifests)
+        candidates = candidates.filter(
+            pc.invert(pc.is_in(same_name(candidates["path"]), value_set=live))
+        )
+        parts = [
+            candidates,
+            _files(going["manifest_path"], MANIFEST, going["manifest_length"]),
+            self._expired_lists(expired, kept),
+            _statistics(metadata, {item.snapshot_id for item in kept}, expired),
+        ]
+        used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())
+        return Garbage(_distinct(pa.concat_tables(parts)), tuple(unreadable), used)
+
+    def _manifests(self, snapshots: Iterable[Snapshot]) -> pa.Table:
+        tables = [self._list(snapshot.manifest_list) for snapshot in snapshots]
+        return _distinct(pa.concat_tables(tables), "manifest_path") if tables else _no_manifests()
+
+    def _list(self, location: str) -> pa.Table:
+        if location not in self._lists:
+            self._lists[location] = read_manifest_list(self.storage, location)
+        return self._lists[location]
+
+    def _expired_manifests(
+        self, expired: Sequence[Snapshot], kept: pa.Table, unreadable: list[str]
+    ) -> pa.Table:
+        tables = [_no_manifests()]
+        for snapshot in expired:
+            try:
+                tables.append(self._list(snapshot.manifest_list))
+            except BadInputError:
+                unreadable.append(snapshot.manifest_list)
+        found = _distinct(pa.concat_tables(tables), "manifest_path")
+        shared = pc.is_in(
+            same_name(found["manifest_path"]), value_set=same_name(kept["manifest_path"])
+        )
+        return found.filter(pc.invert(shared))
+
+    def _candidates(
+        self, metadata: TableMetadata, going: pa.Table, unreadable: list[str]
+    ) -> pa.Table:
+        try:
+            return self._entries(metadata, going)
+        except BadInputError:
+            # Some are bad: find out which, and take the others.
+            parts = [_GARBAGE.empty_table()]
+            for index in range(going.num_rows):
+                try:
+                    parts.append(self._entries(metadata, going.slice(index, 1)))
+                except BadInputError:
+                    unreadable.append(going["manifest_path"][index].as_py())
+            return pa.concat_tables(parts)
+
+    def _entries(self, metadata: TableMetadata, manifests: pa.Table) -> pa.Table:
+        """Return path, kind and bytes of the live files of manifests."""
+        if manifests.num_rows == 0:
+            return _GARBAGE.empty_table()
+        by_spec = read_manifests(
+            self.storage, manifests, metadata, columns=_COLUMNS, live_only=True
+        )
+        parts = [
+            pa.table(
+                [
+                    entries["file_path"],
+                    _CONTENT_KINDS.take(pc.cast(entries["content"], pa.int64()).combine_chunks()),
+                    entries["file_size_in_bytes"],
+                ],
+                schema=_GARBAGE,
+            )
+            for entries in by_spec.values()
+        ]
+        return pa.concat_tables([_GARBAGE.empty_table(), *parts])
+
+    def _live_paths(self, metadata: TableMetadata, manifests: pa.Table) -> Any:
+        new = manifests.filter(
+            pc.invert(pc.is_in(manifests["manifest_path"], value_set=pa.array(self._live, pa.string())))
+        )
+        if new.num_rows:
+            # One table for all that were read together, kept under each of their names.
+            read = same_name(self._entries(metadata, new)["path"])
+            for path in new["manifest_path"].to_pylist():
+                self._live[path] = read
+        tables = {id(item): item for item in self._live.values()}
+        return pa.concat_arrays([pa.array([], pa.string()), *tables.values()])
+
+    def _expired_lists(self, expired: Sequence[Snapshot], kept: Sequence[Snapshot]) -> pa.Table:
+        staying = {item.manifest_list for item in kept}
+        going = [item.manifest_list for item in expired if item.manifest_list not in staying]
+        return _files(pa.array(going, pa.string()), MANIFEST_LIST, None)
+
+
+def same_name(locations: Any) -> pa.Array:
+    """Fold the spellings under which engines write one location: file: schemes, s3a, doubled slashes."""
+    text = locations.combine_chunks() if isinstance(locations, pa.ChunkedArray) else locations
+    text = pc.replace_substring_regex(text, r"^file:/*", "/")
+    text = pc.replace_substring_regex(text, r"^s3[an]://", "s3://")
+    return pc.replace_substring_regex(text, r"([^:/])//+", r"\1/")
+
+
+def _files(locations: Any, kind: str, sizes: Any) -> pa.Table:
+    count = len(locations)
+    lengths = pa.array([0] * count, pa.int64()) if sizes is None else sizes
+    return pa.table(
+        [locations, pa.array([kind] * count, pa.string()), lengths], schema=_GARBAGE
+    )
+
+
+def _statistics(
+    metadata: TableMetadata, kept_ids: set[int], expired: Sequence[Snapshot]
+) -> pa.Table:
+    gone = {item.snapshot_id for item in expired}
+    known = [
+        *((item.snapshot_id, item.statistics_path, item.file_size_in_bytes) for item in metadata.statistics),
+        *(
+            (item.snapshot_id, item.statistics_path, item.file_size_in_bytes)
+            for item in metadata.partition_statistics
+        ),
+    ]
+    staying = {path for snapshot_id, path, _ in known if snapshot_id in kept_ids}
+    going = [row for row in known if row[0] in gone and row[1] not in staying]
+    return _files(
+        pa.array([row[1] for row in going], pa.string()),
+        STATISTICS,
+        pa.array([row[2] for row in going], pa.int64()),
+    )
+
+
+def _distinct(table: pa.Table, column: str = "path") -> pa.Table:
+    """Keep the first row of each path."""
+    if table.num_rows == 0:
+        return table
+    encoded = same_name(table[column]).dictionary_encode()
+    _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
+    return table.take(pa.array(np.sort(first)))
+
+
+def _no_manifests() -> pa.Table:
+    return MANIFEST_SCHEMA.empty_table()

@@ -1,0 +1,96 @@
+"""Locations of files as Iceberg writes them, parsed without guessing, and whether one lies in another.
+
+A location is ``scheme://authority/path``, ``file:/path`` or a plain absolute path. Nothing is decoded:
+``%2F``, ``#`` and ``?`` are ordinary characters of a name, as they are for every writer that made one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from lake.core.errors import BadInputError
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?(/.*|)$", re.DOTALL)
+_UNSAFE_TO_DELETE = re.compile("[\x00-\x1f\x7f#?\u202a-\u202e\u2066-\u2069]")
+# Engines name one S3 object by any of these.
+_SAME_STORE = {"s3a": "s3", "s3n": "s3"}
+MAX_LOCATION = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A parsed location: ``scheme`` (``file`` for plain paths), ``authority``, ``path`` from its slash on."""
+
+    scheme: str
+    authority: str
+    path: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a file of this machine."""
+        return self.scheme == "file"
+
+
+def parse(location: str) -> Location:
+    """Parse a location.
+
+    Raises:
+        BadInputError: it is empty, relative with a scheme, too long, or holds a NUL.
+    """
+    if not location or len(location) > MAX_LOCATION or "\x00" in location:
+        raise BadInputError(f"not a usable location: {location[:80]!r}")
+    found = _SCHEME.match(location)
+    if not found:
+        return Location("file", "", os.path.abspath(location))
+    scheme, authority, path = found.group(1).lower(), (found.group(2) or "//")[2:], found.group(3)
+    if not path.startswith("/"):
+        if authority and not path:
+            path = "/"
+        else:
+            raise BadInputError(f"not a usable location: {location[:80]!r}")
+    return Location(_SAME_STORE.get(scheme, scheme), authority, path)
+
+
+def canonical(location: str) -> str:
+    """Return one text per object: scheme aliases, ``file:`` spellings and doubled slashes folded.
+
+    ``..`` and ``.`` are kept: whether such a name may be touched is `deletable`'s business.
+    """
+    parsed = parse(location)
+    path = re.sub("/{2,}", "/", parsed.path)
+    return f"{parsed.scheme}://{parsed.authority}{path}"
+
+
+def join(base: str, *names: str) -> str:
+    """Append names to a location, with one slash between."""
+    return "/".join([base.rstrip("/"), *names])
+
+
+def within(location: str, root: str) -> bool:
+    """Whether the location lies below the root, by name."""
+    return canonical(location).startswith(canonical(root).rstrip("/") + "/")
+
+
+def deletable(location: str, roots: list[str]) -> bool:
+    """Whether lake may delete this file: by name below one of the table's own roots and nothing odd in it.
+
+    Odd are ``.`` and ``..`` segments, control and direction characters, and ``#`` or ``?``, which other
+    readers take for the end of the name. A root must itself have two parts: ``s3://bucket`` owns nothing.
+    """
+    try:
+        text = canonical(location)
+        path = parse(location).path
+    except BadInputError:
+        return False
+    if _UNSAFE_TO_DELETE.search(text) or any(part in {".", ".."} for part in path.split("/")):
+        return False
+    owned = [root for root in roots if _deep_enough(root)]
+    return any(within(location, root) for root in owned)
+
+
+def _deep_enough(root: str) -> bool:
+    parsed = parse(root)
+    parts = [part for part in (parsed.authority, *parsed.path.split("/")) if part]
+    return len(parts) >= 2 and ".." not in parts

@@ -1,0 +1,121 @@
+"""Keep secrets out of what people and logs get to read: the last step before any text leaves lake."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from urllib.parse import quote, quote_plus
+
+MASK = "***"
+MAX_TEXT = 500
+
+# A configuration key with one of these in it holds something to hide.
+_SECRET_KEYS = re.compile(
+    r"secret|token|passw(?:or)?d|passphrase|credential|key|authorization|\bsas\b|sas[-_.]?token"
+    r"|session|signature|oauth|private",
+    re.IGNORECASE,
+)
+# The environment is full of keys that only sound so (XDG_SESSION_TYPE, SSH_KEY_PATH).
+_SECRET_VARIABLES = re.compile(
+    r"secret|token|passw(?:or)?d|passphrase|credential|(?:access|account|api|auth)_?key"
+    r"|signature|_sas$",
+    re.IGNORECASE,
+)
+_CATALOG_VARIABLE = "PYICEBERG_"
+# Addresses and switches are no secrets, and masking them would make an error useless.
+_PUBLIC_KEYS = re.compile(
+    r"(?:uri|url|endpoint|type|enabled|file|path|dir|scope|impl|region|timeout|ms)$", re.IGNORECASE
+)
+# Shorter values would mask ordinary words.
+_SHORTEST = 6
+
+_NAMES = (
+    r"[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|access[-_.]?key|account[-_.]?key"
+    r"|api[-_.]?key|private[-_.]?key|session[-_.]?key|signature|oauth|authorization|sas[-_.]token)[\w.-]*"
+)
+_VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"',;&}\])]+)"""
+_PATTERNS = (
+    # user:password@ in a URI; also a password that holds an unescaped @ or slash.
+    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/:@]*:[^\s]*@", re.IGNORECASE), rf"\1{MASK}@"),
+    (
+        re.compile(r"(authorization[\"']?\s*[:=]\s*[\"']?)[^\"',;\r\n}]+", re.IGNORECASE),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {MASK}"),
+    (re.compile(rf"({_NAMES}[\"']?\s*[=:]\s*){_VALUE}", re.IGNORECASE), rf"\1{MASK}"),
+    # Presigned addresses, of S3, Google Cloud Storage and Azure.
+    (
+        re.compile(
+            r"([?&](?:X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|sig|AWSAccessKeyId)=)"
+            r"[^&\s\"']+",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), MASK),
+    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), MASK),  # a JSON web token
+)
+_USER_INFO = re.compile(r"://([^\s/:@]*):([^\s]*)@")
+_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
+class Redactor:
+    """Masks what looks like a secret and what is known to be one."""
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+
+    def learn_environment(self, environment: Mapping[str, str]) -> None:
+        """Remember the values of variables that hold secrets."""
+        for name, value in environment.items():
+            if name.startswith(_CATALOG_VARIABLE):
+                self.learn({name.rsplit("__", 1)[-1]: value})
+            elif _SECRET_VARIABLES.search(name) and not _PUBLIC_KEYS.search(name):
+                self._add(value)
+
+    def learn(self, properties: Mapping[str, object], prefix: str = "") -> None:
+        """Remember the values of secret-looking properties; mappings may be nested."""
+        for key, value in properties.items():
+            name = f"{prefix}{key}"
+            if isinstance(value, Mapping):
+                self.learn(value, f"{name}.")
+                continue
+            if found := _USER_INFO.search(str(value)):
+                self._add(found[2])
+            if _SECRET_KEYS.search(name) and not _PUBLIC_KEYS.search(name):
+                self._add(str(value))
+
+    def __call__(self, text: str, *, limit: int | None = MAX_TEXT) -> str:
+        """Return the text without secrets and control characters, cut to a length."""
+        for value in sorted(self._values, key=len, reverse=True):
+            text = text.replace(value, MASK)
+        for pattern, replacement in _PATTERNS:
+            text = pattern.sub(replacement, text)
+        text = printable(text)
+        return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+    def _add(self, value: str) -> None:
+        # `client:secret` is one credential of two parts, either of which an answer may repeat.
+        for part in {value, *value.split(":")}:
+            if len(part) >= _SHORTEST:
+                self._values.update({part, quote(part, safe=""), quote_plus(part)})
+
+
+def printable(text: str) -> str:
+    """Replace control and direction characters, so that a name cannot steer a terminal."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        "�"
+        if char in _BIDIRECTIONAL
+        or (char not in "\n\t" and unicodedata.category(char) in _UNPRINTABLE)
+        else char
+        for char in text
+    )
+
+
+def one_line(text: str) -> str:
+    """Return the text as one printable line, so that a name cannot pretend to be a line of its own."""
+    return " ".join(printable(text).split("\n")).replace("\t", " ")

@@ -1,0 +1,1 @@
+"""Rows in and out of data files: readers, writers, partitioning."""

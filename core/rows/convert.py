@@ -1,0 +1,170 @@
+"""Arrow columns of a file as the types of a table, nested fields matched by id or by name.
+
+Only conversions that keep every value are made: Iceberg's promotions, and other storage forms of one type.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UUIDType
+
+from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.rows.schema import arrow_type, field_id
+
+
+def convert(column: pa.Array, item: NestedField, where: str, *, by_name: bool = False) -> pa.Array:
+    """Return a column as a table's field has it.
+
+    Args:
+        column: as the file holds it.
+        item: the table's field.
+        where: the file's name, for errors.
+        by_name: match nested fields by name even where the file carries ids (they are another table's).
+
+    Raises:
+        CorruptFileError: its type cannot hold the field's values, or a value does not fit.
+    """
+    kind = item.field_type
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not promotable(column.type, kind, by_name=by_name):
+        raise CorruptFileError(f"column {item.name} of {where} is {column.type}, the table has {kind}")
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), arrow_type(kind))
+    if isinstance(kind, StructType):
+        return _convert_struct(column, kind, where, by_name=by_name)
+    if isinstance(kind, ListType):
+        return _convert_list(column, kind, where, by_name=by_name)
+    if isinstance(kind, MapType):
+        return _convert_map(column, kind, where, by_name=by_name)
+    target = arrow_type(kind)
+    try:
+        return column if column.type == target else column.cast(target)
+    except pa.ArrowInvalid as error:
+        raise BadInputError(
+            f"column {item.name} of {where} has a value that {kind} cannot hold: {error}"
+        ) from error
+
+
+def repeat(value: pa.Array, rows: int) -> pa.Array:
+    """Return the one value of an array, so many times."""
+    return value.take(pa.array([0] * rows, pa.int32()))
+
+
+def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False) -> bool:
+    """Whether a file's type can become a table's without losing a value (values are checked again)."""
+    if isinstance(source, pa.BaseExtensionType):
+        source = source.storage_type
+    if pa.types.is_dictionary(source):
+        source = source.value_type
+    if pa.types.is_null(source):
+        return True
+    if isinstance(kind, StructType):
+        return pa.types.is_struct(source) and _struct_promotable(source, kind, by_name=by_name)
+    if isinstance(kind, ListType):
+        is_list = pa.types.is_list(source) or pa.types.is_large_list(source)
+        is_list = is_list or pa.types.is_fixed_size_list(source)
+        return is_list and promotable(source.value_type, kind.element_type, by_name=by_name)
+    if isinstance(kind, MapType):
+        return (
+            pa.types.is_map(source)
+            and promotable(source.key_type, kind.key_type, by_name=by_name)
+            and promotable(source.item_type, kind.value_type, by_name=by_name)
+        )
+    if isinstance(kind, UUIDType):
+        return bool(source == pa.binary(16))
+    return _primitive_promotable(source, arrow_type(kind))
+
+
+def _struct_promotable(source: pa.DataType, kind: StructType, *, by_name: bool) -> bool:
+    for index in range(source.num_fields):
+        child = source.field(index)
+        number = None if by_name else field_id(child)
+        for item in kind.fields:
+            same = item.name == child.name if number is None else item.field_id == number
+            if same and not promotable(child.type, item.field_type, by_name=by_name):
+                return False
+    return True
+
+
+def _primitive_promotable(source: pa.DataType, target: pa.DataType) -> bool:
+    types = pa.types
+    if source == target:
+        return True
+    if types.is_integer(source) and types.is_integer(target):
+        unsigned = types.is_unsigned_integer(source)
+        return bool(source.bit_width < target.bit_width or (
+            source.bit_width == target.bit_width and not unsigned
+        ))
+    if types.is_float32(source) or types.is_float16(source):
+        return types.is_float64(target) or types.is_float32(target)
+    if types.is_decimal(source) and types.is_decimal(target):
+        return bool(source.scale == target.scale and source.precision <= target.precision)
+    if types.is_timestamp(source) and types.is_timestamp(target):
+        return (source.tz is None) == (target.tz is None)
+    if types.is_date(source):
+        return types.is_date32(target) or (types.is_timestamp(target) and target.tz is None)
+    if types.is_time(source):
+        return types.is_time(target)
+    return _same_bytes(source, target)
+
+
+def _same_bytes(source: pa.DataType, target: pa.DataType) -> bool:
+    types = pa.types
+    text = (types.is_string, types.is_large_string, types.is_string_view)
+    raw = (types.is_binary, types.is_large_binary, types.is_binary_view)
+    if any(test(source) for test in text):
+        return types.is_string(target) or types.is_binary(target)
+    if any(test(source) for test in raw):
+        # Old writers do not mark text as text.
+        return types.is_binary(target) or types.is_string(target)
+    return False
+
+
+def _children(column: pa.Array, *, by_name: bool) -> dict[int | str, pa.Array]:
+    """Return a struct's children by field id, or by name where there is none (or it is not ours)."""
+    found: dict[int | str, pa.Array] = {}
+    for index in range(column.type.num_fields):
+        item = column.type.field(index)
+        number = None if by_name else field_id(item)
+        found[item.name if number is None else number] = column.field(index)
+    return found
+
+
+def _convert_struct(column: pa.Array, kind: StructType, where: str, *, by_name: bool) -> pa.Array:
+    if column.offset:
+        column = pa.concat_arrays([column])
+    children = _children(column, by_name=by_name)
+    parts = []
+    for item in kind.fields:
+        found = children.get(item.field_id)
+        found = children.get(item.name) if found is None else found
+        if found is not None:
+            parts.append(convert(found, item, where, by_name=by_name))
+        elif item.initial_default is not None:
+            value = pa.array([item.initial_default], arrow_type(item.field_type))
+            parts.append(repeat(value, len(column)))
+        else:
+            parts.append(pa.nulls(len(column), arrow_type(item.field_type)))
+    mask = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind)), mask=mask)
+
+
+def _convert_list(column: pa.Array, kind: ListType, where: str, *, by_name: bool) -> pa.Array:
+    if pa.types.is_fixed_size_list(column.type):
+        column = column.cast(pa.list_(column.type.value_type))
+    column = pa.concat_arrays([column]) if column.offset else column
+    values = convert(column.values, kind.element_field, where, by_name=by_name)
+    mask = column.is_null() if column.null_count else None
+    offsets = column.offsets.cast(pa.int32())
+    return pa.ListArray.from_arrays(offsets, values, type=arrow_type(kind), mask=mask)
+
+
+def _convert_map(column: pa.Array, kind: MapType, where: str, *, by_name: bool) -> pa.Array:
+    column = pa.concat_arrays([column]) if column.offset else column
+    keys = convert(column.keys, kind.key_field, where, by_name=by_name)
+    items = convert(column.items, kind.value_field, where, by_name=by_name)
+    mask = column.is_null() if column.null_count else None
+    return pa.MapArray.from_arrays(column.offsets, keys, items, type=arrow_type(kind), mask=mask)

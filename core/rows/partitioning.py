@@ -1,0 +1,144 @@
+"""Rows by partition: the values of every transform over Arrow columns, and the paths named after them.
+
+Source: https://iceberg.apache.org/spec/#partition-transforms and PartitionSpec.partitionToPath.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.transforms import IdentityTransform, VoidTransform
+from pyiceberg.types import UUIDType
+
+from lake.core.table.partition_values import from_single_values, partition_type, single_values
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+Partition = tuple[bytes | None, ...]
+
+
+def partition_columns(
+    batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
+) -> list[pa.Array]:
+    """Return one array of partition values per field of the spec."""
+    columns = []
+    for field in spec.fields:
+        source = _source_column(batch, schema, field.source_id)
+        kind = schema.find_type(field.source_id)
+        if isinstance(field.transform, VoidTransform):
+            columns.append(pa.nulls(batch.num_rows, source.type))
+        elif isinstance(field.transform, IdentityTransform):
+            columns.append(source)
+        else:
+            if isinstance(kind, UUIDType):
+                source = source.cast(pa.binary())
+            columns.append(_as_array(field.transform.pyarrow_transform(kind)(source)))
+    return columns
+
+
+def group_rows(
+    batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Split a batch by partition; rows keep their order within one."""
+    if spec.is_unpartitioned() or batch.num_rows == 0:
+        if batch.num_rows:
+            yield (), batch
+        return
+    columns = partition_columns(batch, spec, schema)
+    codes = _codes(columns)
+    if codes.min() == codes.max():
+        yield _partition_at(columns, spec, schema, [0])[0], batch
+        return
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    partitions = _partition_at(columns, spec, schema, order[starts])
+    if np.all(np.diff(order) == 1):
+        sorted_batch = batch
+    else:
+        sorted_batch = batch.take(pa.array(order))
+    ends = [*starts[1:], batch.num_rows]
+    for partition, start, end in zip(partitions, starts, ends, strict=True):
+        yield partition, sorted_batch.slice(start, end - start)
+
+
+def partition_number(partition: Partition, buckets: int) -> int:
+    """Return the same number below ``buckets`` for the same partition, in every process."""
+    text = b"\x00".join(b"-" if value is None else b"+" + value for value in partition)
+    return zlib.crc32(text) % buckets
+
+
+def partition_path(spec: PartitionSpec, schema: Schema, partition: Partition) -> str:
+    """Return a partition's folder, e.g. ``ts_day=2013-01-01/id_bucket=3``."""
+    kinds = partition_type(spec, [schema]).fields
+    parts = []
+    for field, kind, value in zip(spec.fields, kinds, partition, strict=True):
+        source = schema.find_type(field.source_id)
+        internal = _internal(value, kind.field_type)
+        text = field.transform.to_human_string(source, internal)
+        parts.append(f"{_quoted(field.name)}={_quoted(text)}")
+    return "/".join(parts)
+
+
+def _quoted(text: str) -> str:
+    return quote_plus(text, safe="*-._", encoding="utf-8", errors="surrogatepass")
+
+
+def _internal(value: bytes | None, kind: Any) -> Any:
+    """Return a single value as PyIceberg's own transforms keep it (ints for dates and times)."""
+    from pyiceberg.conversions import from_bytes  # noqa: PLC0415
+
+    return None if value is None else from_bytes(kind, value)
+
+
+def _source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.Array:
+    names = (schema.find_column_name(source_id) or "").split(".")
+    if len(names) == 1 or batch.schema.get_field_index(".".join(names)) >= 0:
+        return batch.column(".".join(names))
+    column = batch.column(names[0])
+    for name in names[1:]:
+        # flatten() carries the parent's nulls down, which field() does not.
+        index = column.type.get_field_index(name)
+        column = column.flatten()[index]
+    return column
+
+
+def _codes(columns: Sequence[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return a number per row that is equal for equal partitions."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if pa.types.is_null(column.type):
+            continue
+        encoded = column.dictionary_encode("encode")
+        size = len(encoded.dictionary)
+        codes = codes * (size + 1) + encoded.indices.to_numpy(zero_copy_only=False)
+        if size and codes.max() > 2**40:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+    return codes
+
+
+def _partition_at(
+    columns: Sequence[pa.Array], spec: PartitionSpec, schema: Schema, rows: Any
+) -> list[Partition]:
+    index = pa.array(rows, pa.int64())
+    kinds = [field.field_type for field in partition_type(spec, [schema]).fields]
+    values = [
+        single_values(_typed(column.take(index), kind), kind)
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
+    return list(zip(*values, strict=True))
+
+
+def _typed(column: pa.Array, kind: Any) -> pa.Array:
+    expected = from_single_values([], kind).type
+    return column if column.type == expected else column.cast(expected)
+
+
+def _as_array(values: Any) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -1,0 +1,469 @@
+"""Rows out of data files, by Iceberg field id, in bounded batches.
+
+A column is found by its id however it is called in the file; types are promoted, missing columns get their
+partition's value, their default or NULL. Files without any ids are read by the table's name mapping, or else
+by position as Iceberg Java does. Source: https://iceberg.apache.org/spec/#column-projection.
+"""
+
+from __future__ import annotations
+
+import base64
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.types import NestedField
+
+from lake.core.errors import CorruptFileError, LakeError, RefusedError
+from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, filter_to_plain, row_mask
+from lake.core.rows.convert import convert, repeat
+from lake.core.rows.metrics import Mode, footer_metrics, leaves
+from lake.core.rows.schema import (
+    arrow_field,
+    arrow_schema,
+    arrow_type,
+    field_id,
+    schema_from_plain,
+    schema_to_plain,
+    spec_from_plain,
+    spec_to_plain,
+)
+from lake.core.rows.writer import row_group_start
+from lake.core.table.files import DataFile
+from lake.core.table.partition_values import from_single_values, partition_type
+from lake.core.table.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+BATCH_BYTES = 16 * 1024 * 1024
+_MOST_ROWS = 128 * 1024
+_MAX_ROW_GROUPS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSlice:
+    """A data file, or the row groups of it that begin in a range of its bytes.
+
+    `partition` holds single values as in `lake.core.table.files.DataFile`.
+    """
+
+    path: str
+    format: str = "PARQUET"
+    size_bytes: int
+    record_count: int
+    spec_id: int
+    partition: tuple[bytes | None, ...] = ()
+    start: int = 0
+    length: int | None = None
+
+    @classmethod
+    def of(cls, file: DataFile) -> FileSlice:
+        """Return the whole of a data file."""
+        return cls(
+            path=file.path,
+            format=file.format,
+            size_bytes=file.size_bytes,
+            record_count=file.record_count,
+            spec_id=file.spec_id,
+            partition=file.partition,
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["partition"] = [
+            None if value is None else base64.b64encode(value).decode() for value in self.partition
+        ]
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> FileSlice:
+        """Rebuild from `to_plain`'s values."""
+        values = dict(plain)
+        values["partition"] = tuple(
+            None if value is None else base64.b64decode(value) for value in values["partition"]
+        )
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSettings:
+    """How files of one table are read.
+
+    Args:
+        projection: the columns to return.
+        schema: the table's schema; the filter is bound to it.
+        specs: by id; they tell which missing column is a partition's value.
+        row_filter: rows to return, bound to `schema`; None for all.
+        name_mapping: the table's ``schema.name-mapping.default``, for files without field ids.
+        batch_bytes: about what one batch may take.
+    """
+
+    projection: Schema
+    schema: Schema
+    specs: Mapping[int, PartitionSpec]
+    row_filter: BooleanExpression | None = None
+    name_mapping: str | None = None
+    batch_bytes: int = BATCH_BYTES
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "projection": schema_to_plain(self.projection),
+            "schema": schema_to_plain(self.schema),
+            "specs": [spec_to_plain(spec) for spec in self.specs.values()],
+            "row_filter": None if self.row_filter is None else filter_to_plain(self.row_filter),
+            "name_mapping": self.name_mapping,
+            "batch_bytes": self.batch_bytes,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> ReadSettings:
+        """Rebuild from `to_plain`'s values."""
+        schema = schema_from_plain(plain["schema"])
+        condition = plain["row_filter"]
+        specs = [spec_from_plain(spec) for spec in plain["specs"]]
+        return cls(
+            projection=schema_from_plain(plain["projection"]),
+            schema=schema,
+            specs={spec.spec_id: spec for spec in specs},
+            row_filter=None if condition is None else bind_filter(filter_from_plain(condition), schema),
+            name_mapping=plain["name_mapping"],
+            batch_bytes=plain["batch_bytes"],
+        )
+
+
+def read_batches(
+    storage: Storage, file: FileSlice, settings: ReadSettings
+) -> Iterator[pa.RecordBatch]:
+    """Yield a file's rows with exactly the projection's schema.
+
+    Raises:
+        CorruptFileError: the file is not what its format or the table's metadata promises.
+        RefusedError: its format cannot be read yet.
+    """
+    if file.format.upper() != "PARQUET":
+        raise RefusedError(f"cannot read {file.format} data files yet: {file.path}")
+    wanted = _columns_to_read(settings)
+    target = arrow_schema(settings.projection)
+    with storage.open_input(file.path) as source, _corrupt(file.path):
+        parquet = pq.ParquetFile(source, page_checksum_verification=True)
+        _check_footer(parquet, file)
+        resolved = _resolve(parquet.schema_arrow, settings, file)
+        groups = _row_groups(parquet, file, settings, resolved)
+        names = [item.name for item in resolved.values() if item is not None]
+        rows = _batch_rows(parquet.metadata, settings.batch_bytes)
+        if groups:
+            batches = parquet.iter_batches(
+                batch_size=rows, row_groups=groups, columns=names, use_threads=False
+            )
+            for batch in batches:
+                shaped = _shape(batch, wanted, resolved, settings, file)
+                if settings.row_filter is not None:
+                    mask = row_mask(settings.row_filter, shaped, settings.schema)
+                    shaped = shaped.filter(mask)
+                if shaped.num_rows:
+                    yield _select(shaped, target)
+
+
+def read_ahead(batches: Iterator[pa.RecordBatch], depth: int = 4) -> Iterator[pa.RecordBatch]:
+    """Read in a thread while the caller works, at most ``depth`` batches ahead."""
+    ready: queue.Queue[Any] = queue.Queue(depth)
+    stop = threading.Event()
+
+    def fill() -> None:
+        try:
+            for batch in batches:
+                if not _offer(ready, batch, stop):
+                    return
+            _offer(ready, None, stop)
+        except BaseException as error:  # noqa: BLE001 - raised again by the one who reads
+            _offer(ready, error, stop)
+
+    thread = threading.Thread(target=fill, name="read-ahead", daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _offer(ready: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:
+    while not stop.is_set():
+        try:
+            ready.put(item, timeout=0.1)
+        except queue.Full:
+            continue
+        return True
+    return False
+
+
+# What to read
+
+
+def _columns_to_read(settings: ReadSettings) -> list[NestedField]:
+    """Return the projection's columns, and those that only the filter needs."""
+    fields = list(settings.projection.fields)
+    if settings.row_filter is None:
+        return fields
+    known = {item.field_id: index for index, item in enumerate(fields)}
+    for column in filter_columns(settings.row_filter):
+        top = _top_level(settings.schema, column)
+        if top.field_id not in known:
+            known[top.field_id] = len(fields)
+            fields.append(top)
+        elif top.field_id != column:
+            # A nested projection may lack the filter's part: read the whole column.
+            fields[known[top.field_id]] = top
+    return fields
+
+
+def _top_level(schema: Schema, column: int) -> NestedField:
+    name = schema.find_column_name(column) or ""
+    for item in schema.fields:
+        if item.field_id == column or name == item.name or name.startswith(item.name + "."):
+            return item
+    raise CorruptFileError(f"the filter's column {column} is not in the schema")
+
+
+def _check_footer(parquet: Any, file: FileSlice) -> None:
+    rows = parquet.metadata.num_rows
+    if rows != file.record_count:
+        raise CorruptFileError(
+            f"{file.path} has {rows} rows, the table's metadata says {file.record_count}"
+        )
+    if parquet.metadata.num_row_groups > _MAX_ROW_GROUPS:
+        raise CorruptFileError(f"{file.path} has too many row groups")
+
+
+def _resolve(
+    file_schema: pa.Schema, settings: ReadSettings, file: FileSlice
+) -> dict[int, pa.Field | None]:
+    """Return for each column to read the file's top-level field, None where the file has none."""
+    wanted = _columns_to_read(settings)
+    if any(_has_ids(item) for item in file_schema):
+        by_id = {field_id(item): item for item in file_schema}
+        return {item.field_id: by_id.get(item.field_id) for item in wanted}
+    if settings.name_mapping:
+        named = _mapped(file_schema, settings.name_mapping, file.path)
+        return {item.field_id: named.get(item.field_id) for item in wanted}
+    # No ids at all and no mapping: Iceberg Java numbers the file's columns from 1.
+    by_position = {index + 1: item for index, item in enumerate(file_schema)}
+    return {item.field_id: by_position.get(item.field_id) for item in wanted}
+
+
+def _has_ids(item: pa.Field) -> bool:
+    return field_id(item) is not None
+
+
+def _mapped(file_schema: pa.Schema, text: str, path: str) -> dict[int, pa.Field]:
+    from pyiceberg.table.name_mapping import parse_mapping_from_json  # noqa: PLC0415
+
+    try:
+        mapping = parse_mapping_from_json(text)
+    except ValueError as error:
+        raise CorruptFileError(f"the table's name mapping cannot be read, so {path} neither") from error
+    named = {name: item.field_id for item in mapping.root for name in item.names}
+    return {
+        named[item.name]: item
+        for item in file_schema
+        if named.get(item.name) is not None
+    }
+
+
+def _row_groups(
+    parquet: Any, file: FileSlice, settings: ReadSettings, resolved: Mapping[int, pa.Field | None]
+) -> list[int]:
+    """Return the row groups that begin in the slice and may hold rows of the filter."""
+    metadata = parquet.metadata
+    end = None if file.length is None else file.start + file.length
+    groups = [
+        index
+        for index in range(metadata.num_row_groups)
+        if end is None or file.start <= row_group_start(metadata.row_group(index)) < end
+    ]
+    if settings.row_filter is None or len(groups) < 2:  # noqa: PLR2004 - one group is read anyway
+        return groups
+    return _matching_groups(parquet, groups, settings, resolved)
+
+
+def _matching_groups(
+    parquet: Any,
+    groups: list[int],
+    settings: ReadSettings,
+    resolved: Mapping[int, pa.Field | None],
+) -> list[int]:
+    """Drop row groups whose statistics exclude the filter, judged as if each were a file."""
+    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC  # noqa: PLC0415
+
+    from lake.core.table.manifests import entries_of  # noqa: PLC0415
+    from lake.core.table.pruning import prune_files  # noqa: PLC0415
+
+    if settings.row_filter is None:
+        return groups
+    columns = _file_leaves(parquet.schema_arrow, settings.schema, resolved)
+    full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
+    files = []
+    for index in groups:
+        group = parquet.metadata.row_group(index)
+        found = footer_metrics(
+            _OneGroup(group, [position for position, _ in columns]),
+            [leaf for _, leaf in columns],
+            full,
+            {},
+        )
+        files.append(
+            DataFile(
+                path=str(index), spec_id=0, record_count=group.num_rows, size_bytes=1,
+                value_counts=found.value_counts, null_value_counts=found.null_value_counts,
+                lower_bounds=found.lower_bounds, upper_bounds=found.upper_bounds,
+            )
+        )
+    spec = UNPARTITIONED_PARTITION_SPEC
+    entries = entries_of(files, spec=spec, schema=settings.schema, status=1, snapshot_id=0)
+    mask = prune_files(entries, spec, settings.schema, settings.row_filter)
+    return [index for index, keep in zip(groups, mask.to_pylist(), strict=True) if keep]
+
+
+class _OneGroup:
+    """A row group that looks like a footer with chosen columns."""
+
+    num_row_groups = 1
+
+    def __init__(self, group: Any, positions: Sequence[int]) -> None:
+        self._group = group
+        self._positions = positions
+
+    def row_group(self, _index: int) -> _OneGroup:
+        return self
+
+    def column(self, position: int) -> Any:
+        return self._group.column(self._positions[position])
+
+
+def _file_leaves(
+    file_schema: pa.Schema, schema: Schema, resolved: Mapping[int, pa.Field | None]
+) -> list[tuple[int, Any]]:
+    """Return (position in the file, leaf of the table's schema) of flat columns of unchanged type."""
+    known = {leaf.field_id: leaf for leaf in leaves(schema) if len(leaf.path) == 1}
+    found, position = [], 0
+    by_name = {item.name: column for column, item in resolved.items() if item is not None}
+    for item in file_schema:
+        width = _leaf_count(item.type)
+        leaf = known.get(by_name.get(item.name, -1))
+        if width == 1 and leaf is not None and item.type == arrow_type(leaf.kind):
+            found.append((position, leaf))
+        position += width
+    return found
+
+
+def _leaf_count(kind: pa.DataType) -> int:
+    if pa.types.is_struct(kind):
+        return sum(_leaf_count(kind.field(index).type) for index in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _leaf_count(kind.value_type)
+    return 1
+
+
+def _batch_rows(metadata: Any, batch_bytes: int) -> int:
+    """Return how many rows make a batch of about the given bytes."""
+    total = sum(
+        metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)
+    )
+    per_row = max(total // max(metadata.num_rows, 1), 1)
+    return max(1, min(_MOST_ROWS, batch_bytes // per_row))
+
+
+# Shaping a batch
+
+
+def _shape(
+    batch: pa.RecordBatch,
+    wanted: Sequence[NestedField],
+    resolved: Mapping[int, pa.Field | None],
+    settings: ReadSettings,
+    file: FileSlice,
+) -> pa.RecordBatch:
+    columns = []
+    for item in wanted:
+        source = resolved[item.field_id]
+        if source is None:
+            columns.append(_missing(item, batch.num_rows, settings, file))
+        else:
+            columns.append(convert(batch.column(source.name), item, file.path))
+    schema = pa.schema([arrow_field(item) for item in wanted])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _select(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(target, check_metadata=True):
+        return batch
+    columns = []
+    for index, item in enumerate(target):
+        column = batch.column(index)
+        columns.append(column if column.type == item.type else _narrow(column, item.type))
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _narrow(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Drop parts of a struct that only the filter needed."""
+    if not pa.types.is_struct(kind):
+        return column.cast(kind)
+    parts = []
+    for item in kind:
+        index = column.type.get_field_index(item.name)
+        parts.append(_narrow(column.field(index), item.type))
+    mask = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+
+
+def _missing(
+    item: NestedField, rows: int, settings: ReadSettings, file: FileSlice
+) -> pa.Array:
+    """Return what a column is that the file lacks: its partition's value, its default, or NULL."""
+    kind = arrow_type(item.field_type)
+    spec = settings.specs.get(file.spec_id)
+    if spec is not None:
+        kinds = partition_type(spec, [settings.schema]).fields
+        for position, part in enumerate(spec.fields):
+            if part.source_id == item.field_id and str(part.transform) == "identity":
+                value = from_single_values([file.partition[position]], kinds[position].field_type)
+                return repeat(value.cast(kind), rows)
+    if item.initial_default is not None:
+        return repeat(pa.array([item.initial_default], kind), rows)
+    if item.required:
+        raise CorruptFileError(f"{file.path} lacks the required column {item.name}")
+    return pa.nulls(rows, kind)
+
+
+@dataclass(slots=True)
+class _corrupt:  # noqa: N801 - reads as a statement
+    """Turns what PyArrow says of broken bytes into an error that names the file."""
+
+    path: str
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, LakeError):
+            return
+        if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | OverflowError):
+            text = str(error).splitlines()
+            raise CorruptFileError(
+                f"{self.path} cannot be read: {(text or [''])[0][:200]}"
+            ) from error
+

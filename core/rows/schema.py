@@ -1,0 +1,148 @@
+"""Iceberg schemas as Arrow's, and both as plain data for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+
+from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+
+FIELD_ID = b"PARQUET:field_id"
+_PRIMITIVES: dict[IcebergType, pa.DataType] = {
+    BooleanType(): pa.bool_(),
+    IntegerType(): pa.int32(),
+    LongType(): pa.int64(),
+    FloatType(): pa.float32(),
+    DoubleType(): pa.float64(),
+    DateType(): pa.date32(),
+    TimeType(): pa.time64("us"),
+    TimestampType(): pa.timestamp("us"),
+    TimestamptzType(): pa.timestamp("us", "UTC"),
+    TimestampNanoType(): pa.timestamp("ns"),
+    TimestamptzNanoType(): pa.timestamp("ns", "UTC"),
+    StringType(): pa.string(),
+    BinaryType(): pa.binary(),
+    UUIDType(): pa.binary(16),
+    UnknownType(): pa.null(),
+}
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema that lake's batches of an Iceberg schema have, with field ids throughout.
+
+    Raises:
+        RefusedError: it holds a type that lake does not know.
+    """
+    return pa.schema([arrow_field(field) for field in schema.fields])
+
+
+def arrow_field(field: NestedField) -> pa.Field:
+    """Return the Arrow field of an Iceberg field."""
+    return pa.field(
+        field.name,
+        arrow_type(field.field_type),
+        nullable=field.optional,
+        metadata={FIELD_ID: str(field.field_id).encode()},
+    )
+
+
+def arrow_type(kind: IcebergType) -> pa.DataType:
+    """Return the Arrow type of an Iceberg type."""
+    if isinstance(kind, StructType):
+        return pa.struct([arrow_field(field) for field in kind.fields])
+    if isinstance(kind, ListType):
+        return pa.list_(arrow_field(kind.element_field))
+    if isinstance(kind, MapType):
+        return pa.map_(arrow_field(kind.key_field), arrow_field(kind.value_field))
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, FixedType):
+        return pa.binary(len(kind))
+    if kind in _PRIMITIVES:
+        return _PRIMITIVES[kind]
+    raise RefusedError(f"columns of type {kind} cannot be handled yet")
+
+
+def field_id(field: pa.Field) -> int | None:
+    """Return the Iceberg field id that an Arrow field carries, if any."""
+    raw = (field.metadata or {}).get(FIELD_ID)
+    return int(raw) if raw is not None and raw.lstrip(b"-").isdigit() else None
+
+
+def schema_to_plain(schema: Schema) -> dict[str, Any]:
+    """Return a schema as JSON-ready values."""
+    plain: dict[str, Any] = schema.model_dump(mode="json", by_alias=True)
+    return plain
+
+
+def schema_from_plain(plain: Any) -> Schema:
+    """Rebuild a schema.
+
+    Raises:
+        CorruptFileError: the values describe none.
+    """
+    try:
+        return Schema.model_validate(plain)
+    except ValueError as error:
+        raise CorruptFileError("not a schema") from error
+
+
+def spec_to_plain(spec: PartitionSpec) -> dict[str, Any]:
+    """Return a partition spec as JSON-ready values."""
+    plain: dict[str, Any] = spec.model_dump(mode="json", by_alias=True)
+    return plain
+
+
+def spec_from_plain(plain: Any) -> PartitionSpec:
+    """Rebuild a partition spec."""
+    from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415 - a type elsewhere
+
+    try:
+        return PartitionSpec.model_validate(plain)
+    except ValueError as error:
+        raise CorruptFileError("not a partition spec") from error
+
+
+def project_schema(schema: Schema, names: Sequence[str], *, case_sensitive: bool = True) -> Schema:
+    """Return the part of a schema that names (``a`` or ``a.b``) select, in the schema's order.
+
+    Raises:
+        NotFoundError: a name is no column.
+    """
+    for name in names:
+        try:
+            schema.find_field(name, case_sensitive=case_sensitive)
+        except ValueError as error:
+            columns = ", ".join(field.name for field in schema.fields)
+            raise NotFoundError(f"no column named {name}", hint=f"columns: {columns}") from error
+    return schema.select(*names, case_sensitive=case_sensitive)

@@ -1,0 +1,1 @@
+"""Plan and read a table, or what was appended to it between two snapshots."""

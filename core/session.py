@@ -1,0 +1,60 @@
+"""The components that one invocation works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lake.core.clock import Clock, Ids, SystemClock, SystemIds
+from lake.core.progress import Progress, Silent
+from lake.core.settings import Settings
+from lake.core.table.catalog import Table, TableCatalog, open_catalog
+
+if TYPE_CHECKING:
+    from lake.core.engine import Engine
+
+
+@dataclass
+class Session:
+    """Everything replaceable: catalog, clock, ids, progress, engine.
+
+    `warnings` gathers what the user should know though the command succeeded. `owned` holds the
+    canonical paths of files that a snapshot holds or may hold: whatever fails afterwards, they stay.
+    """
+
+    settings: Settings
+    catalog: TableCatalog
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=SystemIds)
+    progress: Progress = field(default_factory=Silent)
+    warnings: list[str] = field(default_factory=list)
+    owned: set[str] = field(default_factory=set)
+    _engine: Engine | None = None
+
+    def table(self, identifier: str) -> Table:
+        """Load a table."""
+        return self.catalog.load(identifier)
+
+    def warn(self, message: str) -> None:
+        """Tell the user something, once."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+
+    def engine(self, input_bytes: int) -> Engine:
+        """Return the engine for a plan that reads so many bytes, starting it on first use."""
+        if self._engine is None:
+            from lake.core.engine.choose import choose_engine  # noqa: PLC0415 - no JVM before a plan
+
+            self._engine = choose_engine(self.settings.engine, input_bytes, self.settings)
+        return self._engine
+
+    def close(self) -> None:
+        """Stop the engine, if one was started; may be called twice."""
+        if self._engine is not None:
+            self._engine.stop()
+            self._engine = None
+
+
+def open_session(settings: Settings, progress: Progress | None = None) -> Session:
+    """Build the session that the options ask for; nothing is opened or started yet."""
+    return Session(settings=settings, catalog=open_catalog(settings), progress=progress or Silent())

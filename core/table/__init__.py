@@ -1,0 +1,1 @@
+"""Iceberg metadata in and out: catalogs, manifests, lineage, commits."""

@@ -1,0 +1,298 @@
+"""Avro object container files: header and blocks, taken apart and put together, with bounds.
+
+Nothing here knows a record: a block is how many objects it holds and their bytes, uncompressed.
+Format: https://avro.apache.org/docs/1.12.0/specification/#object-container-files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from lake.core.errors import CorruptFileError, InvalidRequestError
+
+MAGIC = b"Obj\x01"
+MAX_HEADER_BYTES = 64 * 1024 * 1024
+MAX_INFLATED_BYTES = 1024 * 1024 * 1024
+MAX_OBJECTS = 1_000_000
+_SYNC_BYTES = 16
+_LONG_BYTES = 10
+_CRC_BYTES = 4
+# What Iceberg's `write.avro.compression-codec` calls each of Avro's codecs.
+_AVRO_CODECS = {
+    "gzip": "deflate",
+    "deflate": "deflate",
+    "uncompressed": "null",
+    "null": "null",
+    "zstd": "zstandard",
+    "zstandard": "zstandard",
+    "snappy": "snappy",
+}
+# Packs manifests within 2.5 % of level 9, in a quarter of the time.
+_DEFLATE_LEVEL = 5
+
+
+class Block(NamedTuple):
+    """The objects of one block, uncompressed."""
+
+    objects: int
+    data: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container file taken apart; ``metadata`` is its header."""
+
+    name: str
+    metadata: Mapping[str, bytes]
+    blocks: tuple[Block, ...]
+
+    @property
+    def schema_json(self) -> bytes:
+        """The Avro schema's text, unchecked."""
+        return self.metadata["avro.schema"]
+
+    @property
+    def objects(self) -> int:
+        """How many objects all blocks hold."""
+        return sum(block.objects for block in self.blocks)
+
+    @property
+    def size(self) -> int:
+        """How many bytes all blocks hold."""
+        return sum(len(block.data) for block in self.blocks)
+
+
+def read_container(
+    data: bytes, *, name: str, max_objects: int = MAX_OBJECTS, max_bytes: int = MAX_INFLATED_BYTES
+) -> Container:
+    """Take a container file apart, down to its last byte.
+
+    Args:
+        data: the whole file.
+        name: its location, for messages.
+        max_objects: the most objects it may hold.
+        max_bytes: the most bytes its blocks may inflate to.
+
+    Raises:
+        CorruptFileError: it is cut short, has bytes behind its last block, does not decompress or
+            exceeds a limit.
+    """
+    cursor = _Cursor(data, name)
+    metadata = _read_header(cursor)
+    if "avro.schema" not in metadata:
+        raise CorruptFileError(f"{name}: no avro.schema in the header")
+    codec = metadata.get("avro.codec", b"null").decode("ascii", "replace")
+    inflate = _INFLATE.get(codec)
+    if inflate is None:
+        raise CorruptFileError(f"{name}: unknown Avro codec {codec!r}")
+    sync = bytes(cursor.take(_SYNC_BYTES))
+    blocks = []
+    objects = inflated = 0
+    while not cursor.at_end:
+        count, packed = cursor.long(), cursor.take(cursor.long())
+        if count < 0:
+            raise CorruptFileError(f"{name}: a block of {count} objects")
+        if cursor.take(_SYNC_BYTES) != sync:
+            raise CorruptFileError(f"{name}: a block does not end in the file's sync marker")
+        objects += count
+        if objects > max_objects:
+            raise CorruptFileError(f"{name}: more than {max_objects} objects")
+        block = _inflate(inflate, packed, max_bytes - inflated, name)
+        inflated += len(block)
+        blocks.append(Block(count, block))
+    return Container(name, metadata, tuple(blocks))
+
+
+def write_container(
+    schema: Any, blocks: Iterable[Block], *, metadata: Mapping[str, str], codec: str = "gzip"
+) -> bytes:
+    """Put a container file together; equal input gives equal bytes.
+
+    Args:
+        schema: the Avro schema, JSON-ready.
+        blocks: objects in the schema's binary encoding.
+        metadata: further header entries; keys starting with ``avro.`` are the format's own.
+        codec: Iceberg's name for it (``gzip``, ``zstd``, ``snappy``, ``uncompressed``) or Avro's.
+
+    Raises:
+        InvalidRequestError: there is no such codec.
+    """
+    if codec.lower() not in _AVRO_CODECS:
+        raise InvalidRequestError(
+            f"unknown Avro codec {codec!r}", hint="Choose gzip, zstd, snappy or uncompressed."
+        )
+    avro_codec = _AVRO_CODECS[codec.lower()]
+    deflate = _DEFLATE[avro_codec]
+    schema_json = json.dumps(schema, separators=(",", ":"))
+    header = {**metadata, "avro.schema": schema_json, "avro.codec": avro_codec}
+    parts = [_header_map(header)]
+    digest = hashlib.sha256(parts[0])
+    bodies: list[bytes] = []
+    for count, data in blocks:
+        packed = deflate(data)
+        bodies.append(encode_long(count) + encode_long(len(packed)) + packed)
+        digest.update(bodies[-1])
+    # A marker must not occur in the data by chance; being a hash of it makes that as unlikely as a
+    # random one does, and keeps the file reproducible.
+    sync = digest.digest()[:_SYNC_BYTES]
+    parts.append(sync)
+    for body in bodies:
+        parts += (body, sync)
+    return MAGIC + b"".join(parts)
+
+
+def plain_container(
+    schema_json: str, objects: int, data: Sequence[bytes | memoryview]
+) -> list[bytes | memoryview]:
+    """Return the pieces of an uncompressed container file with one block, for readers of files."""
+    sync = hashlib.sha256(MAGIC).digest()[:_SYNC_BYTES]
+    header = MAGIC + _header_map({"avro.schema": schema_json, "avro.codec": "null"}) + sync
+    block = encode_long(objects) + encode_long(sum(len(piece) for piece in data))
+    return [header, block, *data, sync]
+
+
+def encode_long(value: int) -> bytes:
+    """Return an integer's zig-zag varint."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+class _Cursor:
+    """A position in a file's bytes that never leaves them."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+        self.name = name
+
+    @property
+    def at_end(self) -> bool:
+        return self._at == len(self._data)
+
+    def take(self, length: int) -> memoryview:
+        end = self._at + length
+        if length < 0 or end > len(self._data):
+            raise CorruptFileError(f"{self.name} is cut short or damaged at byte {self._at}")
+        piece = self._data[self._at : end]
+        self._at = end
+        return piece
+
+    def long(self) -> int:
+        value = 0
+        for index in range(_LONG_BYTES):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:  # noqa: PLR2004 - the last byte has no high bit
+                return (value >> 1) ^ -(value & 1)
+        raise CorruptFileError(f"{self.name}: an integer of more than {_LONG_BYTES} bytes")
+
+
+def _read_header(cursor: _Cursor) -> dict[str, bytes]:
+    if cursor.take(len(MAGIC)) != MAGIC:
+        raise CorruptFileError(f"{cursor.name} is no Avro file")
+    metadata: dict[str, bytes] = {}
+    size = 0
+    while (count := cursor.long()) != 0:
+        if count < 0:
+            count = -count
+            cursor.long()
+        for _ in range(count):
+            key, value = (bytes(cursor.take(cursor.long())) for _ in range(2))
+            size += len(key) + len(value)
+            if size > MAX_HEADER_BYTES:
+                raise CorruptFileError(f"{cursor.name}: a header of more than {size} bytes")
+            metadata[key.decode("utf-8", "replace")] = value
+    return metadata
+
+
+def _header_map(entries: Mapping[str, str]) -> bytes:
+    parts = [encode_long(len(entries))]
+    for key, value in entries.items():
+        for text in (key.encode(), value.encode()):
+            parts += (encode_long(len(text)), text)
+    parts.append(encode_long(0))
+    return b"".join(parts)
+
+
+def _inflate(
+    inflate: Callable[[memoryview, int], bytes | memoryview],
+    packed: memoryview,
+    limit: int,
+    name: str,
+) -> bytes | memoryview:
+    try:
+        block = inflate(packed, limit)
+    except (zlib.error, pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptFileError(f"{name}: a block does not decompress") from error
+    if len(block) > limit:
+        raise CorruptFileError(f"{name} inflates to more bytes than lake reads of one file")
+    return block
+
+
+def _inflate_deflate(packed: memoryview, limit: int) -> bytes:
+    machine = zlib.decompressobj(-zlib.MAX_WBITS)
+    block = machine.decompress(packed, limit + 1)
+    if len(block) <= limit and not machine.eof:
+        raise ValueError("the block is cut short")
+    return block
+
+
+def _inflate_zstandard(packed: memoryview, limit: int) -> bytes:
+    with pa.CompressedInputStream(pa.py_buffer(packed), "zstd") as stream:
+        return bytes(stream.read(limit + 1))
+
+
+def _inflate_snappy(packed: memoryview, limit: int) -> bytes | memoryview:
+    body, checksum = packed[:-_CRC_BYTES], packed[-_CRC_BYTES:]
+    size = shift = 0
+    for byte in body[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:  # noqa: PLR2004 - the last byte has no high bit
+            break
+    if size > limit:
+        raise ValueError(f"{size} bytes are more than {limit}")
+    block = memoryview(pa.decompress(body, decompressed_size=size, codec="snappy"))
+    if zlib.crc32(block) != int.from_bytes(checksum, "big"):
+        raise ValueError("the checksum does not match")
+    return block
+
+
+def _deflate_deflate(data: bytes | memoryview) -> bytes:
+    machine = zlib.compressobj(_DEFLATE_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return machine.compress(data) + machine.flush()
+
+
+def _deflate_snappy(data: bytes | memoryview) -> bytes:
+    packed: bytes = pa.compress(data, codec="snappy", asbytes=True)
+    return packed + zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
+
+
+def _deflate_zstandard(data: bytes | memoryview) -> bytes:
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+
+
+_INFLATE: Mapping[str, Callable[[memoryview, int], bytes | memoryview]] = {
+    "null": lambda packed, _limit: packed,
+    "deflate": _inflate_deflate,
+    "snappy": _inflate_snappy,
+    "zstandard": _inflate_zstandard,
+}
+_DEFLATE: Mapping[str, Callable[[bytes | memoryview], bytes]] = {
+    "null": bytes,
+    "deflate": _deflate_deflate,
+    "snappy": _deflate_snappy,
+    "zstandard": _deflate_zstandard,
+}

@@ -1,0 +1,373 @@
+"""Open catalogs and tables, and send commits: the one door to PyIceberg's catalogs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lake.core import paths
+from lake.core.errors import (
+    BadInputError,
+    CommitConflictError,
+    CorruptFileError,
+    InvalidRequestError,
+    LakeError,
+    NotAuthorisedError,
+    NotFoundError,
+    RefusedError,
+)
+from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
+from lake.core.table.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import CreateTableTransaction
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.sorting import SortOrder
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+# What storage needs; the catalog's own secrets never leave this process, and no property chooses code.
+_STORAGE_PROPERTIES = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
+_SQLITE_WAIT_SECONDS = 60
+MAX_FORMAT_VERSION = 3
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it was at one moment: its metadata, where that lies, and how to reach its files.
+
+    `creating` holds the updates that make the table when it does not exist yet (`--create`): they go
+    into the first commit, so a failure before it leaves no empty table behind.
+    """
+
+    identifier: str
+    metadata: TableMetadata
+    metadata_location: str
+    storage: Storage
+    catalog: TableCatalog
+    handle: IcebergTable = field(repr=False)
+    creating: tuple[TableUpdate, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        """The current schema."""
+        return self.metadata.schema()
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """The partition spec that new files are written with."""
+        return self.metadata.spec()
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self.metadata.properties
+
+    @cached_property
+    def roots(self) -> list[str]:
+        """The locations whose files belong to this table alone."""
+        own = [self.metadata.location]
+        for key in ("write.data.path", "write.metadata.path"):
+            if place := self.properties.get(key):
+                own.append(place)
+        return own
+
+    @property
+    def data_location(self) -> str:
+        """Where data files go."""
+        return self.properties.get("write.data.path") or paths.join(self.metadata.location, "data")
+
+    @property
+    def metadata_folder(self) -> str:
+        """Where manifests and manifest lists go."""
+        return self.properties.get("write.metadata.path") or paths.join(
+            self.metadata.location, "metadata"
+        )
+
+    def refreshed(self) -> Table:
+        """Return the table as it is now."""
+        return self.catalog.load(self.identifier)
+
+    def send(
+        self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> None:
+        """Ask the catalog for one atomic change; whatever PyIceberg raises comes through unchanged."""
+        self.catalog.handle.commit_table(self.handle, requirements, updates)
+
+
+class TableCatalog:
+    """A PyIceberg catalog that is opened when first needed.
+
+    Args:
+        name: the catalog's name.
+        properties: its configuration; None takes PyIceberg's own for the name.
+        database: the file of an embedded catalog, which reading never creates.
+    """
+
+    def __init__(
+        self, name: str, properties: Mapping[str, str] | None, *, database: str | None = None
+    ) -> None:
+        self.name = name
+        self._properties = properties
+        self._database = database
+
+    @property
+    def configured(self) -> Mapping[str, object]:
+        """The catalog's configuration; it may hold secrets."""
+        if self._properties is not None:
+            return self._properties
+        from pyiceberg.utils.config import Config  # noqa: PLC0415
+
+        return Config().get_catalog_config(self.name) or {}
+
+    @cached_property
+    def handle(self) -> Catalog:
+        """The PyIceberg catalog."""
+        from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - half a second
+
+        logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+        if self._database:
+            os.makedirs(os.path.dirname(self._database), exist_ok=True)
+        with _catalog_errors(f"catalog {self.name}"):
+            return load_catalog(self.name, **(self._properties or {}))
+
+    def load(self, identifier: str) -> Table:
+        """Load a table by ``namespace.table``.
+
+        Raises:
+            NotFoundError: there is none.
+            RefusedError: its format is newer than lake knows.
+        """
+        names = split_identifier(identifier)
+        if self._database and not os.path.exists(self._database):
+            raise _no_table(identifier, self.name)
+        with _catalog_errors(f"table {identifier}"):
+            found = self.handle.load_table(names)
+        if found.metadata.format_version > MAX_FORMAT_VERSION:
+            raise RefusedError(
+                f"{identifier} has format version {found.metadata.format_version}; "
+                f"lake knows up to {MAX_FORMAT_VERSION}"
+            )
+        return self._table(identifier, found)
+
+    def exists(self, identifier: str) -> bool:
+        """Whether the table is there."""
+        try:
+            self.load(identifier)
+        except NotFoundError:
+            return False
+        return True
+
+    def stage(
+        self,
+        identifier: str,
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Mapping[str, str],
+    ) -> Table:
+        """Return a table that does not exist yet; the first commit to it makes it (and its namespace).
+
+        Nothing is written but, on REST catalogs, a staged creation that expires by itself.
+        """
+        names = split_identifier(identifier)
+        with _catalog_errors(f"table {identifier}"):
+            if self._database:
+                transaction = self._stage_offline(names, schema, spec, sort_order, properties)
+            else:
+                transaction = self.handle.create_table_transaction(
+                    names,
+                    schema,
+                    partition_spec=spec,
+                    sort_order=sort_order,
+                    properties=dict(properties),
+                )
+        staged = self._table(identifier, transaction._table)  # noqa: SLF001
+        # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
+        return Table(
+            identifier=identifier,
+            metadata=staged.metadata,
+            metadata_location=staged.metadata_location,
+            storage=staged.storage,
+            catalog=self,
+            handle=staged.handle,
+            creating=tuple(transaction._updates),  # noqa: SLF001
+        )
+
+    def _stage_offline(
+        self,
+        names: tuple[str, ...],
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Mapping[str, str],
+    ) -> CreateTableTransaction:
+        """Describe a new table of the embedded catalog without opening its database."""
+        from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415
+        from pyiceberg.io import load_file_io  # noqa: PLC0415
+        from pyiceberg.table import CreateTableTransaction, StagedTable  # noqa: PLC0415
+        from pyiceberg.table.metadata import new_table_metadata  # noqa: PLC0415
+
+        warehouse = str((self._properties or {})["warehouse"])
+        location = paths.join(warehouse, *names)
+        metadata = new_table_metadata(
+            location=location,
+            schema=schema,
+            partition_spec=spec,
+            sort_order=sort_order,
+            properties=dict(properties),
+        )
+        return CreateTableTransaction(
+            StagedTable(
+                identifier=names,
+                metadata=metadata,
+                metadata_location=paths.join(location, "metadata", "00000.metadata.json"),
+                io=load_file_io({}, location),
+                catalog=NoopCatalog(self.name),
+            )
+        )
+
+    def make_namespace(self, identifier: str) -> None:
+        """Make a table's namespace where it is missing."""
+        with _catalog_errors(f"table {identifier}"):
+            self.handle.create_namespace_if_not_exists(split_identifier(identifier)[:-1])
+
+    def _table(self, identifier: str, found: IcebergTable) -> Table:
+        return Table(
+            identifier=identifier,
+            metadata=found.metadata,
+            metadata_location=found.metadata_location,
+            storage=Storage(storage_properties(found.io.properties)),
+            catalog=self,
+            handle=found,
+        )
+
+
+def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
+    """Return those properties that storage needs."""
+    return {
+        key: str(value)
+        for key, value in properties.items()
+        if key.startswith(_STORAGE_PROPERTIES) and value is not None
+    }
+
+
+def open_catalog(settings: Settings) -> TableCatalog:
+    """Choose the catalog that the options and PyIceberg's configuration name; nothing is opened yet.
+
+    Raises:
+        InvalidRequestError: several are configured and none was chosen.
+        NotFoundError: the named one is not configured.
+    """
+    if settings.warehouse is not None:
+        return _embedded(settings.catalog or DEFAULT_CATALOG, settings)
+    configured, default = _configured_catalogs()
+    name = settings.catalog
+    if name is None:
+        if not configured:
+            return _embedded(DEFAULT_CATALOG, settings)
+        name = default if default in configured else None
+        if name is None and len(configured) == 1:
+            name = configured[0]
+        if name is None:
+            raise InvalidRequestError(
+                "several catalogs are configured",
+                hint=f"choose with --catalog: {', '.join(configured)}",
+            )
+    if name not in configured:
+        if not configured and name == DEFAULT_CATALOG:
+            return _embedded(name, settings)
+        raise NotFoundError(
+            f"no catalog named {name} is configured",
+            hint=f"configured: {', '.join(configured) or 'none'} (see .pyiceberg.yaml)",
+        )
+    return TableCatalog(name, None)
+
+
+def split_identifier(identifier: str) -> tuple[str, ...]:
+    """Split ``namespace.table``.
+
+    Raises:
+        InvalidRequestError: it has no namespace or an empty part.
+    """
+    names = tuple(identifier.split("."))
+    odd = any(not name or name in {"..", "."} or "/" in name or "\x00" in name for name in names)
+    if len(names) < 2 or odd:
+        raise InvalidRequestError(
+            f"not a table name: {identifier!r}", hint="write it as namespace.table"
+        )
+    return names
+
+
+def _configured_catalogs() -> tuple[list[str], str]:
+    from pyiceberg.utils.config import Config  # noqa: PLC0415
+
+    config = Config()
+    return sorted(config.get_known_catalogs()), config.get_default_catalog_name()
+
+
+def _embedded(name: str, settings: Settings) -> TableCatalog:
+    if settings.catalog_type != "sql":
+        raise RefusedError(f"catalogs of type {settings.catalog_type} cannot be used yet")
+    folder = os.path.abspath(settings.warehouse or DEFAULT_WAREHOUSE)
+    database = os.path.join(folder, "catalog.db")
+    return TableCatalog(
+        name,
+        {
+            "type": "sql",
+            "uri": f"sqlite:///{database}?timeout={_SQLITE_WAIT_SECONDS}",
+            "warehouse": f"file://{folder}",
+        },
+        database=database,
+    )
+
+
+def _no_table(identifier: str, catalog: str) -> NotFoundError:
+    return NotFoundError(
+        f"table {identifier} does not exist in catalog {catalog}",
+        hint="check the name and --catalog or --warehouse",
+    )
+
+
+@contextmanager
+def _catalog_errors(what: str) -> Iterator[None]:
+    """Turn PyIceberg's errors on anything but a commit into lake's."""
+    from pydantic import ValidationError  # noqa: PLC0415
+    from pyiceberg import exceptions as theirs  # noqa: PLC0415
+
+    try:
+        yield
+    except LakeError:
+        raise
+    except (
+        theirs.NoSuchTableError,
+        theirs.NoSuchNamespaceError,
+        theirs.NoSuchIcebergTableError,
+    ) as error:
+        raise NotFoundError(f"{what} does not exist") from error
+    except theirs.TableAlreadyExistsError as error:
+        raise CommitConflictError(f"{what} was made by someone else meanwhile") from error
+    except (theirs.UnauthorizedError, theirs.ForbiddenError, PermissionError) as error:
+        raise NotAuthorisedError(f"not allowed to open {what}") from error
+    except FileNotFoundError as error:
+        raise CorruptFileError(f"the metadata file of {what} is missing") from error
+    except (ValidationError, UnicodeDecodeError, theirs.ValidationError) as error:
+        raise CorruptFileError(
+            f"the metadata of {what} cannot be read: {first_line(error)}"
+        ) from error
+    except (theirs.RESTError, theirs.NoSuchPropertyException, ValueError, OSError) as error:
+        raise BadInputError(f"cannot open {what}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the start of an error's text: enough to recognise it, too little to spill a response."""
+    text = str(error).strip().splitlines()
+    return (text[0] if text else type(error).__name__)[:200]

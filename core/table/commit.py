@@ -1,0 +1,428 @@
+"""The one door for new snapshots: validate, write manifests, swap, and know what became of it.
+
+A commit is tried again only after the catalog said that it did not happen and the table shows no trace of
+it. Any other error leaves the outcome open: the table is searched for the operation id, and if that is not
+found nothing is removed. Source of waits and defaults: Iceberg's SnapshotProducer and TableProperties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.core import paths
+from lake.core.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    LakeError,
+    NotAuthorisedError,
+    NotFoundError,
+    RefusedError,
+)
+from lake.core.session import Session
+from lake.core.signals import uninterrupted
+from lake.core.table import lineage
+from lake.core.table.catalog import Table, first_line
+from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
+from lake.core.table.manifests import encode_manifest_list, read_manifest_list
+from lake.core.table.operations import Operation
+from lake.core.table.producer import Draft, Producer, next_sequence_number
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+OPERATION_ID = "lake.operation-id"
+_WRITABLE_VERSIONS = (1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit that landed.
+
+    Args:
+        table: the table after it.
+        snapshot_id: the snapshot that holds the change.
+        already: True when an earlier run had made the change and nothing was committed now.
+    """
+
+    table: Table
+    snapshot_id: int
+    already: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how long to wait, in milliseconds; a table's properties under a prefix."""
+
+    retries: int
+    min_wait_ms: int
+    max_wait_ms: int
+    total_ms: int
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], prefix: str, retries: int, min_wait: int) -> RetryPolicy:
+        """Read ``<prefix>.num-retries``, ``min-wait-ms``, ``max-wait-ms``, ``total-timeout-ms``."""
+        names = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
+        defaults = (retries, min_wait, 60_000, 1_800_000)
+        values = [
+            int(properties[key]) if (properties.get(key := f"{prefix}.{name}") or "").isdigit() else default
+            for name, default in zip(names, defaults, strict=True)
+        ]
+        return cls(*values)
+
+    def wait_seconds(self, attempt: int, jitter: float) -> float:
+        """Return the wait after the ``attempt``-th failure (from 1); ``jitter`` in [0, 1)."""
+        base = min(self.min_wait_ms * 2 ** min(attempt - 1, 32), self.max_wait_ms)
+        return base * (1 + 0.1 * jitter) / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """What one request asks of the catalog."""
+
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+
+def find_summary(metadata: TableMetadata, wanted: Mapping[str, str]) -> Snapshot | None:
+    """Return the newest retained snapshot whose summary holds all the given keys and values."""
+    for snapshot in reversed(metadata.snapshots):
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        if wanted and all(summary.get(key) == value for key, value in wanted.items()):
+            return snapshot
+    return None
+
+
+def require_writable(table: Table) -> None:
+    """Refuse tables whose format lake cannot write yet.
+
+    Raises:
+        RefusedError: format version 3 or newer.
+    """
+    version = table.metadata.format_version
+    if version not in _WRITABLE_VERSIONS:
+        raise RefusedError(
+            f"{table.identifier} has format version {version}: lake does not write it yet",
+            hint="versions 1 and 2 can be written; scan and expire work on version 3 too",
+        )
+
+
+def commit_snapshot(
+    session: Session,
+    table: Table,
+    operation: Operation,
+    *,
+    operation_id: str,
+    branch: str = lineage.MAIN,
+    summary: Mapping[str, str] | None = None,
+    guard: Mapping[str, str] | None = None,
+    requirements: tuple[TableRequirement, ...] = (),
+    updates: tuple[TableUpdate, ...] = (),
+) -> Committed:
+    """Commit an operation to a branch as one snapshot.
+
+    Args:
+        session: clock, ids and the register of files that may be live.
+        table: as the caller planned on it.
+        operation: what to do.
+        operation_id: a UUID, new for each commit; names files and marks the snapshot.
+        branch: an existing branch (``main`` may be empty).
+        summary: more keys for the snapshot's summary.
+        guard: summary keys and values that mean an earlier run made this change; looked for on every
+            attempt, against the very head that the swap requires.
+        requirements: more conditions, e.g. on the schema.
+        updates: changes that must land with the snapshot, e.g. a new schema.
+
+    Raises:
+        CommitConflictError: it did not happen; manifests written for it are gone again.
+        CommitUnknownError: it may have happened; nothing was removed.
+    """
+    require_writable(table)
+    attempt = _SnapshotCommit(
+        session, operation, operation_id, branch, summary or {}, guard or {}, requirements, updates
+    )
+    added = [file.path for file in operation.added]
+    return attempt.run(table, added)
+
+
+@dataclass(slots=True)
+class _SnapshotCommit:
+    session: Session
+    operation: Operation
+    operation_id: str
+    branch: str
+    summary: Mapping[str, str]
+    guard: Mapping[str, str]
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+    written: list[str] = field(default_factory=list)
+    snapshot_id: int = 0
+
+    def run(self, table: Table, added: list[str]) -> Committed:
+        self.snapshot_id = self._free_snapshot_id(table)
+        producer = Producer(table, self.operation, self.snapshot_id, self.operation_id, self.written)
+        try:
+            landed = commit_changes(
+                self.session, table, lambda now: self._prepare(producer, now), self._landed, added
+            )
+        except CommitUnknownError:
+            raise
+        except BaseException:
+            self._forget(table, self.written)
+            raise
+        found = self._landed(landed.metadata)
+        if found is None:
+            # Only a rollback and expiry in the moment after could hide it; its files stay.
+            return Committed(table=landed, snapshot_id=self.snapshot_id)
+        already = found.snapshot_id != self.snapshot_id
+        self._forget(landed, self._unused(landed, found) if not already else self.written)
+        return Committed(table=landed, snapshot_id=found.snapshot_id, already=already)
+
+    def _free_snapshot_id(self, table: Table) -> int:
+        taken = set(lineage.snapshots_by_id(table.metadata))
+        while (candidate := self.session.ids.snapshot_id()) in taken:
+            pass
+        return candidate
+
+    def _landed(self, metadata: TableMetadata) -> Snapshot | None:
+        own = find_summary(metadata, {OPERATION_ID: self.operation_id})
+        return own or (find_summary(metadata, self.guard) if self.guard else None)
+
+    def _prepare(self, producer: Producer, table: Table) -> ChangeSet:
+        metadata = table.metadata
+        parent = None if table.creating else lineage.branch_head(metadata, self.branch)
+        draft = producer.draft(metadata, parent)
+        location = self._write_list(producer, table, parent, draft)
+        return self._changes(table, parent, draft, location)
+
+    def _write_list(
+        self, producer: Producer, table: Table, parent: Snapshot | None, draft: Draft
+    ) -> str:
+        name = f"snap-{self.snapshot_id}-{len(producer.written)}-{self.operation_id}.avro"
+        location = paths.join(table.metadata_folder, name)
+        self.written.append(location)
+        data = encode_manifest_list(
+            pa.Table.from_pylist(draft.manifests, schema=MANIFEST_SCHEMA),
+            format_version=table.metadata.format_version,
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=parent.snapshot_id if parent else None,
+            sequence_number=next_sequence_number(table.metadata),
+        )
+        table.storage.write(location, data)
+        return location
+
+    def _changes(
+        self, table: Table, parent: Snapshot | None, draft: Draft, location: str
+    ) -> ChangeSet:
+        from pyiceberg.table.snapshots import Operation as Kind  # noqa: PLC0415
+        from pyiceberg.table.snapshots import Snapshot as NewSnapshot  # noqa: PLC0415
+        from pyiceberg.table.snapshots import Summary  # noqa: PLC0415
+        from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate  # noqa: PLC0415
+        from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID  # noqa: PLC0415
+
+        metadata = table.metadata
+        keys = {**self.summary, OPERATION_ID: self.operation_id, "engine-name": "lake"}
+        snapshot = NewSnapshot(
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=parent.snapshot_id if parent else None,
+            sequence_number=next_sequence_number(metadata),
+            # A clock behind the last writer's must not make history run backwards.
+            timestamp_ms=max(self.session.clock.now_ms(), metadata.last_updated_ms),
+            manifest_list=location,
+            summary=Summary(Kind(draft.operation), **{**draft.summary, **keys}),
+            schema_id=_schema_id(metadata, self.updates),
+        )
+        updates = (
+            *table.creating, *self.updates, AddSnapshotUpdate(snapshot=snapshot), self._move(metadata)
+        )
+        if table.creating:
+            return ChangeSet((AssertCreate(),), updates)
+        head = AssertRefSnapshotId(
+            ref=self.branch, snapshot_id=parent.snapshot_id if parent else None
+        )
+        same = AssertTableUUID(uuid=metadata.table_uuid)
+        return ChangeSet((same, head, *self.requirements), updates)
+
+    def _move(self, metadata: TableMetadata) -> TableUpdate:
+        from pyiceberg.table.update import SetSnapshotRefUpdate  # noqa: PLC0415
+
+        ref = metadata.refs.get(self.branch)
+        return SetSnapshotRefUpdate(
+            ref_name=self.branch,
+            type="branch",
+            snapshot_id=self.snapshot_id,
+            # The branch keeps its own retention.
+            max_ref_age_ms=ref.max_ref_age_ms if ref else None,
+            max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
+            min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
+        )
+
+    def _unused(self, table: Table, landed: Snapshot) -> list[str]:
+        """Return what earlier attempts wrote and the landed snapshot does not hold."""
+        used = {landed.manifest_list}
+        try:
+            manifests = read_manifest_list(table.storage, landed.manifest_list)
+        except LakeError:
+            return []
+        used.update(manifests["manifest_path"].to_pylist())
+        return [location for location in self.written if location not in used]
+
+    def _forget(self, table: Table, locations: list[str]) -> None:
+        outcome = table.storage.delete(locations)
+        if outcome.failed:
+            self.session.warn(f"{len(outcome.failed)} unused manifests could not be removed")
+
+
+def commit_changes(
+    session: Session,
+    table: Table,
+    prepare: Callable[[Table], ChangeSet | None],
+    landed: Callable[[TableMetadata], object | None],
+    files: list[str],
+) -> Table:
+    """Send a change until it lands or certainly cannot, and return the table after it.
+
+    Args:
+        session: clock, ids and the register of owned files.
+        table: where to start; later attempts load it again.
+        prepare: makes the request for a table as it is now; None means nothing is left to do. It is
+            called again after each conflict and validates afresh.
+        landed: finds the trace of this very change in metadata.
+        files: paths that the change makes live: registered as owned while that is possible.
+
+    Raises:
+        CommitConflictError: the catalog refused every attempt, and no trace of it is in the table.
+        CommitUnknownError: an answer is missing and no trace was found (yet).
+    """
+    policy = RetryPolicy.of(table.properties, "commit.retry", 4, 100)
+    started = session.clock.monotonic()
+    owned = {paths.canonical(file) for file in files}
+    for attempt in range(1, policy.retries + 2):
+        if attempt > 1 and landed(table.metadata) is not None:
+            return table
+        request = prepare(table)
+        if request is None:
+            return table
+        with uninterrupted():
+            session.owned.update(owned)
+            try:
+                after, refusal = _send(session, table, request, landed)
+            except (NotAuthorisedError, NotFoundError):
+                session.owned.difference_update(owned)
+                raise
+            if after is None:
+                session.owned.difference_update(owned)
+        if after is not None:
+            _drop_old_metadata(session, table, after)
+            return after
+        elapsed_ms = (session.clock.monotonic() - started) * 1000
+        last = attempt > policy.retries or (elapsed_ms > policy.total_ms and attempt > 1)
+        if last or table.creating:
+            raise CommitConflictError(
+                f"the commit to {table.identifier} was refused {attempt} times: {refusal}",
+                hint="nothing was changed; run the command again",
+            )
+        session.clock.sleep(policy.wait_seconds(attempt, session.ids.jitter()))
+        table = table.refreshed()
+    raise CommitConflictError(f"the commit to {table.identifier} was never tried")
+
+
+def _send(
+    session: Session,
+    table: Table,
+    request: ChangeSet,
+    landed: Callable[[TableMetadata], object | None],
+) -> tuple[Table | None, str]:
+    """Send once; return the table after it, or None and the refusal when it certainly did not happen."""
+    from pyiceberg import exceptions as theirs  # noqa: PLC0415
+
+    try:
+        table.send(request.requirements, request.updates)
+    except theirs.CommitFailedException as error:
+        # A proxy that sends twice turns a success into a conflict: only the table knows.
+        after = _look(session, table, landed, error)
+        return after, first_line(error)
+    except (theirs.UnauthorizedError, theirs.ForbiddenError) as error:
+        raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
+    except theirs.NoSuchTableError as error:
+        raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
+    except Exception as error:  # noqa: BLE001 - whatever went wrong, the outcome is open, not failed
+        return _settle(session, table, landed, error), ""
+    # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
+    return _settle(session, table, landed, None), ""
+
+
+def _look(
+    session: Session,
+    table: Table,
+    landed: Callable[[TableMetadata], object | None],
+    cause: BaseException,
+) -> Table | None:
+    """Return the table if the change is in it, None if it certainly is not."""
+    if table.creating and not table.catalog.exists(table.identifier):
+        return None
+    try:
+        now = table.refreshed()
+    except LakeError:
+        return _settle(session, table, landed, cause)
+    return now if landed(now.metadata) is not None else None
+
+
+def _settle(
+    session: Session,
+    table: Table,
+    landed: Callable[[TableMetadata], object | None],
+    cause: BaseException | None,
+) -> Table:
+    """Look for the change until it shows; without a cause the catalog has confirmed it.
+
+    Raises:
+        CommitUnknownError: it did not show.
+    """
+    policy = RetryPolicy.of(table.properties, "commit.status-check", 3, 1000)
+    now: Table | None = None
+    for attempt in range(1, policy.retries + 2):
+        try:
+            now = table.refreshed()
+        except LakeError:
+            now = None
+        if now is not None and landed(now.metadata) is not None:
+            return now
+        if attempt <= policy.retries:
+            session.clock.sleep(policy.wait_seconds(attempt, session.ids.jitter()))
+    if cause is None and now is not None:
+        return now
+    raise CommitUnknownError(
+        f"the catalog did not confirm the commit to {table.identifier}: "
+        f"{first_line(cause) if cause else 'the table could not be read afterwards'}",
+        hint="it may have landed: no file was removed; `lake snapshots` shows whether it did",
+    ) from cause
+
+
+def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
+    """Remove metadata files that fell out of the log, where the table's properties ask for it."""
+    asked = after.properties.get("write.metadata.delete-after-commit.enabled", "false")
+    if asked.lower() != "true" or before.creating:
+        return
+    logged = {entry.metadata_file for entry in after.metadata.metadata_log}
+    old = [
+        entry.metadata_file
+        for entry in before.metadata.metadata_log
+        if entry.metadata_file not in logged
+        and entry.metadata_file != after.metadata_location
+        and paths.deletable(entry.metadata_file, after.roots)
+    ]
+    if after.storage.delete(old).failed:
+        session.warn("some old metadata files could not be removed")
+
+
+def _schema_id(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> int:
+    from pyiceberg.table.update import AddSchemaUpdate  # noqa: PLC0415
+
+    new = [update.schema_.schema_id for update in updates if isinstance(update, AddSchemaUpdate)]
+    return new[-1] if new else metadata.current_schema_id

@@ -1,0 +1,78 @@
+"""The description of one data or delete file, as plain values that tasks send back."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+DATA = 0
+POSITION_DELETES = 1
+EQUALITY_DELETES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A file of a table with the figures that a manifest keeps of it.
+
+    `partition` holds one value per field of the spec, each in Iceberg's binary single-value form (None for
+    NULL): a form that needs no types to travel. Metrics are keyed by field id; bounds are single-value
+    binaries too. Counts are rows, sizes bytes.
+    Format: https://iceberg.apache.org/spec/#data-file-fields and #binary-single-value-serialization.
+    """
+
+    path: str
+    format: str = "PARQUET"
+    spec_id: int
+    partition: tuple[bytes | None, ...] = ()
+    record_count: int
+    size_bytes: int
+    column_sizes: Mapping[int, int] = field(default_factory=dict)
+    value_counts: Mapping[int, int] = field(default_factory=dict)
+    null_value_counts: Mapping[int, int] = field(default_factory=dict)
+    nan_value_counts: Mapping[int, int] = field(default_factory=dict)
+    lower_bounds: Mapping[int, bytes] = field(default_factory=dict)
+    upper_bounds: Mapping[int, bytes] = field(default_factory=dict)
+    split_offsets: tuple[int, ...] = ()
+    sort_order_id: int | None = None
+    content: int = DATA
+    equality_ids: tuple[int, ...] | None = None
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size_bytes: int | None = None
+    first_row_id: int | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON-ready values (binaries as base64 text, map keys as text)."""
+        return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> DataFile:
+        """Rebuild from `to_plain`'s values."""
+        values = dict(plain)
+        values["partition"] = tuple(_binary(value) for value in values["partition"])
+        for name in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts"):
+            values[name] = {int(key): value for key, value in values[name].items()}
+        for name in ("lower_bounds", "upper_bounds"):
+            values[name] = {
+                int(key): base64.b64decode(value) for key, value in values[name].items()
+            }
+        values["split_offsets"] = tuple(values["split_offsets"])
+        if values["equality_ids"] is not None:
+            values["equality_ids"] = tuple(values["equality_ids"])
+        return cls(**values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _binary(value: str | None) -> bytes | None:
+    return None if value is None else base64.b64decode(value)

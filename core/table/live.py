@@ -1,0 +1,135 @@
+"""The live files of a snapshot, as columns: what plans choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.errors import RefusedError
+from lake.core.table.files import DATA, DataFile
+from lake.core.table.manifests import files_of, read_manifest_list, read_manifests
+from lake.core.table.pruning import prune_files, prune_manifests, strict_files
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.table.catalog import Table
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFiles:
+    """Live data files of a snapshot.
+
+    Args:
+        table: whose they are.
+        by_spec: spec id to entries (canonical columns), pruned by the filter if there was one.
+        delete_manifests: rows of the manifest list that hold delete files with live entries.
+        skipped_manifests: data manifests that the filter excluded.
+        skipped_files: files that it excluded in the others.
+    """
+
+    table: Table
+    by_spec: Mapping[int, pa.Table]
+    delete_manifests: pa.Table
+    skipped_manifests: int = 0
+    skipped_files: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many files there are."""
+        return sum(entries.num_rows for entries in self.by_spec.values())
+
+    @property
+    def delete_count(self) -> int:
+        """How many live delete files the snapshot has, by its manifest list."""
+        live = pc.add(
+            pc.fill_null(self.delete_manifests["added_files_count"], 1),
+            pc.fill_null(self.delete_manifests["existing_files_count"], 0),
+        )
+        return int(pc.sum(live).as_py() or 0)
+
+    def refuse_deletes(self, name: str) -> None:
+        """Refuse a snapshot whose rows cannot be told without applying deletes.
+
+        Raises:
+            RefusedError: it has delete files.
+        """
+        if self.delete_count:
+            raise RefusedError(
+                f"{name} has {self.delete_count} delete files, which lake cannot apply yet",
+                hint="`lake scan --plan` counts them",
+            )
+
+    def files(self) -> list[DataFile]:
+        """Return the files one by one, in the order of their manifests."""
+        specs, schema = self.table.metadata.specs(), self.table.schema
+        return [
+            file
+            for spec_id, entries in self.by_spec.items()
+            for file in files_of(entries, spec=specs[spec_id], schema=schema)
+        ]
+
+    def split(self, condition: BooleanExpression | None) -> tuple[list[DataFile], list[DataFile]]:
+        """Return files all of whose rows match, and those of which only some may."""
+        whole: list[DataFile] = []
+        partly: list[DataFile] = []
+        specs, schema = self.table.metadata.specs(), self.table.schema
+        for spec_id, entries in self.by_spec.items():
+            spec = specs[spec_id]
+            every = (
+                pa.array([True] * entries.num_rows, pa.bool_())
+                if condition is None
+                else strict_files(entries, spec, schema, condition)
+            )
+            whole += files_of(entries.filter(every), spec=spec, schema=schema)
+            partly += files_of(entries.filter(pc.invert(every)), spec=spec, schema=schema)
+        return whole, partly
+
+
+def live_files(
+    table: Table,
+    snapshot: Snapshot,
+    condition: BooleanExpression | None = None,
+    *,
+    columns: Collection[str] | None = None,
+) -> LiveFiles:
+    """Read a snapshot's live data files, leaving out what a bound filter excludes.
+
+    Raises:
+        CorruptFileError: a manifest is not what its list says.
+    """
+    metadata, schema = table.metadata, table.schema
+    manifests = read_manifest_list(table.storage, snapshot.manifest_list)
+    is_data = pc.equal(manifests["content"], DATA)
+    data, deletes = manifests.filter(is_data), manifests.filter(pc.invert(is_data))
+    chosen = data if condition is None else prune_manifests(data, metadata, condition, schema=schema)
+    found = read_manifests(table.storage, chosen, metadata, columns=columns, live_only=True)
+    skipped = 0
+    by_spec = {}
+    for spec_id, entries in found.items():
+        kept = entries
+        if condition is not None:
+            mask = prune_files(entries, metadata.specs()[spec_id], schema, condition)
+            kept = entries.filter(mask)
+            skipped += entries.num_rows - kept.num_rows
+        by_spec[spec_id] = kept
+    return LiveFiles(
+        table=table,
+        by_spec=by_spec,
+        delete_manifests=_live_manifests(deletes),
+        skipped_manifests=data.num_rows - chosen.num_rows,
+        skipped_files=skipped,
+    )
+
+
+def _live_manifests(manifests: pa.Table) -> pa.Table:
+    live = pc.add(
+        pc.fill_null(manifests["added_files_count"], 1),
+        pc.fill_null(manifests["existing_files_count"], 0),
+    )
+    return manifests.filter(pc.greater(live, 0))

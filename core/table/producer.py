@@ -1,0 +1,441 @@
+"""Turn an operation into the manifests of one new snapshot on a given parent.
+
+What stays is not rewritten: manifests without a removed file are carried over as they are. Merging follows
+Iceberg Java's ManifestMergeManager. Source: MergingSnapshotProducer, ManifestFilterManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import paths
+from lake.core.errors import BadInputError, ConflictingFilesError
+from lake.core.table import validation
+from lake.core.table.files import DATA, DataFile
+from lake.core.table.manifest_schemas import ADDED, DELETED, EXISTING, MANIFEST_SCHEMA
+from lake.core.table.manifests import (
+    describe_manifest,
+    encode_manifest,
+    entries_of,
+    read_manifest,
+    read_manifest_list,
+)
+from lake.core.table.operations import (
+    SERIALIZABLE,
+    AppendFiles,
+    Operation,
+    OverwriteFiles,
+    ReplacePartitions,
+    RewriteFiles,
+)
+from lake.core.table.summary import SummaryCounter
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.table.catalog import Table
+
+_TARGET_BYTES = 8 * 1024 * 1024
+_MIN_TO_MERGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One attempt's manifests (rows of a manifest list, newest first), operation and summary."""
+
+    manifests: list[dict[str, Any]]
+    operation: str
+    summary: dict[str, str]
+
+
+@dataclass(slots=True)
+class Producer:
+    """Writes the manifests of one commit, attempt after attempt.
+
+    Args:
+        table: where manifests go.
+        operation: what the commit does.
+        snapshot_id: the new snapshot's, the same in every attempt.
+        operation_id: a UUID that names the files.
+    """
+
+    table: Table
+    operation: Operation
+    snapshot_id: int
+    operation_id: str
+    written: list[str] = field(default_factory=list)
+    _added: list[tuple[int, pa.Table, list[dict[str, Any]]]] | None = None
+
+    def draft(self, metadata: TableMetadata, parent: Snapshot | None) -> Draft:
+        """Validate against everything since the base, then write what the new snapshot needs.
+
+        Raises:
+            CommitConflictError: the operation no longer holds on this parent.
+        """
+        current = self._parent_manifests(parent)
+        removed = self._removed(metadata, parent, current)
+        counter = SummaryCounter()
+        kept, rewritten = self._without(metadata, current, removed, counter)
+        fresh = self._write_added(metadata, counter)
+        live = [
+            row
+            for row in (*fresh, *rewritten, *kept)
+            if row["added_snapshot_id"] == self.snapshot_id or _has_live(row)
+        ]
+        data = [row for row in live if row["content"] == DATA]
+        merged = self._merge(metadata, data)
+        rows = [*merged, *(row for row in live if row["content"] != DATA)]
+        before = {row["manifest_path"] for row in current.to_pylist()}
+        after = {row["manifest_path"] for row in rows}
+        counter.manifests(
+            created=len(after - before), kept=len(after & before), replaced=len(before - after)
+        )
+        previous = parent.summary.additional_properties if parent and parent.summary else None
+        totals = {} if parent and previous is None else counter.summary(previous)
+        return Draft(rows, self._operation_name(removed), totals)
+
+    def _parent_manifests(self, parent: Snapshot | None) -> pa.Table:
+        if parent is None:
+            return MANIFEST_SCHEMA.empty_table()
+        return read_manifest_list(self.table.storage, parent.manifest_list)
+
+    def _operation_name(self, removed: frozenset[str]) -> str:
+        operation = self.operation
+        if isinstance(operation, AppendFiles):
+            return "append"
+        if isinstance(operation, RewriteFiles):
+            return "replace"
+        if isinstance(operation, ReplacePartitions):
+            return "overwrite"
+        if not operation.added:
+            return "delete"
+        by_filter = operation.conflict_filter is not None
+        return "overwrite" if removed or by_filter else "append"
+
+    # Removing
+
+    def _removed(
+        self, metadata: TableMetadata, parent: Snapshot | None, current: pa.Table
+    ) -> frozenset[str]:
+        operation = self.operation
+        head_id = parent.snapshot_id if parent else None
+        if isinstance(operation, AppendFiles):
+            return frozenset()
+        since = validation.Since(
+            self.table.storage, metadata, head_id, operation.base_snapshot_id
+        )
+        if isinstance(operation, ReplacePartitions):
+            return self._replaced(metadata, operation, current, since)
+        removed = frozenset(operation.removed_paths)
+        files = self._locate(metadata, current, removed)
+        if head_id != operation.base_snapshot_id:
+            if isinstance(operation, OverwriteFiles):
+                if operation.isolation == SERIALIZABLE:
+                    validation.no_new_data(since, operation.conflict_filter)
+                validation.no_new_deletes(since)
+            else:
+                keeps_sequence = operation.data_sequence_number is not None
+                validation.no_new_deletes_for(since, files, ignore_equality=keeps_sequence)
+        return removed
+
+    def _replaced(
+        self,
+        metadata: TableMetadata,
+        operation: ReplacePartitions,
+        current: pa.Table,
+        since: validation.Since,
+    ) -> frozenset[str]:
+        if not operation.added:
+            raise BadInputError("cannot determine the partitions to replace: no files were added")
+        places = self._added_places(metadata)
+        if since.head_id != since.base_id:
+            if operation.isolation == SERIALIZABLE:
+                validation.no_new_data(since, None, places)
+            validation.no_new_deletes(since, places)
+        gone: list[str] = []
+        columns = ["status", "file_path", "partition"]
+        for row in _data_manifests(current):
+            entries = _live(read_manifest(self.table.storage, row, metadata, columns=columns))
+            if places is None:
+                gone += entries["file_path"].to_pylist()
+            else:
+                mask = pa.array(validation.in_partitions(entries, places), pa.bool_())
+                gone += entries.filter(mask)["file_path"].to_pylist()
+        return frozenset(gone)
+
+    def _added_places(self, metadata: TableMetadata) -> frozenset[validation.Partition] | None:
+        """Return the partitions that files are added to; None when the table is unpartitioned."""
+        found: set[validation.Partition] = set()
+        for spec, files in _by_spec(metadata, self.operation.added):
+            if spec.is_unpartitioned():
+                return None
+            entries = entries_of(files, spec=spec, schema=metadata.schema(), status=ADDED, snapshot_id=0)
+            with_spec = entries.append_column(
+                "spec_id", pa.array([spec.spec_id] * len(files), pa.int32())
+            )
+            found.update(validation.places(with_spec))
+        return frozenset(found)
+
+    def _locate(
+        self, metadata: TableMetadata, current: pa.Table, removed: frozenset[str]
+    ) -> dict[str, validation.Partition]:
+        """Find removed files among the live ones.
+
+        Raises:
+            ConflictingFilesError: some are no longer live.
+        """
+        wanted = pa.array(sorted(removed), pa.string())
+        found: dict[str, validation.Partition] = {}
+        for row in _data_manifests(current) if removed else ():
+            entries = _live(
+                read_manifest(
+                    self.table.storage, row, metadata, columns=["status", "file_path", "partition"]
+                )
+            )
+            hits = entries.filter(pc.is_in(entries["file_path"], value_set=wanted))
+            found.update(zip(hits["file_path"].to_pylist(), validation.places(hits), strict=True))
+        missing = removed - found.keys()
+        if missing:
+            some = ", ".join(sorted(missing)[:3])
+            raise ConflictingFilesError(
+                f"{len(missing)} files that were to be replaced are no longer in the table: {some}",
+                frozenset(missing),
+                hint="run the command again",
+            )
+        return found
+
+    def _without(
+        self,
+        metadata: TableMetadata,
+        current: pa.Table,
+        removed: frozenset[str],
+        counter: SummaryCounter,
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the manifests kept as they are, and new ones in place of those with removed files."""
+        if not removed:
+            return current.to_pylist(), []
+        wanted = pa.array(sorted(removed), pa.string())
+        kept, rewritten = [], []
+        for row in current.to_pylist():
+            if row["content"] != DATA:
+                kept.append(row)
+                continue
+            paths_only = _live(
+                read_manifest(self.table.storage, row, metadata, columns=["status", "file_path"])
+            )
+            if not pc.any(pc.is_in(paths_only["file_path"], value_set=wanted)).as_py():
+                kept.append(row)
+                continue
+            entries = _live(read_manifest(self.table.storage, row, metadata))
+            hit = pc.is_in(entries["file_path"], value_set=wanted)
+            counter.remove(entries.filter(hit), row["partition_spec_id"])
+            rewritten += self._write(metadata, row["partition_spec_id"], self._mark(entries, hit))
+        return kept, rewritten
+
+    def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
+        """Set entries to existing, or to deleted by this snapshot; sequence numbers stay."""
+        status = pc.if_else(deleted, pa.scalar(DELETED, pa.int32()), pa.scalar(EXISTING, pa.int32()))
+        owner = pc.if_else(deleted, pa.scalar(self.snapshot_id, pa.int64()), entries["snapshot_id"])
+        return _with(_with(entries, "status", status), "snapshot_id", owner)
+
+    # Adding
+
+    def _write_added(
+        self, metadata: TableMetadata, counter: SummaryCounter
+    ) -> list[dict[str, Any]]:
+        if self._added is None:
+            # Written once: added entries inherit the sequence number of the attempt that lands.
+            self._added = [self._added_of(metadata, *group) for group in _by_spec(metadata, self.operation.added)]
+        for spec_id, entries, _ in self._added:
+            counter.add(entries, spec_id)
+        sequence_number = next_sequence_number(metadata)
+        return [_at_sequence(row, sequence_number) for *_, rows in self._added for row in rows]
+
+    def _added_of(
+        self, metadata: TableMetadata, spec: PartitionSpec, files: list[DataFile]
+    ) -> tuple[int, pa.Table, list[dict[str, Any]]]:
+        rewrite = self.operation if isinstance(self.operation, RewriteFiles) else None
+        entries = entries_of(
+            files,
+            spec=spec,
+            schema=metadata.schema(),
+            status=ADDED,
+            snapshot_id=self.snapshot_id,
+            sequence_number=rewrite.data_sequence_number if rewrite else None,
+        )
+        return spec.spec_id, entries, self._write(metadata, spec.spec_id, entries)
+
+    def _write(
+        self, metadata: TableMetadata, spec_id: int, entries: pa.Table
+    ) -> list[dict[str, Any]]:
+        """Write entries of one spec to as many manifests as the target size asks for."""
+        target = _integer(metadata, "commit.manifest.target-size-bytes", _TARGET_BYTES)
+        spec, schema = metadata.specs()[spec_id], metadata.schema()
+        rows = []
+        for part in _pieces(entries, target):
+            data = encode_manifest(
+                part,
+                format_version=metadata.format_version,
+                spec=spec,
+                schema=schema,
+                content=DATA,
+                codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
+            )
+            location = self._new_manifest()
+            self.table.storage.write(location, data)
+            rows.append(
+                describe_manifest(
+                    part,
+                    location=location,
+                    length=len(data),
+                    spec=spec,
+                    schema=schema,
+                    content=DATA,
+                    sequence_number=next_sequence_number(metadata),
+                    added_snapshot_id=self.snapshot_id,
+                )
+            )
+        return rows
+
+    def _new_manifest(self) -> str:
+        name = f"{self.operation_id}-m{len(self.written)}.avro"
+        location = paths.join(self.table.metadata_folder, name)
+        self.written.append(location)
+        return location
+
+    # Merging
+
+    def _merge(
+        self, metadata: TableMetadata, manifests: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        enabled = metadata.properties.get("commit.manifest-merge.enabled", "true").lower() == "true"
+        if not enabled or not manifests:
+            return list(manifests)
+        target = _integer(metadata, "commit.manifest.target-size-bytes", _TARGET_BYTES)
+        fewest = _integer(metadata, "commit.manifest.min-count-to-merge", _MIN_TO_MERGE)
+        newest = manifests[0]["manifest_path"]
+        merged: list[dict[str, Any]] = []
+        for spec_id in sorted({row["partition_spec_id"] for row in manifests}, reverse=True):
+            group = [row for row in manifests if row["partition_spec_id"] == spec_id]
+            for packed in pack_end(group, target):
+                holds_newest = any(row["manifest_path"] == newest for row in packed)
+                if len(packed) == 1 or (holds_newest and len(packed) < fewest):
+                    merged += packed
+                else:
+                    merged += self._merge_bin(metadata, spec_id, packed)
+        return merged
+
+    def _merge_bin(
+        self, metadata: TableMetadata, spec_id: int, packed: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        parts = []
+        for row in packed:
+            entries = read_manifest(self.table.storage, row, metadata)
+            own = pc.equal(entries["snapshot_id"], self.snapshot_id)
+            entries = entries.filter(pc.or_(own, pc.not_equal(entries["status"], DELETED)))
+            own = pc.equal(entries["snapshot_id"], self.snapshot_id)
+            status = pc.if_else(own, entries["status"], pa.scalar(EXISTING, pa.int32()))
+            entries = _with(entries, "status", status)
+            parts.append(self._inheriting(metadata, entries))
+        return self._write(metadata, spec_id, pa.concat_tables(parts))
+
+    def _inheriting(self, metadata: TableMetadata, entries: pa.Table) -> pa.Table:
+        """Leave this snapshot's own sequence number to inheritance: a later attempt may have another."""
+        own = pc.and_(
+            pc.equal(entries["status"], ADDED),
+            pc.equal(entries["sequence_number"], next_sequence_number(metadata)),
+        )
+        null = pa.scalar(None, pa.int64())
+        entries = _with(
+            entries, "sequence_number", pc.if_else(own, null, entries["sequence_number"])
+        )
+        added = pc.equal(entries["status"], ADDED)
+        return _with(
+            entries, "file_sequence_number", pc.if_else(added, null, entries["file_sequence_number"])
+        )
+
+
+def next_sequence_number(metadata: TableMetadata) -> int:
+    """Return the sequence number of the snapshot that comes next (always 0 in format version 1)."""
+    return 0 if metadata.format_version == 1 else metadata.last_sequence_number + 1
+
+
+def pack_end(
+    manifests: Sequence[dict[str, Any]], target: int
+) -> list[list[dict[str, Any]]]:
+    """Pack neighbours into bins of at most the target's bytes, filling from the end.
+
+    The last bins are the full ones, so that what is merged stays merged. Source: Iceberg's
+    BinPacking.ListPacker.packEnd with a lookback of 1.
+    """
+    bins: list[list[dict[str, Any]]] = []
+    size = 0
+    for row in reversed(manifests):
+        length = row["manifest_length"]
+        if bins and size + length <= target:
+            bins[-1].insert(0, row)
+            size += length
+        else:
+            bins.append([row])
+            size = length
+    return bins[::-1]
+
+
+def _by_spec(
+    metadata: TableMetadata, files: Iterable[DataFile]
+) -> list[tuple[PartitionSpec, list[DataFile]]]:
+    groups: dict[int, list[DataFile]] = {}
+    for file in files:
+        groups.setdefault(file.spec_id, []).append(file)
+    specs = metadata.specs()
+    unknown = groups.keys() - specs.keys()
+    if unknown:
+        raise BadInputError(f"the table has no partition spec {sorted(unknown)[0]}")
+    return [(specs[spec_id], groups[spec_id]) for spec_id in sorted(groups)]
+
+
+def _data_manifests(current: pa.Table) -> list[dict[str, Any]]:
+    return [row for row in current.to_pylist() if row["content"] == DATA]
+
+
+def _has_live(row: Mapping[str, Any]) -> bool:
+    # Version 1 lists may lack the counts: unknown means there may be some.
+    counts = (row["added_files_count"], row["existing_files_count"])
+    return None in counts or sum(counts) > 0
+
+
+def _live(entries: pa.Table) -> pa.Table:
+    return entries.filter(pc.not_equal(entries["status"], DELETED))
+
+
+def _with(entries: pa.Table, name: str, values: Any) -> pa.Table:
+    index = entries.schema.get_field_index(name)
+    return entries.set_column(index, entries.schema.field(index), values)
+
+
+def _at_sequence(row: Mapping[str, Any], sequence_number: int) -> dict[str, Any]:
+    """Return an added manifest's row for the attempt that will have this sequence number."""
+    moved = dict(row)
+    inherits = row["min_sequence_number"] == row["sequence_number"]
+    moved["sequence_number"] = sequence_number
+    if inherits:
+        moved["min_sequence_number"] = sequence_number
+    return moved
+
+
+def _pieces(entries: pa.Table, target: int) -> list[pa.Table]:
+    # About what an entry with statistics of 15 columns takes once compressed.
+    rows = max(1000, target // 200)
+    return [entries.slice(start, rows) for start in range(0, max(entries.num_rows, 1), rows)]
+
+
+def _integer(metadata: TableMetadata, key: str, default: int) -> int:
+    text = metadata.properties.get(key, "")
+    return int(text) if text.isdigit() and int(text) > 0 else default

@@ -1,0 +1,57 @@
+"""Removal of snapshots as Iceberg defines it, for catalogs whose commits PyIceberg applies itself.
+
+PyIceberg 0.12 forgets the parent of a snapshot whose parent is removed. The lineage needs it: an expired
+exclusive start of an incremental scan is legal while its child lives, and a history that was cut must not
+look whole. Its test of each id against a list is also quadratic. REST catalogs receive the same request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    RemoveSnapshotsUpdate,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
+)
+
+
+class RemoveSnapshots(RemoveSnapshotsUpdate):
+    """``remove-snapshots`` that keeps parents."""
+
+
+@_apply_table_update.register(RemoveSnapshots)
+def _apply(
+    update: RemoveSnapshots, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
+) -> TableMetadata:
+    gone = frozenset(update.snapshot_ids)
+    context.add_update(update)
+    changes: dict[str, Any] = {
+        "snapshots": [item for item in base_metadata.snapshots if item.snapshot_id not in gone],
+        "snapshot_log": _log_after(base_metadata, gone),
+        "refs": {
+            name: ref for name, ref in base_metadata.refs.items() if ref.snapshot_id not in gone
+        },
+        "statistics": [item for item in base_metadata.statistics if item.snapshot_id not in gone],
+        "partition_statistics": [
+            item for item in base_metadata.partition_statistics if item.snapshot_id not in gone
+        ],
+    }
+    if base_metadata.current_snapshot_id in gone:
+        changes["current_snapshot_id"] = None
+    return base_metadata.model_copy(update=changes)
+
+
+def _log_after(metadata: TableMetadata, gone: frozenset[int]) -> list[Any]:
+    """Return the log from behind the last removed entry: an older one would claim a time it did not hold.
+
+    Source: org.apache.iceberg.TableMetadata.Builder.updateSnapshotLog.
+    """
+    kept: list[Any] = []
+    for entry in metadata.snapshot_log:
+        if entry.snapshot_id in gone:
+            kept.clear()
+        else:
+            kept.append(entry)
+    return kept

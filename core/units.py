@@ -1,0 +1,81 @@
+"""Sizes and durations as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from lake.core.errors import InvalidRequestError
+
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgtp]?)(i?b)?", re.IGNORECASE | re.ASCII)
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+_LARGEST_SIZE = (1 << 63) - 1
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)", re.IGNORECASE | re.ASCII)
+_MILLISECONDS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_STEP = 1024
+
+
+def parse_size(text: str) -> int:
+    """Return bytes; ``64MB`` is 64 MiB, a bare number is bytes.
+
+    Raises:
+        InvalidRequestError: it is no size above zero, or one that 63 bits cannot hold.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    size = _scaled(found[1], _FACTORS[found[2].lower()]) if found else 0
+    if not 0 < size <= _LARGEST_SIZE:
+        raise InvalidRequestError(f"not a size: {text!r}", hint="write it as 64MB or 1.5GB")
+    return size
+
+
+def format_size(size: int) -> str:
+    """Return bytes as people read them, e.g. ``1.5 MB`` (MiB-based)."""
+    amount = float(size)
+    if abs(amount) < _STEP:
+        return f"{size} B"
+    for unit in ("KB", "MB", "GB"):
+        amount /= _STEP
+        # What rounds to 1024.0 is told in the next unit.
+        if abs(amount) < _STEP - 0.05:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / _STEP:.1f} TB"
+
+
+def is_duration(text: str) -> bool:
+    """Whether the text is a duration rather than a point in time."""
+    return bool(_DURATION.fullmatch(text.strip()))
+
+
+def parse_duration_ms(text: str) -> int:
+    """Return milliseconds of ``90s``, ``15m``, ``12h``, ``7d``.
+
+    Raises:
+        InvalidRequestError: it is no duration.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if not found:
+        raise InvalidRequestError(
+            f"not a duration: {text!r}", hint="write it as 90s, 15m, 12h or 7d"
+        )
+    return _scaled(found[1], _MILLISECONDS[found[2].lower()])
+
+
+def format_duration(seconds: float) -> str:
+    """Return seconds as people read them, e.g. ``3m 05s``."""
+    if round(seconds, 1) < 60:  # noqa: PLR2004 - seconds of a minute
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s"
+
+
+def _scaled(number: str, factor: int) -> int:
+    # Through integers, because a float has no 63 bits.
+    whole, _, fraction = number.partition(".")
+    return int(whole) * factor + int(fraction or "0") * factor // 10 ** len(fraction)

@@ -1,0 +1,320 @@
+"""Commits land once, or certainly not, or are reported as unknown with every file kept."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    ServerError,
+    ServiceUnavailableError,
+)
+from table_support import (
+    FixedClock,
+    after,
+    applied_then,
+    files_below,
+    ids_in,
+    inject,
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+    refused_with,
+    write_file,
+)
+
+from lake.core.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    ConflictingFilesError,
+    NotAuthorisedError,
+)
+from lake.core.table.commit import Committed, commit_snapshot
+from lake.core.table.operations import (
+    AppendFiles,
+    Operation,
+    OverwriteFiles,
+    ReplacePartitions,
+    RewriteFiles,
+)
+
+UNKNOWN = [
+    CommitStateUnknownException("500"),
+    ServerError("503 said another way"),
+    ServiceUnavailableError("503"),
+    TimeoutError("no answer"),
+    ConnectionResetError("reset by peer"),
+    ValueError("not JSON"),
+]
+
+
+class World:
+    """A table, a session on it, and short ways to commit."""
+
+    def __init__(self, warehouse: Path, **properties: str) -> None:
+        self.warehouse = warehouse
+        make_table(warehouse, **properties)
+        self.clock = FixedClock()
+        self.session = open_session(warehouse, self.clock)
+        self.table = self.session.table("db.t")
+
+    def commit(self, operation: Operation, **options: object) -> Committed:
+        done = commit_snapshot(
+            self.session, self.table, operation, operation_id=str(uuid.uuid4()), **options  # type: ignore[arg-type]
+        )
+        self.table = done.table
+        return done
+
+    def append(self, *ids: int, **options: object) -> Committed:
+        return self.commit(AppendFiles(added=[write_file(self.table, ids)]), **options)
+
+    def other_append(self, *ids: int) -> None:
+        other = open_session(self.warehouse, self.clock)
+        table = other.table("db.t")
+        operation = AppendFiles(added=[write_file(table, ids)])
+        commit_snapshot(other, table, operation, operation_id=str(uuid.uuid4()))
+
+    @property
+    def ids(self) -> list[int]:
+        return ids_in(self.warehouse)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_an_append_is_read_back_by_pyiceberg_with_the_summary_that_java_writes(world: World) -> None:
+    world.append(1, 2)
+    done = world.append(3)
+
+    summary = done.table.metadata.current_snapshot().summary
+    assert world.ids == [1, 2, 3]
+    assert summary.operation.value == "append"
+    expected = {
+        "added-data-files": "1", "added-records": "1", "changed-partition-count": "1",
+        "total-records": "3", "total-data-files": "2", "total-delete-files": "0",
+        "total-position-deletes": "0", "total-equality-deletes": "0",
+        "manifests-created": "1", "manifests-kept": "1", "manifests-replaced": "0",
+    }
+    assert {key: summary.additional_properties.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_every_operation_leaves_a_table_that_pyiceberg_reads(tmp_path: Path, version: str) -> None:
+    world = World(tmp_path, format_version=version)
+    first = write_file(world.table, [1, 2])
+    world.commit(AppendFiles(added=[first]))
+    second = write_file(world.table, [3])
+    base = world.commit(AppendFiles(added=[second])).snapshot_id
+    world.commit(RewriteFiles(
+        added=[write_file(world.table, [1, 2, 3])], removed_paths=[first.path, second.path],
+        base_snapshot_id=base, data_sequence_number=2 if version == "2" else None,
+    ))
+    assert world.ids == [1, 2, 3]
+    snapshot = world.table.metadata.current_snapshot()
+    assert snapshot.summary.operation.value == "replace"
+    assert snapshot.summary.additional_properties["deleted-data-files"] == "2"
+
+    world.commit(ReplacePartitions(
+        added=[write_file(world.table, [9])], base_snapshot_id=snapshot.snapshot_id
+    ))
+    assert world.ids == [9]
+    assert world.table.metadata.current_snapshot().summary.operation.value == "overwrite"
+
+    assert ids_in(tmp_path, snapshot_id=base) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_a_commit_that_landed_and_was_reported_as_a_conflict_counts_once(
+    world: World, attempt: int
+) -> None:
+    refusal = CommitFailedException("409")
+    inject(world.session, [*[refused_with(refusal)] * attempt, applied_then(refusal)])
+
+    world.append(1)
+
+    assert world.ids == [1]
+    assert len(world.table.metadata.snapshots) == 1
+
+
+def test_a_commit_refused_every_time_leaves_no_file_of_its_own_and_says_conflict(
+    world: World,
+) -> None:
+    before = files_below(world.warehouse)
+    inject(world.session, [refused_with(CommitFailedException("409"))] * 5)
+    file = write_file(world.table, [1])
+
+    with pytest.raises(CommitConflictError):
+        world.commit(AppendFiles(added=[file]))
+
+    left = files_below(world.warehouse) - before
+    assert [name for name in left if not name.endswith(".parquet")] == []
+    assert [round(wait, 1) for wait in world.clock.waits] == pytest.approx([0.1, 0.2, 0.4, 0.8], rel=0.2)
+    assert world.session.owned == set()
+
+
+@pytest.mark.parametrize("error", UNKNOWN, ids=repr)
+def test_an_error_after_the_commit_landed_is_a_success(world: World, error: Exception) -> None:
+    inject(world.session, [applied_then(error)])
+
+    world.append(1, 2)
+
+    assert world.ids == [1, 2]
+
+
+@pytest.mark.parametrize("error", UNKNOWN, ids=repr)
+def test_an_unanswered_commit_that_did_not_land_is_unknown_and_keeps_every_file(
+    world: World, error: Exception
+) -> None:
+    inject(world.session, [refused_with(error)])
+    file = write_file(world.table, [1])
+
+    with pytest.raises(CommitUnknownError):
+        world.commit(AppendFiles(added=[file]))
+
+    names = files_below(world.warehouse)
+    assert any("snap-" in name for name in names)
+    assert any(name.endswith("-m0.avro") for name in names)
+    assert len(world.session.owned) == 1
+
+
+def test_a_conflict_then_an_unanswered_attempt_is_unknown(world: World) -> None:
+    inject(world.session, [
+        refused_with(CommitFailedException("409")), refused_with(TimeoutError("504"))
+    ])
+    with pytest.raises(CommitUnknownError):
+        world.append(1)
+
+
+def test_refused_credentials_are_told_as_such_and_change_nothing(world: World) -> None:
+    inject(world.session, [refused_with(ForbiddenError("403"))])
+    with pytest.raises(NotAuthorisedError):
+        world.append(1)
+    assert world.session.owned == set()
+
+
+@pytest.mark.parametrize("times", range(1, 5))
+def test_appends_of_other_writers_in_between_are_kept(world: World, times: int) -> None:
+    inject(world.session, [after(lambda: world.other_append(100))] * times)
+
+    world.append(1)
+
+    assert world.ids == [1, *[100] * times]
+
+
+def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(world: World) -> None:
+    guard = {"lake.run-id": "nightly"}
+
+    def finish() -> None:
+        other = open_session(world.warehouse, world.clock)
+        table = other.table("db.t")
+        commit_snapshot(
+            other, table, AppendFiles(added=[write_file(table, [1])]),
+            operation_id=str(uuid.uuid4()), summary=guard, guard=guard,
+        )
+
+    inject(world.session, [after(finish)])
+    done = world.append(1, summary=guard, guard=guard)
+
+    assert done.already
+    assert world.ids == [1]
+
+
+def test_a_rewrite_is_not_disturbed_by_appends_and_keeps_their_rows(world: World) -> None:
+    first = write_file(world.table, [1])
+    base = world.commit(AppendFiles(added=[first])).snapshot_id
+    inject(world.session, [after(lambda: world.other_append(2))])
+
+    world.commit(RewriteFiles(
+        added=[write_file(world.table, [1])], removed_paths=[first.path],
+        base_snapshot_id=base, data_sequence_number=1,
+    ))
+
+    assert world.ids == [1, 2]
+
+
+def test_a_rewrite_of_files_that_left_meanwhile_names_them_and_changes_nothing(world: World) -> None:
+    first = write_file(world.table, [1])
+    base = world.commit(AppendFiles(added=[first])).snapshot_id
+
+    def drop() -> None:
+        pyiceberg_catalog(world.warehouse).load_table("db.t").delete("id == 1")
+
+    inject(world.session, [after(drop)])
+    with pytest.raises(ConflictingFilesError) as caught:
+        world.commit(RewriteFiles(
+            added=[write_file(world.table, [1])], removed_paths=[first.path],
+            base_snapshot_id=base, data_sequence_number=1,
+        ))
+    assert caught.value.paths == {first.path}
+    assert world.ids == []
+
+
+def test_a_rewrite_after_a_rollback_behind_its_base_is_a_conflict(world: World) -> None:
+    first = write_file(world.table, [1])
+    start = world.commit(AppendFiles(added=[first])).snapshot_id
+    base = world.append(2).snapshot_id
+
+    def rollback() -> None:
+        table = pyiceberg_catalog(world.warehouse).load_table("db.t")
+        table.manage_snapshots().rollback_to_snapshot(start).commit()
+
+    inject(world.session, [after(rollback)])
+    with pytest.raises(CommitConflictError):
+        world.commit(RewriteFiles(
+            added=[write_file(world.table, [1])], removed_paths=[first.path],
+            base_snapshot_id=base, data_sequence_number=1,
+        ))
+    assert world.ids == [1]
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+def test_an_overwrite_beside_an_append_obeys_the_isolation_level(
+    world: World, isolation: str
+) -> None:
+    first = write_file(world.table, [1])
+    base = world.commit(AppendFiles(added=[first])).snapshot_id
+    inject(world.session, [after(lambda: world.other_append(2))])
+    operation = OverwriteFiles(
+        added=[write_file(world.table, [9])], removed_paths=[first.path],
+        base_snapshot_id=base, isolation=isolation,
+    )
+    if isolation == "snapshot":
+        world.commit(operation)
+        assert world.ids == [2, 9]
+    else:
+        with pytest.raises(CommitConflictError):
+            world.commit(operation)
+        assert world.ids == [1, 2]
+
+
+def test_many_small_appends_merge_their_manifests_without_losing_a_row(tmp_path: Path) -> None:
+    world = World(tmp_path, commit__manifest__min_count_to_merge="5")
+    for index in range(12):
+        world.append(index)
+
+    assert world.ids == list(range(12))
+    snapshot = world.table.metadata.current_snapshot()
+    table = pyiceberg_catalog(tmp_path).load_table("db.t")
+    assert len(snapshot.manifests(table.io)) < 6
+    assert snapshot.summary.additional_properties["total-data-files"] == "12"
+    for index, old in enumerate(world.table.metadata.snapshots):
+        assert ids_in(tmp_path, snapshot_id=old.snapshot_id) == list(range(index + 1))
+
+
+def test_old_metadata_files_go_when_the_table_asks_for_it(tmp_path: Path) -> None:
+    world = World(tmp_path, **{
+        "write__metadata__delete_after_commit__enabled": "true",
+        "write__metadata__previous_versions_max": "2",
+    })
+    for index in range(6):
+        world.append(index)
+
+    left = [name for name in files_below(tmp_path) if name.endswith("metadata.json")]
+    assert len(left) == 3
+    assert world.ids == list(range(6))

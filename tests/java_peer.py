@@ -1,0 +1,205 @@
+"""Apache Iceberg's own Spark runtime on the tables that lake writes: the judge of rows in tests.
+
+One Spark with Iceberg's jar runs in a process of its own and answers JSON lines. It opens the SQLite file of
+a lake warehouse as Iceberg's JdbcCatalog. Needs a JDK (17 or newer) and Maven, which fetches two jars once.
+
+    python tests/java_peer.py WAREHOUSE "SELECT count(*) FROM lake.db.t"     (one statement, whole process)
+    python tests/java_peer.py WAREHOUSE plan db.t                            (time planning)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+JARS = (
+    ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0"),
+    ("org.xerial", "sqlite-jdbc", "3.50.3.0"),
+)
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lake-tests"
+CATALOG = "lake"
+
+
+def missing() -> str | None:
+    """Return what the peer lacks on this machine, or None."""
+    if not shutil.which("mvn"):
+        return "Maven"
+    if not shutil.which("java"):
+        return "a JDK"
+    return None
+
+
+def jars() -> str:
+    """Return the jars as Spark wants them, fetching them by Maven on first use."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    found = []
+    for group, artifact, version in JARS:
+        path = CACHE / f"{artifact}-{version}.jar"
+        if not path.exists():
+            subprocess.run(
+                ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={group}:{artifact}:{version}",
+                 f"-DoutputDirectory={CACHE}"],
+                check=True, cwd=CACHE, stdout=sys.stderr,
+            )
+        found.append(str(path))
+    return ",".join(found)
+
+
+def catalog_conf(name: str, warehouse: str) -> dict[str, str]:
+    """Return the Spark settings of a JdbcCatalog on a lake warehouse."""
+    key = f"spark.sql.catalog.{name}"
+    return {
+        key: "org.apache.iceberg.spark.SparkCatalog",
+        f"{key}.type": "jdbc",
+        f"{key}.uri": f"jdbc:sqlite:{warehouse}/catalog.db",
+        f"{key}.jdbc.schema-version": "V0",
+        f"{key}.warehouse": f"file://{warehouse}",
+        # lake commits from another process: nothing may be remembered.
+        f"{key}.cache-enabled": "false",
+    }
+
+
+def session(warehouse: str | None = None) -> Any:
+    """Start a Spark with Iceberg's extensions."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = (
+        SparkSession.builder.master("local[2]").appName("peer")
+        .config("spark.jars", jars()).config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", os.environ.get("LAKE_PEER_MEMORY", "4g"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.extensions",
+                "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+    )
+    for key, value in (catalog_conf(CATALOG, warehouse) if warehouse else {}).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def rows_of(spark: Any, statement: str) -> list[dict[str, Any]]:
+    """Run a statement and return its rows."""
+    return [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
+
+
+def checksum_of(spark: Any, source: str) -> dict[str, Any]:
+    """Return the row count and a hash over all columns that no order of rows changes."""
+    columns = ", ".join(f"`{name}`" for name in sorted(spark.sql(f"SELECT * FROM {source}").columns))
+    statement = (
+        f"SELECT count(*) n, sum(cast(xxhash64({columns}) AS decimal(38,0))) h FROM {source}"
+    )
+    row = spark.sql(statement).first()
+    return {"rows": row.n, "hash": str(row.h)}
+
+
+def plan_of(spark: Any, table: str) -> dict[str, Any]:
+    """Plan a scan with Iceberg's own planner; return the files and the seconds."""
+    jvm = spark._jvm
+    loaded = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
+    started = time.perf_counter()
+    iterables = jvm.org.apache.iceberg.relocated.com.google.common.collect.Iterables
+    files = iterables.size(loaded.newScan().planFiles())
+    return {"files": files, "seconds": round(time.perf_counter() - started, 3)}
+
+
+class JavaPeer:
+    """The peer as a test sees it; `lake` warehouses are opened under names of their own."""
+
+    def __init__(self) -> None:
+        """Start the process; it answers when Spark is up."""
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )
+        self._errors: list[str] = []
+        threading.Thread(target=self._drain, daemon=True).start()
+
+    def _drain(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._errors = [*self._errors[-50:], line]
+
+    def _ask(self, **request: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith('{"answer"') or line.startswith('{"error"'):
+                answer = json.loads(line)
+                if "error" in answer:
+                    raise RuntimeError(answer["error"])
+                return answer["answer"]
+        raise RuntimeError("the peer died:\n" + "".join(self._errors))
+
+    def sql(self, warehouse: Path | str, statement: str) -> list[dict[str, Any]]:
+        """Run a statement in which ``{c}`` stands for the warehouse's catalog."""
+        return self._ask(op="sql", warehouse=str(warehouse), statement=statement)
+
+    def checksum(self, warehouse: Path | str, table: str, suffix: str = "") -> dict[str, Any]:
+        """Return rows and hash of a table; ``suffix`` as in ``VERSION AS OF 1``."""
+        return self._ask(op="checksum", warehouse=str(warehouse), table=table, suffix=suffix)
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+def serve() -> None:
+    """Answer requests until standard input ends."""
+    spark = session()
+    for line in sys.stdin:
+        request = json.loads(line)
+        name = "w" + hashlib.sha256(request["warehouse"].encode()).hexdigest()[:12]
+        try:
+            for key, value in catalog_conf(name, request["warehouse"]).items():
+                spark.conf.set(key, value)
+            if request["op"] == "sql":
+                answer: Any = rows_of(spark, request["statement"].replace("{c}", name))
+            else:
+                source = f"{name}.{request['table']} {request['suffix']}"
+                answer = checksum_of(spark, source)
+            reply = json.dumps({"answer": answer}, default=str)
+        except Exception as error:
+            reply = json.dumps({"error": str(error)[:2000]})
+        print(reply, flush=True)
+
+
+def main() -> None:
+    """Serve, or run one statement as a whole process and print what it took."""
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+        return
+    started = time.perf_counter()
+    spark = session(os.path.abspath(sys.argv[1]))
+    up = time.perf_counter()
+    if sys.argv[2] == "plan":
+        result: Any = plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
+    elif sys.argv[2] == "checksum":
+        result = checksum_of(spark, f"{CATALOG}.{sys.argv[3]}")
+    else:
+        result = rows_of(spark, sys.argv[2])
+    done = time.perf_counter()
+    print(json.dumps({
+        "session_s": round(up - started, 2), "op_s": round(done - up, 2), "result": result,
+    }, default=str))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

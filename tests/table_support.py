@@ -1,0 +1,154 @@
+"""Real tables for tests: a SQLite catalog, Parquet files, faults injected at the catalog's door."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from lake.core.session import Session
+from lake.core.settings import Settings
+from lake.core.table.catalog import Table, open_catalog
+from lake.core.table.files import DataFile
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "name", StringType(), required=False),
+)
+
+
+class FixedClock:
+    """A clock that moves only when told, and remembers how long it was asked to wait."""
+
+    def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
+        self.now = now_ms
+        self.waits: list[float] = []
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now / 1000
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += int(seconds * 1000)
+
+
+def open_session(warehouse: Path, clock: Any = None) -> Session:
+    """Open a session on an embedded catalog."""
+    settings = Settings(warehouse=str(warehouse))
+    session = Session(settings=settings, catalog=open_catalog(settings))
+    if clock is not None:
+        session.clock = clock
+    return session
+
+
+def pyiceberg_catalog(warehouse: Path) -> SqlCatalog:
+    """Open the same catalog by PyIceberg alone."""
+    warehouse.mkdir(parents=True, exist_ok=True)
+    return SqlCatalog(
+        "lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}"
+    )
+
+
+def make_table(
+    warehouse: Path,
+    name: str = "db.t",
+    schema: Schema = SCHEMA,
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+    **properties: str,
+) -> Any:
+    """Create an empty table by PyIceberg; ``__`` in property names stands for ``.`` and ``_`` for ``-``."""
+    catalog = pyiceberg_catalog(warehouse)
+    catalog.create_namespace_if_not_exists(name.split(".")[0])
+    named = {key.replace("__", ".").replace("_", "-"): value for key, value in properties.items()}
+    return catalog.create_table(name, schema, partition_spec=spec, properties=named)
+
+
+def write_file(table: Table, ids: Iterable[int], *, partition: tuple[bytes | None, ...] = ()) -> DataFile:
+    """Write one Parquet file with rows (id, "n<id>") below the table and describe it."""
+    rows = list(ids)
+    schema = schema_to_pyarrow(SCHEMA)
+    data = pa.table([pa.array(rows, pa.int64()), [f"n{row}" for row in rows]], names=["id", "name"])
+    location = f"{table.data_location}/{uuid.uuid4()}.parquet"
+    path = Path(location.removeprefix("file://"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(data.cast(schema), path)
+    return DataFile(
+        path=location,
+        spec_id=table.spec.spec_id,
+        partition=partition,
+        record_count=len(rows),
+        size_bytes=path.stat().st_size,
+    )
+
+
+def ids_in(warehouse: Path, name: str = "db.t", snapshot_id: int | None = None) -> list[int]:
+    """Return the sorted ids that PyIceberg reads."""
+    table = pyiceberg_catalog(warehouse).load_table(name)
+    return sorted(table.scan(snapshot_id=snapshot_id).to_arrow()["id"].to_pylist())
+
+
+def inject(session: Session, faults: list[Callable[[Callable[[], Any]], Any] | None]) -> None:
+    """Let the catalog's next commits run through faults, one a commit; None lets one pass.
+
+    A fault is given the real commit as a function without arguments and may call it or not.
+    """
+    handle = session.catalog.handle
+    real = handle.commit_table
+
+    def commit(table: Any, requirements: Any, updates: Any) -> Any:
+        fault = faults.pop(0) if faults else None
+        if fault is None:
+            return real(table, requirements, updates)
+        return fault(lambda: real(table, requirements, updates))
+
+    handle.commit_table = commit  # type: ignore[method-assign]
+
+
+def applied_then(error: Exception) -> Callable[[Callable[[], Any]], Any]:
+    """The commit happens, and its answer is an error."""
+
+    def fault(commit: Callable[[], Any]) -> Any:
+        commit()
+        raise error
+
+    return fault
+
+
+def refused_with(error: Exception) -> Callable[[Callable[[], Any]], Any]:
+    """The commit does not happen."""
+
+    def fault(_: Callable[[], Any]) -> Any:
+        raise error
+
+    return fault
+
+
+def after(other: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
+    """Another writer commits just before."""
+
+    def fault(commit: Callable[[], Any]) -> Any:
+        other()
+        return commit()
+
+    return fault
+
+
+def files_below(warehouse: Path) -> set[str]:
+    """Return all files of a warehouse but the catalog's own."""
+    return {
+        str(path.relative_to(warehouse))
+        for path in warehouse.rglob("*")
+        if path.is_file() and not path.name.startswith("catalog.db")
+    }
