@@ -32,12 +32,16 @@ class State:
         open_session: makes the session from the global options.
         command: the verb, as far as it is known.
         table: the table's name as given, as far as it is known.
+        branch: the branch's name as given, as far as it is known.
+        as_json: whether standard output belongs to one JSON document.
+        quiet: whether only warnings and errors are told.
     """
 
     open_session: Callable[[Settings, bool], Session]
     command: str | None = None
     table: str | None = None
     branch: str | None = None
+    as_json: bool = False
     quiet: bool = False
     settings: Settings | None = None
     opened: Session | None = None
@@ -83,6 +87,8 @@ def load_verb(name: str) -> TyperCommand:
     alone.command(name, cls=_Verb)(getattr(module, name))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)  # noqa: S101 - one command makes no group
+    # Help wraps its paragraphs, but an example is there to be copied.
+    command.help = (command.help or "").replace("\nExample:", "\n\b\nExample:")
     return command
 
 

@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None, *, open_session: OpenSession | None 
     as_json, arguments = _json_first(given)
     state = State(
         open_session=_opener(open_session or open_real_session, as_json=as_json),
+        as_json=as_json,
         command=next((text for text in arguments if text in VERBS), None),
     )
     state.table = _table_named(arguments, state.command)
@@ -93,10 +94,12 @@ def _tell(ending: _Ending, state: State, renderer: Renderer) -> int:
         if isinstance(ending, Outcome):
             renderer.success(ending, state.warnings, quiet=state.quiet)
         elif isinstance(ending, Exception):
-            known = isinstance(ending, LakeError)
-            error = ending if known else renderer.trace("".join(traceback.format_exception(ending)))
             renderer.failure(
-                error, state.warnings, command=state.command, table=state.table, branch=state.branch
+                _as_error(ending, renderer),
+                state.warnings,
+                command=state.command,
+                table=state.table,
+                branch=state.branch,
             )
         sys.stdout.flush()
     except BrokenPipeError:
@@ -109,6 +112,12 @@ def _tell(ending: _Ending, state: State, renderer: Renderer) -> int:
     return code
 
 
+def _as_error(ending: Exception, renderer: Renderer) -> LakeError:
+    if isinstance(ending, LakeError):
+        return ending
+    return renderer.trace("".join(traceback.format_exception(ending)))
+
+
 def _exit_code(ending: _Ending) -> int:
     if isinstance(ending, int):
         return ending
@@ -118,7 +127,7 @@ def _exit_code(ending: _Ending) -> int:
 
 
 def _usage_error(error: typer.TyperException, state: State) -> LakeError | int:
-    """Return what Typer found wrong as an error of lake's; bare ``lake`` shows help and fails alike."""
+    """Return what Typer found wrong as an error of lake's; bare ``lake`` shows its help too."""
     known = state.command if state.command in VERBS else None
     hint = f"lake {known} --help shows how" if known else "lake --help lists commands and options"
     message = error.format_message()
@@ -129,7 +138,7 @@ def _usage_error(error: typer.TyperException, state: State) -> LakeError | int:
 
 
 def _json_first(arguments: Sequence[str]) -> tuple[bool, list[str]]:
-    """Return whether JSON is wanted, and the arguments with ``--json`` (allowed anywhere) in front."""
+    """Return whether JSON is wanted, and the arguments with ``--json`` moved to the front."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     head = [text for text in arguments[:end] if text != "--json"]
     wanted = len(head) < end
@@ -160,14 +169,15 @@ def _redaction(state: State) -> Callable[..., str]:
         if state.settings:
             redactor.learn(state.settings.spark_conf)
         if state.opened:
-            redactor.learn(state.opened.catalog.seen_properties())
+            redactor.learn(state.opened.catalog.configured)
+            redactor.learn(state.opened.catalog.vended)
         return redactor(text, limit=limit)
 
     return redact
 
 
 def _own_the_process(redact: Callable[..., str]) -> None:
-    """Keep libraries from talking past lake: their warnings, their logs and their threads' traces."""
+    """Keep libraries from talking past lake: their warnings, logs and threads' traces."""
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     logging.getLogger().addHandler(logging.NullHandler())
@@ -198,7 +208,7 @@ def _reader_left() -> bool:
 
 
 def _abandon_stdout() -> None:
-    """Send what is left in standard output's buffer nowhere, so that the interpreter ends in peace."""
+    """Send what is left in standard output's buffer nowhere, so that the end is quiet."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

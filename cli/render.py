@@ -137,7 +137,9 @@ class Renderer:
 
 
 def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    texts = [[_cell(column, value) for column, value in zip(columns, row, strict=True)] for row in rows]
+    texts = [
+        [_cell(column, value) for column, value in zip(columns, row, strict=True)] for row in rows
+    ]
     if not sys.stdout.isatty():
         lines = ["\t".join(row) for row in [[_cell("", name) for name in columns], *texts]]
         sys.stdout.write("\n".join(lines) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 from lake.core.errors import StoppedError
 
@@ -15,8 +15,8 @@ _KILLED_BY = 3
 class Stops:
     """Handlers for the length of one command.
 
-    The first signal raises `StoppedError` in the work; while things are cleaned up afterwards a second one
-    is ignored and a third kills. After `release` a signal kills at once: nothing is left to clean up.
+    The first signal raises `StoppedError` in the work; while things are cleaned up afterwards a
+    second one is ignored and a third kills. After `release` a signal kills at once.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Stops:
         self._received = 0
         self._working = True
 
-    def __enter__(self) -> Stops:
+    def __enter__(self) -> Self:
         """Take the signals over; outside the main thread its owner keeps them."""
         try:
             for number in _SIGNALS:

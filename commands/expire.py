@@ -30,10 +30,14 @@ def expire(
     snapshot: Annotated[
         list[str] | None, typer.Option(metavar="REF", help="Expire this snapshot; repeatable.")
     ] = None,
-    keep_files: Annotated[bool, typer.Option(help="Change metadata only, delete no file.")] = False,
-    clean_metadata: Annotated[bool, typer.Option(help="Also remove unused schemas and specs.")] = False,
+    keep_files: Annotated[
+        bool, typer.Option("--keep-files", help="Change metadata only, delete no file.")
+    ] = False,
+    clean_metadata: Annotated[
+        bool, typer.Option("--clean-metadata", help="Also remove unused schemas and specs.")
+    ] = False,
     unsafe_retention: Annotated[
-        bool, typer.Option(help="Allow --older-than of less than 24 hours.")
+        bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
     ] = False,
     branch: Branch = "main",
     dry_run: DryRun = False,

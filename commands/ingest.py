@@ -90,12 +90,14 @@ def ingest(
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """
-    _refuse_later({
-        "--upsert": upsert or key or deletes or order_by or repair_duplicates,
-        "--changes-column": changes_column or changes_mode,
-        "--stage": stage or discard,
-        "--rejects": rejects,
-    })
+    _refuse_later(
+        {
+            "--upsert": upsert or key or deletes or order_by or repair_duplicates,
+            "--changes-column": changes_column or changes_mode,
+            "--stage": stage or discard,
+            "--rejects": rejects,
+        }
+    )
     session = session_of(context)
     with _spooled(sources or [], format_name) as names:
         options = IngestOptions(
@@ -128,7 +130,9 @@ def _mode(overwrite: bool, where: str | None, replace: bool) -> str:  # noqa: FB
     chosen = [
         mode
         for mode, given in (
-            (OVERWRITE, overwrite), (OVERWRITE_WHERE, where is not None), (REPLACE, replace)
+            (OVERWRITE, overwrite),
+            (OVERWRITE_WHERE, where is not None),
+            (REPLACE, replace),
         )
         if given
     ]

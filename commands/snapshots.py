@@ -10,6 +10,13 @@ from lake.commands.context import session_of
 from lake.commands.options import Branch, TableArgument
 from lake.core.outcome import Outcome, Status
 from lake.core.snapshots import list_snapshots
+from lake.core.table.lineage import branch_head
+
+# The others only with --verbose: a line should fit a terminal.
+_SHOWN = (
+    "snapshot_id", "committed_at", "operation", "added_files", "removed_files", "added_rows",
+    "removed_rows", "refs",
+)  # fmt: skip
 
 
 def snapshots(
@@ -24,15 +31,22 @@ def snapshots(
 
     Example: lake snapshots db.events --all
     """
-    loaded = session_of(context).table(table)
-    rows = list_snapshots(loaded.metadata, branch=branch, everything=everything)
-    shown = [[",".join(v) if isinstance(v, list) else v for v in row.values()] for row in rows]
+    session = session_of(context)
+    metadata = session.table(table).metadata
+    head = branch_head(metadata, branch)
+    rows = list_snapshots(metadata, branch=branch, everything=everything)
+    names = list(rows[0]) if rows and session.settings.verbose else list(_SHOWN)
+    shown = [[_text(row[name]) for name in names] for row in rows]
     return Outcome(
         command="snapshots",
         table=table,
         branch=branch,
         status=Status.DONE,
-        base_snapshot_id=loaded.metadata.current_snapshot_id,
+        base_snapshot_id=head.snapshot_id if head else None,
         result={"snapshots": rows},
-        details=[("snapshots", list(rows[0]) if rows else [], shown)],
+        details=[("snapshots", names, shown)],
     )
+
+
+def _text(value: object) -> object:
+    return ", ".join(value) if isinstance(value, list) else value

@@ -17,6 +17,7 @@ _UNSAFE_TO_DELETE = re.compile("[\x00-\x1f\x7f#?\u202a-\u202e\u2066-\u2069]")
 # Engines name one S3 object by any of these.
 _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 MAX_LOCATION = 4096
+_ROOT_PARTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +94,4 @@ def deletable(location: str, roots: list[str]) -> bool:
 def _deep_enough(root: str) -> bool:
     parsed = parse(root)
     parts = [part for part in (parsed.authority, *parsed.path.split("/")) if part]
-    return len(parts) >= 2 and ".." not in parts
+    return len(parts) >= _ROOT_PARTS and ".." not in parts

@@ -1,4 +1,4 @@
-"""Keep secrets out of what people and logs get to read: the last step before any text leaves lake."""
+"""Keep secrets out of what people and logs read: the last step before any text leaves lake."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ _PATTERNS = (
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), MASK),  # a JSON web token
 )
 _USER_INFO = re.compile(r"://([^\s/:@]*):([^\s]*)@")
-_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_BIDIRECTIONAL = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
@@ -117,5 +119,5 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text as one printable line, so that a name cannot pretend to be a line of its own."""
+    """Return the text as one printable line, so that no name pretends to be a line of its own."""
     return " ".join(printable(text).split("\n")).replace("\t", " ")

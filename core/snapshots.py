@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from lake.core.table import lineage
-from lake.core.table.commit import OPERATION_ID
+from lake.core.table.run_ids import OPERATION_ID
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

@@ -78,4 +78,5 @@ def format_duration(seconds: float) -> str:
 def _scaled(number: str, factor: int) -> int:
     # Through integers, because a float has no 63 bits.
     whole, _, fraction = number.partition(".")
-    return int(whole) * factor + int(fraction or "0") * factor // 10 ** len(fraction)
+    parts = 10 ** len(fraction)
+    return int(whole) * factor + int(fraction or "0") * factor // int(parts)

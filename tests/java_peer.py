@@ -45,9 +45,17 @@ def jars() -> str:
         path = CACHE / f"{artifact}-{version}.jar"
         if not path.exists():
             subprocess.run(
-                ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={group}:{artifact}:{version}",
-                 f"-DoutputDirectory={CACHE}"],
-                check=True, cwd=CACHE, stdout=sys.stderr,
+                [
+                    "mvn",
+                    "-q",
+                    "-B",
+                    "dependency:copy",
+                    f"-Dartifact={group}:{artifact}:{version}",
+                    f"-DoutputDirectory={CACHE}",
+                ],
+                check=True,
+                cwd=CACHE,
+                stdout=sys.stderr,
             )
         found.append(str(path))
     return ",".join(found)
@@ -73,12 +81,16 @@ def session(warehouse: str | None = None) -> Any:
     from pyspark.sql import SparkSession
 
     builder = (
-        SparkSession.builder.master("local[2]").appName("peer")
-        .config("spark.jars", jars()).config("spark.ui.enabled", "false")
+        SparkSession.builder.master("local[2]")
+        .appName("peer")
+        .config("spark.jars", jars())
+        .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", os.environ.get("LAKE_PEER_MEMORY", "4g"))
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.extensions",
-                "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+        .config(
+            "spark.sql.extensions",
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        )
     )
     for key, value in (catalog_conf(CATALOG, warehouse) if warehouse else {}).items():
         builder = builder.config(key, value)
@@ -94,7 +106,9 @@ def rows_of(spark: Any, statement: str) -> list[dict[str, Any]]:
 
 def checksum_of(spark: Any, source: str) -> dict[str, Any]:
     """Return the row count and a hash over all columns that no order of rows changes."""
-    columns = ", ".join(f"`{name}`" for name in sorted(spark.sql(f"SELECT * FROM {source}").columns))
+    columns = ", ".join(
+        f"`{name}`" for name in sorted(spark.sql(f"SELECT * FROM {source}").columns)
+    )
     statement = (
         f"SELECT count(*) n, sum(cast(xxhash64({columns}) AS decimal(38,0))) h FROM {source}"
     )
@@ -118,8 +132,12 @@ class JavaPeer:
     def __init__(self) -> None:
         """Start the process; it answers when Spark is up."""
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True,
+            [sys.executable, __file__, "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         self._errors: list[str] = []
         threading.Thread(target=self._drain, daemon=True).start()
@@ -135,7 +153,7 @@ class JavaPeer:
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         for line in self._process.stdout:
-            if line.startswith('{"answer"') or line.startswith('{"error"'):
+            if line.startswith(('{"answer"', '{"error"')):
                 answer = json.loads(line)
                 if "error" in answer:
                     raise RuntimeError(answer["error"])
@@ -195,9 +213,16 @@ def main() -> None:
     else:
         result = rows_of(spark, sys.argv[2])
     done = time.perf_counter()
-    print(json.dumps({
-        "session_s": round(up - started, 2), "op_s": round(done - up, 2), "result": result,
-    }, default=str))
+    print(
+        json.dumps(
+            {
+                "session_s": round(up - started, 2),
+                "op_s": round(done - up, 2),
+                "result": result,
+            },
+            default=str,
+        )
+    )
     spark.stop()
 
 

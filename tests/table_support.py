@@ -70,12 +70,14 @@ def make_table(
 ) -> Any:
     """Create an empty table by PyIceberg; ``__`` in property names stands for ``.`` and ``_`` for ``-``."""
     catalog = pyiceberg_catalog(warehouse)
-    catalog.create_namespace_if_not_exists(name.split(".")[0])
+    catalog.create_namespace_if_not_exists(name.split(".", maxsplit=1)[0])
     named = {key.replace("__", ".").replace("_", "-"): value for key, value in properties.items()}
     return catalog.create_table(name, schema, partition_spec=spec, properties=named)
 
 
-def write_file(table: Table, ids: Iterable[int], *, partition: tuple[bytes | None, ...] = ()) -> DataFile:
+def write_file(
+    table: Table, ids: Iterable[int], *, partition: tuple[bytes | None, ...] = ()
+) -> DataFile:
     """Write one Parquet file with rows (id, "n<id>") below the table and describe it."""
     rows = list(ids)
     schema = schema_to_pyarrow(SCHEMA)

@@ -16,10 +16,14 @@ def choose_engine(kind: str, input_bytes: int, settings: Settings) -> Engine:
     Raises:
         EngineError: Spark was asked for and there is no Java.
     """
-    if kind == "inline" or (
-        kind == "auto" and input_bytes <= INLINE_BYTES and not (settings.master or settings.remote)
-    ):
+    if engine_name(kind, input_bytes, settings) == InlineEngine.name:
         return InlineEngine()
     from lake.core.engine.spark import SparkEngine  # noqa: PLC0415 - loads PySpark
 
     return SparkEngine(settings)
+
+
+def engine_name(kind: str, input_bytes: int, settings: Settings) -> str:
+    """Return the name of the engine that `choose_engine` gives, starting nothing."""
+    small = input_bytes <= INLINE_BYTES and not (settings.master or settings.remote)
+    return InlineEngine.name if kind == "inline" or (kind == "auto" and small) else "spark"

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
-from lake.core.errors import CommitConflictError, CorruptFileError, LakeError, NotFoundError
+from lake.core.errors import LakeError
 from lake.core.expiration.plan import (
     KeepReason,
     Retention,
@@ -24,13 +23,14 @@ from lake.core.expiration.plan import (
     check_retention,
     plan_retention,
 )
-from lake.core.expiration.reach import DATA_FILE, KINDS, Garbage, Reachability
+from lake.core.expiration.reach import KINDS, Garbage, Reachability
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import ChangeSet, commit_changes
-from lake.core.table.run_ids import EXPIRED_RUN_IDS, RUN_ID, carried_run_ids
+from lake.core.table.producer import next_sequence_number
+from lake.core.table.run_ids import EXPIRED_RUN_IDS, carried_run_ids
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -121,8 +121,14 @@ def execute(session: Session, plan: ExpirationPlan) -> Outcome:
     attempt = _Expiry(session, plan)
     after = commit_changes(session, plan.table, attempt.prepare, attempt.landed, [])
     after = _repair_lost_refs(session, after, attempt.removed_refs)
-    gone = [item for item in attempt.known.values() if after.metadata.snapshot_by_id(item.snapshot_id) is None]
-    garbage = attempt.reach.garbage(_with_all_specs(before, after.metadata), gone, after.metadata.snapshots)
+    gone = [
+        item
+        for item in attempt.known.values()
+        if after.metadata.snapshot_by_id(item.snapshot_id) is None
+    ]
+    garbage = attempt.reach.garbage(
+        _with_all_specs(before, after.metadata), gone, after.metadata.snapshots
+    )
     for location in garbage.unreadable:
         session.warn(f"could not read {location} of an expired snapshot; what only it names stays")
     removed = _Removed() if plan.keep_files else _delete(session, after, garbage)
@@ -200,9 +206,7 @@ class _Expiry:
         return tuple(updates)
 
 
-def _split(
-    metadata: TableMetadata, retention: Retention
-) -> tuple[list[Snapshot], list[Snapshot]]:
+def _split(metadata: TableMetadata, retention: Retention) -> tuple[list[Snapshot], list[Snapshot]]:
     gone = frozenset(retention.expired)
     return (
         [item for item in metadata.snapshots if item.snapshot_id in gone],
@@ -284,7 +288,9 @@ def _metadata_before(session: Session, table: Table) -> TableMetadata | None:
         data = table.storage.read(log[-1].metadata_file)
         return TableMetadataUtil.parse_raw(_inflated(log[-1].metadata_file, data))
     except (LakeError, ValueError):
-        session.warn("the metadata before this commit cannot be read: lost refs cannot be looked for")
+        session.warn(
+            "the metadata before this commit cannot be read: lost refs cannot be looked for"
+        )
         return None
 
 
@@ -301,7 +307,7 @@ def _restoring(
 
     updates: list[TableUpdate] = []
     present = set(lineage.snapshots_by_id(now))
-    sequence = now.last_sequence_number
+    sequence = next_sequence_number(now) - 1
     for name, ref in lost.items():
         if name in now.refs:
             continue
@@ -393,14 +399,22 @@ def _details(plan: ExpirationPlan) -> list[tuple[str, list[str], list[list[Any]]
     for reason in kept.values():
         reasons[reason] = reasons.get(reason, 0) + 1
     return [
-        ("kept snapshots", ["reason", "snapshots"], [[str(k), n] for k, n in sorted(reasons.items())]),
+        (
+            "kept snapshots",
+            ["reason", "snapshots"],
+            [[str(k), n] for k, n in sorted(reasons.items())],
+        ),
     ]
 
 
 def file_details(plan: ExpirationPlan) -> tuple[str, list[str], list[list[Any]]]:
     """Return every file that goes, with the reason, as rows to show."""
     rows = [
-        [row["path"], row["kind"].removesuffix("s").replace("_", " "), "reached by expired snapshots only"]
+        [
+            row["path"],
+            row["kind"].removesuffix("s").replace("_", " "),
+            "reached by expired snapshots only",
+        ]
         for row in plan.garbage.files.to_pylist()
     ]
     return ("files", ["path", "kind", "reason"], rows)

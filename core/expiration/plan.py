@@ -158,7 +158,9 @@ def _refuse_heads(named: frozenset[int], refs: Mapping[str, SnapshotRef]) -> Non
     for snapshot_id in sorted(named):
         heads = sorted(name for name, ref in refs.items() if ref.snapshot_id == snapshot_id)
         if heads:
-            raise RefusedError(f"cannot expire {snapshot_id}: still referenced by {', '.join(heads)}")
+            raise RefusedError(
+                f"cannot expire {snapshot_id}: still referenced by {', '.join(heads)}"
+            )
 
 
 def _keep_by_rule(

@@ -161,7 +161,9 @@ class Reachability:
 
     def _live_paths(self, metadata: TableMetadata, manifests: pa.Table) -> Any:
         new = manifests.filter(
-            pc.invert(pc.is_in(manifests["manifest_path"], value_set=pa.array(self._live, pa.string())))
+            pc.invert(
+                pc.is_in(manifests["manifest_path"], value_set=pa.array(self._live, pa.string()))
+            )
         )
         if new.num_rows:
             # One table for all that were read together, kept under each of their names.
@@ -188,9 +190,7 @@ def same_name(locations: Any) -> pa.Array:
 def _files(locations: Any, kind: str, sizes: Any) -> pa.Table:
     count = len(locations)
     lengths = pa.array([0] * count, pa.int64()) if sizes is None else sizes
-    return pa.table(
-        [locations, pa.array([kind] * count, pa.string()), lengths], schema=_GARBAGE
-    )
+    return pa.table([locations, pa.array([kind] * count, pa.string()), lengths], schema=_GARBAGE)
 
 
 def _statistics(
@@ -198,7 +198,10 @@ def _statistics(
 ) -> pa.Table:
     gone = {item.snapshot_id for item in expired}
     known = [
-        *((item.snapshot_id, item.statistics_path, item.file_size_in_bytes) for item in metadata.statistics),
+        *(
+            (item.snapshot_id, item.statistics_path, item.file_size_in_bytes)
+            for item in metadata.statistics
+        ),
         *(
             (item.snapshot_id, item.statistics_path, item.file_size_in_bytes)
             for item in metadata.partition_statistics

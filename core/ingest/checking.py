@@ -2,93 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.types import NestedField
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from lake.core.errors import BadInputError
 from lake.core.ingest.creation import schema_of
 from lake.core.rows.convert import promotable
-from lake.core.rows.texts import parses
+from lake.core.rows.sources import CSV, Source
+
+_SHOWN_PROBLEMS = 50
 
 
-def check_columns(
-    schema: Schema, source: pa.Schema, where: str, *, text: bool, evolve: bool
-) -> list[str]:
-    """Return what does not fit, one line a problem; empty if all does.
+@dataclass(frozen=True, slots=True)
+class SourceColumns:
+    """The columns of one source; `name` is a file's path or a table's name, `file` None for a table."""
+
+    name: str
+    columns: pa.Schema
+    file: Source | None = None
+
+
+def check_sources(schema: Schema, sources: Iterable[SourceColumns], *, evolve: bool) -> None:
+    """Refuse sources that do not fit, whatever is wrong with them in one message.
 
     Args:
         schema: the table's.
-        source: the file's columns.
-        where: the file's name.
-        text: the file has no types of its own: values are parsed as the table's types.
+        sources: what is to be loaded.
         evolve: unknown columns will be added.
-    """
-    problems = []
-    columns = {item.name: item.type for item in source}
-    if len(columns) != len(source):
-        problems.append(f"{where} has two columns of one name")
-    folded = {field.name.lower(): field.name for field in schema.fields}
-    for field in schema.fields:
-        found = columns.pop(field.name, None)
-        if found is None:
-            if field.required:
-                problems.append(f"{where} lacks the required column {field.name} ({field.field_type})")
-        elif not _fits(found, field, text=text):
-            problems.append(
-                f"column {field.name} is {found} in {where} and {field.field_type} in the table"
-            )
-    for name, kind in columns.items():
-        if not evolve:
-            like = folded.get(name.lower())
-            meant = f"; did you mean {like}?" if like else ""
-            problems.append(f"{where} has column {name} ({kind}), which the table lacks{meant}")
-    return problems
-
-
-def _fits(found: pa.DataType, field: NestedField, *, text: bool) -> bool:
-    if text and parses(field.field_type):
-        return bool(pa.types.is_string(found) or pa.types.is_null(found) or _parsed(found))
-    return promotable(found, field.field_type, by_name=True)
-
-
-def _parsed(found: pa.DataType) -> bool:
-    # A reader that infers may have parsed what the table's type parses from text again.
-    return bool(pa.types.is_timestamp(found) or pa.types.is_integer(found))
-
-
-def raise_problems(problems: Sequence[str]) -> None:
-    """Refuse a source that does not fit.
 
     Raises:
-        BadInputError: there are problems; the message holds all of them.
+        BadInputError: a required column is missing, a type does not fit or a column is unknown.
     """
-    if problems:
-        shown = "; ".join(problems[:20])
-        raise BadInputError(
-            f"the source does not fit the table: {shown}",
-            hint="--evolve adds new columns; nothing was written",
-        )
+    check = _Check(evolve=evolve)
+    problems = [problem for source in sources for problem in check.problems(schema, source)]
+    if not problems:
+        return
+    told = list(dict.fromkeys(problems))
+    shown = "; ".join(told[:_SHOWN_PROBLEMS])
+    more = f"; and {len(told) - _SHOWN_PROBLEMS} more" if len(told) > _SHOWN_PROBLEMS else ""
+    hints = ["Nothing was written."]
+    if check.unknown:
+        hints.insert(0, "--evolve adds new columns.")
+    raise BadInputError(f"the source does not fit the table: {shown}{more}", hint=" ".join(hints))
+
+
+@dataclass(slots=True)
+class _Check:
+    evolve: bool
+    unknown: bool = False
+
+    def problems(self, schema: Schema, source: SourceColumns) -> Iterator[str]:
+        """Yield one line for each column of a source that does not fit."""
+        yield from self._fields(schema.fields, list(source.columns), source, "")
+        if source.file is not None:
+            yield from _named_by_folders(schema, source)
+
+    def _fields(
+        self,
+        wanted: Sequence[NestedField],
+        found: Sequence[pa.Field],
+        source: SourceColumns,
+        prefix: str,
+    ) -> Iterator[str]:
+        types = {item.name: item.type for item in found}
+        names = [item.name for item in found]
+        for name in [name for name in types if names.count(name) > 1]:
+            yield f"{source.name} has two columns named {prefix}{name}"
+        for field in wanted:
+            kind = types.pop(field.name, None)
+            name = prefix + field.name
+            if kind is not None:
+                yield from self._value(field.field_type, kind, source, name)
+            elif field.required:
+                yield f"{source.name} lacks the required column {name} ({field.field_type})"
+        folded = {field.name.strip().lower(): field.name for field in wanted}
+        for name, kind in types.items():
+            if self.evolve:
+                continue
+            self.unknown = True
+            like = folded.get(name.strip().lower())
+            meant = f"; did you mean {prefix}{like}?" if like else ""
+            yield f"{source.name} has column {prefix}{name} ({kind}), which the table lacks{meant}"
+
+    def _value(
+        self, wanted: IcebergType, found: pa.DataType, source: SourceColumns, name: str
+    ) -> Iterator[str]:
+        if isinstance(wanted, StructType) and pa.types.is_struct(found):
+            yield from self._fields(wanted.fields, list(found), source, f"{name}.")
+        elif isinstance(wanted, ListType) and _is_list(found):
+            yield from self._value(wanted.element_type, found.value_type, source, f"{name}.element")
+        elif isinstance(wanted, MapType) and pa.types.is_map(found):
+            yield from self._value(wanted.key_type, found.key_type, source, f"{name}.key")
+            yield from self._value(wanted.value_type, found.item_type, source, f"{name}.value")
+        elif not _fits(wanted, found, source):
+            yield f"column {name} is {found} in {source.name} and {wanted} in the table"
+
+
+def _fits(wanted: IcebergType, found: pa.DataType, source: SourceColumns) -> bool:
+    if source.file is None or not source.file.is_text:
+        return promotable(found, wanted, by_name=True)
+    if source.file.format == CSV:
+        return wanted.is_primitive
+    # Values of text formats are judged one by one as they are read; an object may be a map.
+    nested = pa.types.is_struct(found) or _is_list(found)
+    return not nested if wanted.is_primitive else pa.types.is_null(found) or (
+        isinstance(wanted, MapType) and pa.types.is_struct(found)
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _named_by_folders(schema: Schema, source: SourceColumns) -> Iterator[str]:
+    """Yield columns whose values stand only in the folders' names: they would be loaded as NULL."""
+    known = {field.name for field in schema.fields} - set(source.columns.names)
+    for part in source.name.split("/")[:-1]:
+        name, equals, _ = part.partition("=")
+        if equals and name in known:
+            yield f"column {name} of {source.name} stands only in its folder's name, which is not read"
 
 
 def evolved(schema: Schema, last_column_id: int, next_schema_id: int, source: pa.Schema) -> Schema:
-    """Return the schema with the source's new columns behind, optional, with fresh ids."""
-    new = [item for item in source if item.name not in schema.column_names]
-    if not new:
+    """Return the schema with the source's new columns and nested fields behind, optional, with fresh ids.
+
+    Raises:
+        BadInputError: a new column's type has no Iceberg type.
+    """
+    fresh = _fresh_ids(last_column_id)
+    fields = _with_new_fields(schema.fields, list(source), fresh)
+    if fields == schema.fields:
         return schema
-    next_id = last_column_id
+    identifiers = schema.identifier_field_ids
+    return Schema(*fields, schema_id=next_schema_id, identifier_field_ids=identifiers)
 
+
+def _fresh_ids(last: int) -> Callable[[], int]:
     def fresh() -> int:
-        nonlocal next_id
-        next_id += 1
-        return next_id
+        nonlocal last
+        last += 1
+        return last
 
-    added = assign_fresh_schema_ids(schema_of(pa.schema(new)), fresh)
-    return Schema(
-        *schema.fields,
-        *added.fields,
-        schema_id=next_schema_id,
-        identifier_field_ids=schema.identifier_field_ids,
+    return fresh
+
+
+def _with_new_fields(
+    fields: tuple[NestedField, ...], found: Sequence[pa.Field], fresh: Callable[[], int]
+) -> tuple[NestedField, ...]:
+    types = {item.name: item.type for item in found}
+    kept = tuple(
+        _with_type(field, _with_new_parts(field.field_type, types.pop(field.name, pa.null()), fresh))
+        for field in fields
     )
+    new = pa.schema(list(types.items()))
+    added = assign_fresh_schema_ids(schema_of(new), fresh).fields if types else ()
+    return kept + added
+
+
+def _with_new_parts(
+    kind: IcebergType, found: pa.DataType, fresh: Callable[[], int]
+) -> IcebergType:
+    if isinstance(kind, StructType) and pa.types.is_struct(found):
+        return StructType(*_with_new_fields(kind.fields, list(found), fresh))
+    if isinstance(kind, ListType) and _is_list(found):
+        element = _with_new_parts(kind.element_type, found.value_type, fresh)
+        return kind.model_copy(update={"element_type": element})
+    if isinstance(kind, MapType) and pa.types.is_map(found):
+        value = _with_new_parts(kind.value_type, found.item_type, fresh)
+        return kind.model_copy(update={"value_type": value})
+    return kind
+
+
+def _with_type(field: NestedField, kind: IcebergType) -> NestedField:
+    return field if kind is field.field_type else field.model_copy(update={"field_type": kind})

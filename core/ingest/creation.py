@@ -42,18 +42,47 @@ def schema_of(source: pa.Schema) -> Schema:
     """Return a new table's schema for a source's columns, with fresh field ids; all are optional.
 
     Raises:
-        BadInputError: a column's type has no Iceberg type.
+        BadInputError: a column has no name, or its type has no Iceberg type.
     """
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids  # noqa: PLC0415
+    for name in source.names:
+        if not name or source.names.count(name) > 1:
+            said = "a column without a name" if not name else f"two columns named {name}"
+            raise BadInputError(f"the source has {said}: it cannot become a table")
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids  # noqa: PLC0415 - 0.2 s
 
-    plain = pa.schema([pa.field(item.name, _storable(item.type)) for item in source])
-    if len(set(plain.names)) != len(plain.names):
-        raise BadInputError("the source has two columns of one name")
+    plain = pa.schema([pa.field(item.name, _new_type(item)) for item in source])
+    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plain))
+
+
+def schema_like(source: Schema) -> Schema:
+    """Return a new table's schema like another table's, with fresh field ids."""
+    return assign_fresh_schema_ids(source)
+
+
+def _new_type(item: pa.Field) -> pa.DataType:
+    """Return the Arrow type that a new column has.
+
+    Raises:
+        BadInputError: no Iceberg type of format version 2 holds it.
+    """
+    from pyiceberg.io.pyarrow import (  # noqa: PLC0415
+        UnsupportedPyArrowTypeException,
+        _pyarrow_to_schema_without_ids,
+    )
+
+    kind = _storable(item.type)
     try:
-        unnumbered = _pyarrow_to_schema_without_ids(plain, downcast_ns_timestamp_to_us=True)
-    except (TypeError, ValueError) as error:
-        raise BadInputError(f"the source's columns cannot become a table: {error}") from error
-    return assign_fresh_schema_ids(unnumbered)
+        _pyarrow_to_schema_without_ids(pa.schema([pa.field(item.name, kind)]))
+    except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
+        raise BadInputError(f"column {item.name} is {item.type}, which no Iceberg type holds") from error
+    if _has_empty_struct(kind):
+        raise BadInputError(f"column {item.name} is {item.type}: a struct without fields holds nothing")
+    return kind
+
+
+def _has_empty_struct(kind: pa.DataType) -> bool:
+    inner = [kind.field(index).type for index in range(kind.num_fields)]
+    return (pa.types.is_struct(kind) and not inner) or any(_has_empty_struct(one) for one in inner)
 
 
 def _storable(kind: pa.DataType) -> pa.DataType:

@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lake.core.errors import InvalidRequestError, NotFoundError, RefusedError
+from lake.core.engine.choose import engine_name
+from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.ingest import creation
-from lake.core.ingest.checking import check_columns, evolved, raise_problems
+from lake.core.ingest.checking import SourceColumns, check_sources, evolved
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.rows.schema import arrow_schema
-from lake.core.rows.sources import CSV, JSON, Source, find_sources, source_schema, split_parquet
+from lake.core.rows.source_rows import source_columns, split_parquet
+from lake.core.rows.sources import Source, find_sources
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
-from lake.core.table.catalog import Table
-from lake.core.table.commit import require_writable
+from lake.core.table.catalog import Table, storage_properties
+from lake.core.table.commit import find_summary, require_writable
 from lake.core.table.live import live_files
+from lake.core.table.run_ids import CARRIED_MS, RUN_ID, expired_run_ids
+from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
 
-APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE = "append", "overwrite", "overwrite-where", "replace-partitions"
+APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE = (
+    "append",
+    "overwrite",
+    "overwrite-where",
+    "replace-partitions",
+)
 NONE, HASH, RANGE = "none", "hash", "range"
 _PIECE_BYTES = 128 * 1024 * 1024
-_SMALLEST_TASK_BYTES = 32 * 1024 * 1024
+_SMALLEST_TASK_BYTES = 64 * 1024 * 1024
+# Rows of text take about so many times their bytes in Parquet.
+_TEXT_RATIO = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +65,26 @@ class IngestOptions:
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.from_table):
-            raise InvalidRequestError("name files to load, or --from-table, but not both")
+            raise InvalidRequestError("name files to load or --from-table, one of the two")
+        if self.from_table and self.format:
+            raise InvalidRequestError("--from-table and --format contradict each other")
         if (self.partition_by or self.sort_by or self.properties) and not self.create:
             raise InvalidRequestError("--partition-by, --sort-by and --property need --create")
         if self.distribution not in {None, NONE, HASH, RANGE}:
             raise InvalidRequestError(f"--distribution {self.distribution!r} is none of none, hash, range")
         if self.distribution == RANGE:
-            raise RefusedError("range distribution is not available yet")
+            raise RefusedError("range distribution is not available yet", hint="use none or hash")
+        if self.run_id is not None and not self.run_id.strip():
+            raise InvalidRequestError("--run-id is empty")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A file, or a piece of one, that one task reads: the task's payload and about what it weighs."""
+
+    payload: Mapping[str, Any]
+    input_bytes: int
+    weight: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,57 +92,52 @@ class IngestPlan:
     """A decided ingest.
 
     Args:
+        options: what was asked.
         table: the target; its `creating` is not empty when it will be made.
         schema: what rows are written as: the table's, or with new columns behind.
-        units: payloads of what is read, each with its bytes.
-        known: types that text sources are parsed as.
+        units: what is read.
+        distribution: ``none`` or ``hash``.
+        engine: the name of the engine that will run it.
+        formats: the sources' formats.
+        source_files: how many files there are.
+        condition: rows that an overwrite replaces; None for all.
         removed: paths of live files that go whole.
-        rewritten: live files of which some rows stay.
+        rewritten: live files of which some rows may stay.
+        base_snapshot_id: the branch's head that all this was decided on.
+        already: an earlier run of the same id has landed, so there is nothing to do.
     """
 
     options: IngestOptions
     table: Table
     schema: Schema
-    units: Sequence[tuple[Mapping[str, Any], int]]
-    distribution: str
+    units: Sequence[Unit] = ()
+    distribution: str = NONE
+    engine: str = "inline"
+    formats: Sequence[str] = ()
+    source_files: int = 0
     condition: BooleanExpression | None = None
     removed: Sequence[str] = ()
     rewritten: Sequence[FileSlice] = ()
     base_snapshot_id: int | None = None
-    source_files: int = 0
+    already: bool = False
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of all sources."""
-        return sum(size for _, size in self.units)
+        """Bytes of all sources and of the table's files that are read."""
+        return sum(unit.input_bytes for unit in self.units) + sum(
+            file.size_bytes for file in self.rewritten
+        )
 
     @property
     def evolves(self) -> bool:
         """Whether the table gets new columns."""
-        return len(self.schema.fields) > len(self.table.schema.fields)
+        return self.schema is not self.table.schema and self.schema != self.table.schema
 
     def settings(self, operation_id: str) -> WriteSettings:
         """Return how rows are written."""
         return WriteSettings.of(
             self.table, operation_id, target_bytes=self.options.target_bytes, schema=self.schema
         )
-
-    def facts(self) -> dict[str, Any]:
-        """Return the plan as it is shown."""
-        return {
-            "mode": self.options.mode,
-            "creates_table": bool(self.table.creating),
-            "sources": self.source_files,
-            "bytes": self.input_bytes,
-            "columns": [
-                {"name": item.name, "type": str(item.field_type), "required": item.required}
-                for item in self.schema.fields
-            ],
-            "partition_by": [f"{item.name}={item.transform}" for item in self.table.spec.fields],
-            "distribution": self.distribution,
-            "removed_files": len(self.removed),
-            "rewritten_files": len(self.rewritten),
-        }
 
 
 def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> IngestPlan:
@@ -128,79 +148,184 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
         RefusedError: the table cannot be written, or has deletes that cannot be applied yet.
     """
     existing = _existing(session, identifier, options)
+    if existing is not None:
+        require_writable(existing)
+        lineage.branch_head(existing.metadata, options.branch)
+        if already_ran(existing.metadata, options.run_id, session.clock.now_ms()):
+            return IngestPlan(options=options, table=existing, schema=existing.schema, already=True)
     if options.from_table:
-        source_table = session.table(options.from_table)
-        sources: list[Source] = []
-        source = arrow_schema(source_table.schema)
+        plan = _plan_from_table(session, identifier, existing, options, options.from_table)
     else:
-        storage = existing.storage if existing else _plain_storage(session)
-        sources = find_sources(storage, options.sources, options.format)
-        known = arrow_schema(existing.schema) if existing else None
-        source = _common_schema(storage, sources, known)
-    table = existing or _new_table(session, identifier, options, source)
-    require_writable(table)
-    schema = _target_schema(table, source, sources, options)
-    if options.from_table:
-        units = _table_units(source_table)
-    else:
-        units = _file_units(table, sources)
-    return _with_removals(
-        IngestPlan(
-            options=options,
-            table=table,
-            schema=schema,
-            units=units,
-            distribution=_distribution(session, table, options),
-            base_snapshot_id=_head_id(table, options.branch),
-            source_files=len(sources) or len(units),
-        )
+        plan = _plan_from_files(session, identifier, existing, options)
+    plan = _with_removals(plan)
+    return replace(
+        plan,
+        distribution=_distribution(session, plan.table, options),
+        engine=engine_name(session.settings.engine, plan.input_bytes, session.settings),
     )
+
+
+def already_ran(metadata: TableMetadata, run_id: str | None, now_ms: int) -> bool:
+    """Whether a run of this id has landed: a snapshot carries it, or did in the last 30 days."""
+    if run_id is None:
+        return False
+    if find_summary(metadata, {RUN_ID: run_id}) is not None:
+        return True
+    expired = expired_run_ids(metadata).get(run_id)
+    return expired is not None and expired > now_ms - CARRIED_MS
 
 
 def _existing(session: Session, identifier: str, options: IngestOptions) -> Table | None:
     try:
         return session.table(identifier)
     except NotFoundError as error:
-        if options.create:
-            return None
-        raise NotFoundError(error.message, hint="--create makes the table") from error
+        if not options.create:
+            raise NotFoundError(error.message, hint="--create makes the table") from error
+    if options.branch != lineage.MAIN:
+        raise InvalidRequestError(f"a new table has no branch {options.branch}: its first is main")
+    return None
 
 
-def _plain_storage(session: Session) -> Any:
-    from lake.core.table.catalog import storage_properties  # noqa: PLC0415
-    from lake.core.table.storage import Storage  # noqa: PLC0415
-
-    return Storage(storage_properties(session.catalog.configured))
+# From another table
 
 
-def _head_id(table: Table, branch: str) -> int | None:
-    head = None if table.creating else lineage.branch_head(table.metadata, branch)
-    return head.snapshot_id if head else None
+def _plan_from_table(
+    session: Session,
+    identifier: str,
+    existing: Table | None,
+    options: IngestOptions,
+    source_name: str,
+) -> IngestPlan:
+    source = session.table(source_name)
+    columns = SourceColumns(source_name, arrow_schema(source.schema))
+    table = existing or _staged(session, identifier, options, creation.schema_like(source.schema))
+    files = _live_slices(source)
+    reading = ReadSettings(
+        projection=source.schema,
+        schema=source.schema,
+        specs=source.metadata.specs(),
+        name_mapping=source.properties.get("schema.name-mapping.default"),
+    ).to_plain()
+    return IngestPlan(
+        options=options,
+        table=table,
+        schema=_target_schema(session, table, [columns], options),
+        units=[
+            Unit({"file": piece.to_plain(), "reading": reading}, bytes_read, bytes_read)
+            for file in files
+            for piece, bytes_read in _pieces(file)
+        ],
+        formats=["table"],
+        source_files=len(files),
+        base_snapshot_id=_head_id(table, options.branch),
+    )
 
 
-def _common_schema(storage: Any, sources: Sequence[Source], known: pa.Schema | None) -> pa.Schema:
-    """Return all sources' columns; with no table to tell types, text is inferred from the first file."""
-    merged: dict[str, pa.Field] = {}
-    inferred = known
-    for source in sources:
-        whole = source.format in {CSV, JSON} and inferred is None
-        found = source_schema(storage, source, inferred, whole=whole)
-        if whole:
-            inferred = found
-        for item in found:
-            merged.setdefault(item.name, item)
-    return pa.schema(list(merged.values()))
+def _live_slices(source: Table) -> list[FileSlice]:
+    head = lineage.branch_head(source.metadata, lineage.MAIN)
+    if head is None:
+        return []
+    found = live_files(source, head)
+    found.refuse_deletes(source.identifier)
+    return [FileSlice.of(file) for file in found.files()]
 
 
-def _new_table(
-    session: Session, identifier: str, options: IngestOptions, source: pa.Schema
-) -> Table:
-    schema = creation.schema_of(source)
+def _pieces(file: FileSlice) -> list[tuple[FileSlice, int]]:
+    """Cut a data file into ranges of bytes; a row group belongs to the range that it begins in."""
+    if file.size_bytes <= _PIECE_BYTES:
+        return [(file, file.size_bytes)]
+    starts = range(0, file.size_bytes, _PIECE_BYTES)
+    return [
+        (replace(file, start=start, length=_PIECE_BYTES), min(_PIECE_BYTES, file.size_bytes - start))
+        for start in starts
+    ]
+
+
+# From files
+
+
+def _plan_from_files(
+    session: Session, identifier: str, existing: Table | None, options: IngestOptions
+) -> IngestPlan:
+    storage = existing.storage if existing else Storage(storage_properties(session.catalog.configured))
+    files = find_sources(storage, options.sources, options.format)
+    columns = _columns_of(storage, files, existing.schema if existing else None, evolve=options.evolve)
+    table = existing
+    if table is None:
+        if not columns:
+            raise BadInputError("the source is empty: it has no columns to make a table of")
+        table = _staged(session, identifier, options, creation.schema_of(_merged(columns)))
+    pieces = [piece for file in files for piece in split_parquet(storage, file, _PIECE_BYTES)]
+    return IngestPlan(
+        options=options,
+        table=table,
+        schema=_target_schema(session, table, columns, options),
+        units=[
+            Unit({"source": piece.to_plain()}, piece.size_bytes, _weight(piece)) for piece in pieces
+        ],
+        formats=list(dict.fromkeys(file.format for file in files)),
+        source_files=len(files),
+        base_snapshot_id=_head_id(table, options.branch),
+    )
+
+
+def _weight(piece: Source) -> int:
+    packed = piece.path.endswith((".gz", ".bz2", ".zst", ".lz4"))
+    return piece.size_bytes // _TEXT_RATIO if piece.is_text and not packed else piece.size_bytes
+
+
+def _columns_of(
+    storage: Storage, files: Sequence[Source], known: Schema | None, *, evolve: bool
+) -> list[SourceColumns]:
+    """Return each file's columns, text files without a line left out.
+
+    Types that text files lack are the table's; without a table they are inferred from the first text file,
+    all of it, and the later ones are read as that type.
+    """
+    found: list[SourceColumns] = []
+    asked = known is None or evolve
+    for file in files:
+        infer = asked and not _all_known(storage, file, known)
+        columns = source_columns(storage, file, known, infer=infer)
+        if columns is None:
+            continue
+        found.append(SourceColumns(file.path, columns, file))
+        if known is None and file.is_text:
+            known = creation.schema_of(columns)
+    return found
+
+
+def _all_known(storage: Storage, file: Source, known: Schema | None) -> bool:
+    """Whether a look at the beginning shows no column of a text file that is not known yet."""
+    if known is None or not file.is_text:
+        return False
+    columns = source_columns(storage, file, known, infer=False)
+    return columns is not None and set(columns.names) <= {item.name for item in known.fields}
+
+
+def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> pa.Schema:
+    """Return all sources' columns but the settled ones; where numbers differ in width, the wider type.
+
+    Raises:
+        BadInputError: no type holds a column of two sources.
+    """
+    plain = [
+        pa.schema([(item.name, item.type) for item in one.columns if item.name not in settled])
+        for one in columns
+    ]
+    try:
+        return pa.unify_schemas(plain, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise BadInputError(f"the sources' columns do not go together: {error}") from error
+
+
+def _staged(session: Session, identifier: str, options: IngestOptions, schema: Schema) -> Table:
     properties = {"format-version": "2", **options.properties}
-    if properties["format-version"] not in {"1", "2", "3"}:
-        raise InvalidRequestError(f"format-version {properties['format-version']!r} is none of 1, 2, 3")
-    if properties["format-version"] == "3":
+    version = properties["format-version"]
+    if version == "3":
         raise RefusedError("lake does not write format version 3 yet")
+    if version not in {"1", "2"}:
+        raise InvalidRequestError(f"format-version {version!r} is none of 1, 2, 3")
     return session.catalog.stage(
         identifier,
         schema,
@@ -210,91 +335,124 @@ def _new_table(
     )
 
 
+# What both have in common
+
+
+def _head_id(table: Table, branch: str) -> int | None:
+    head = None if table.creating else lineage.branch_head(table.metadata, branch)
+    return head.snapshot_id if head else None
+
+
 def _target_schema(
-    table: Table, source: pa.Schema, sources: Sequence[Source], options: IngestOptions
+    session: Session, table: Table, columns: Sequence[SourceColumns], options: IngestOptions
 ) -> Schema:
-    text = bool(sources) and all(item.format in {CSV, JSON} for item in sources)
-    where = options.from_table or ", ".join(item.path for item in sources[:3])
-    raise_problems(
-        check_columns(table.schema, source, where, text=text, evolve=options.evolve)
-    )
-    if not options.evolve or table.creating:
+    if options.create and not table.creating:
+        _warn_of_differences(session, table, options)
+    check_sources(table.schema, columns, evolve=options.evolve)
+    if not options.evolve or table.creating or not columns:
         return table.schema
     metadata = table.metadata
     next_id = max(item.schema_id for item in metadata.schemas) + 1
-    return evolved(table.schema, metadata.last_column_id, next_id, source)
+    settled = {item.name for item in table.schema.fields if item.field_type.is_primitive}
+    return evolved(table.schema, metadata.last_column_id, next_id, _merged(columns, settled))
 
 
-def _file_units(
-    table: Table, sources: Sequence[Source]
-) -> list[tuple[Mapping[str, Any], int]]:
-    pieces = [
-        piece for item in sources for piece in split_parquet(table.storage, item, _PIECE_BYTES)
-    ]
-    return [({"source": piece.to_plain()}, piece.size_bytes) for piece in pieces]
-
-
-def _table_units(source: Table) -> list[tuple[Mapping[str, Any], int]]:
-    head = lineage.branch_head(source.metadata, lineage.MAIN)
-    if head is None:
-        return []
-    found = live_files(source, head)
-    found.refuse_deletes(source.identifier)
-    reading = ReadSettings(
-        projection=source.schema,
-        schema=source.schema,
-        specs=source.metadata.specs(),
-        name_mapping=source.properties.get("schema.name-mapping.default"),
-    ).to_plain()
-    return [
-        ({"file": FileSlice.of(file).to_plain(), "reading": reading}, file.size_bytes)
-        for file in found.files()
-    ]
+def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
+    """Tell what --create was asked for and the existing table does not have."""
+    if options.partition_by is not None:
+        asked = creation.partition_spec(options.partition_by, table.schema)
+        if not asked.compatible_with(table.spec):
+            session.warn(f"{table.identifier} exists and is partitioned otherwise: --partition-by is ignored")
+    if options.sort_by is not None:
+        order = creation.sort_order(options.sort_by, table.schema)
+        if order.fields != table.metadata.sort_order().fields:
+            session.warn(f"{table.identifier} exists and is sorted otherwise: --sort-by is ignored")
+    version = str(table.metadata.format_version)
+    have = {**table.properties, "format-version": version}
+    if any(have.get(key) != value for key, value in options.properties.items()):
+        session.warn(f"{table.identifier} exists with other properties: --property is ignored")
 
 
 def _distribution(session: Session, table: Table, options: IngestOptions) -> str:
     partitioned = not table.spec.is_unpartitioned()
     wanted = options.distribution or table.properties.get("write.distribution-mode", "").lower()
-    if wanted == HASH and not partitioned:
-        if options.distribution:
-            session.warn("the table is unpartitioned: hash distribution shuffles nothing")
+    if wanted == RANGE:
+        session.warn("the table asks for range distribution, which is not available yet")
+    if wanted == HASH and not partitioned and options.distribution:
+        session.warn("the table is unpartitioned: hash distribution shuffles nothing")
+    if wanted == NONE or not partitioned:
         return NONE
-    if wanted in {NONE, HASH}:
-        return wanted
-    return HASH if partitioned else NONE
+    return HASH
 
 
 def _with_removals(plan: IngestPlan) -> IngestPlan:
-    """Find the live files that an overwrite removes or rewrites."""
-    from dataclasses import replace  # noqa: PLC0415
+    """Find the live files that an overwrite removes or rewrites.
 
+    Raises:
+        RefusedError: the branch has delete files, so which rows would go cannot be told yet.
+    """
     options, table = plan.options, plan.table
-    if options.mode not in {OVERWRITE, OVERWRITE_WHERE} or table.creating:
-        return plan
     condition = None
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), plan.schema)
-    head = lineage.branch_head(table.metadata, options.branch)
-    if head is None:
-        return replace(plan, condition=condition)
+        plan = replace(plan, condition=condition)
+    head = None if table.creating else lineage.branch_head(table.metadata, options.branch)
+    if options.mode == APPEND or head is None:
+        return plan
     found = live_files(table, head, condition)
     found.refuse_deletes(table.identifier)
+    if options.mode == REPLACE:
+        return plan
     whole, partly = found.split(condition)
     return replace(
         plan,
-        condition=condition,
         removed=[file.path for file in whole],
         rewritten=[FileSlice.of(file) for file in partly],
     )
 
 
-def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[tuple[Mapping[str, Any], int]]]:
-    """Gather units into tasks: enough for the cores, not so many that small inputs make many files."""
-    wanted = max(1, min(parallelism * 4, -(-plan.input_bytes // _SMALLEST_TASK_BYTES)))
-    bins: list[list[tuple[Mapping[str, Any], int]]] = [[] for _ in range(min(wanted, len(plan.units)))]
-    sizes = [0] * len(bins)
-    for unit in sorted(plan.units, key=lambda item: item[1], reverse=True):
-        smallest = sizes.index(min(sizes))
-        bins[smallest].append(unit)
-        sizes[smallest] += unit[1]
-    return bins
+def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
+    """Gather neighbouring units into tasks: all cores where it pays, files near the target size.
+
+    Small inputs make one task, because each makes a file of its own.
+    """
+    total = sum(unit.weight for unit in plan.units)
+    target = plan.settings("").target_bytes
+    for_cores = min(parallelism, -(-total // _SMALLEST_TASK_BYTES))
+    wanted = max(1, for_cores, -(-total // target))
+    groups: list[list[Unit]] = []
+    taken = 0
+    for unit in plan.units:
+        if not groups or taken >= total * len(groups) / wanted:
+            groups.append([])
+        groups[-1].append(unit)
+        taken += unit.weight
+    return groups
+
+
+def describe(plan: IngestPlan) -> dict[str, Any]:
+    """Return the plan as it is shown."""
+    rewritten = plan.rewritten if plan.condition is not None else ()
+    return {
+        "mode": plan.options.mode,
+        "creates_table": bool(plan.table.creating),
+        "sources": list(plan.options.sources) or [plan.options.from_table],
+        "files": plan.source_files,
+        "bytes": sum(unit.input_bytes for unit in plan.units),
+        "format": ", ".join(plan.formats) or None,
+        "schema": [
+            {"name": item.name, "type": str(item.field_type), "required": item.required}
+            for item in plan.schema.fields
+        ],
+        "new_columns": [
+            name for name in plan.schema.column_names if name not in plan.table.schema.column_names
+        ],
+        "partition_spec": [
+            f"{item.transform}({plan.schema.find_column_name(item.source_id)}) as {item.name}"
+            for item in plan.table.spec.fields
+        ],
+        "distribution": plan.distribution,
+        "engine": plan.engine,
+        "removed_files": len(plan.removed),
+        "rewritten_files": len(rewritten),
+    }

@@ -94,9 +94,10 @@ def _primitive_promotable(source: pa.DataType, target: pa.DataType) -> bool:
     if source == target:
         return True
     if types.is_integer(source) and types.is_integer(target):
-        unsigned = types.is_unsigned_integer(source)
-        return bool(source.bit_width < target.bit_width or (
-            source.bit_width == target.bit_width and not unsigned
+        # No Iceberg type is wider than a 64-bit integer: whether a value fits is seen value by value.
+        widest = source == pa.uint64() and target == pa.int64()
+        return bool(source.bit_width < target.bit_width or widest or (
+            source.bit_width == target.bit_width and types.is_signed_integer(source)
         ))
     if types.is_float32(source) or types.is_float16(source):
         return types.is_float64(target) or types.is_float32(target)

@@ -85,9 +85,9 @@ def decode(
     rows = sum(block.objects for block in blocks)
     if any(block.objects * len(layout.blank) > len(block.data) for block in blocks):
         raise CorruptFileError(f"{name}: a block too small for the objects it claims to hold")
-    # All blocks become one, with a blank record behind the last. Bytes that are left over or missing
-    # shift that record; and the decoder, which never ends when a block holds more bytes than its
-    # records take, is asked for no batch after the one that ends with it.
+    # All blocks become one, with a blank record behind the last. Bytes left over or missing shift
+    # that record; and the decoder, which never ends when a block holds more bytes than its records
+    # take, is asked for no batch after the one that ends with it.
     data = [*(block.data for block in blocks), layout.blank]
     descriptor, path = tempfile.mkstemp(prefix="lake-", suffix=".avro")
     try:
@@ -207,7 +207,7 @@ class _SchemaReader:
         if not isinstance(kind, dict):
             return kind
         copy = {key: self._renamed(value) for key, value in kind.items()}
-        if "name" in copy and kind["type"] in {"record", "fixed"}:
+        if kind["type"] in ("record", "fixed"):
             copy["name"] = f"t{self.nodes}"
         return copy
 

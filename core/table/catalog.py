@@ -74,11 +74,8 @@ class Table:
     @cached_property
     def roots(self) -> list[str]:
         """The locations whose files belong to this table alone."""
-        own = [self.metadata.location]
-        for key in ("write.data.path", "write.metadata.path"):
-            if place := self.properties.get(key):
-                own.append(place)
-        return own
+        chosen = (self.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
+        return [self.metadata.location, *(place for place in chosen if place)]
 
     @property
     def data_location(self) -> str:
@@ -118,6 +115,8 @@ class TableCatalog:
         self.name = name
         self._properties = properties
         self._database = database
+        # What tables came with, e.g. vended credentials: whoever prints must know what to hide.
+        self.vended: dict[str, object] = {}
 
     @property
     def configured(self) -> Mapping[str, object]:
@@ -241,6 +240,7 @@ class TableCatalog:
             self.handle.create_namespace_if_not_exists(split_identifier(identifier)[:-1])
 
     def _table(self, identifier: str, found: IcebergTable) -> Table:
+        self.vended.update(found.io.properties)
         return Table(
             identifier=identifier,
             metadata=found.metadata,
@@ -300,7 +300,7 @@ def split_identifier(identifier: str) -> tuple[str, ...]:
     """
     names = tuple(identifier.split("."))
     odd = any(not name or name in {"..", "."} or "/" in name or "\x00" in name for name in names)
-    if len(names) < 2 or odd:
+    if len(names) == 1 or odd:
         raise InvalidRequestError(
             f"not a table name: {identifier!r}", hint="write it as namespace.table"
         )

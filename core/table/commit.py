@@ -30,13 +30,13 @@ from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import encode_manifest_list, read_manifest_list
 from lake.core.table.operations import Operation
 from lake.core.table.producer import Draft, Producer, next_sequence_number
+from lake.core.table.run_ids import OPERATION_ID
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
-OPERATION_ID = "lake.operation-id"
 _WRITABLE_VERSIONS = (1, 2)
 
 
@@ -65,12 +65,16 @@ class RetryPolicy:
     total_ms: int
 
     @classmethod
-    def of(cls, properties: Mapping[str, str], prefix: str, retries: int, min_wait: int) -> RetryPolicy:
+    def of(
+        cls, properties: Mapping[str, str], prefix: str, retries: int, min_wait: int
+    ) -> RetryPolicy:
         """Read ``<prefix>.num-retries``, ``min-wait-ms``, ``max-wait-ms``, ``total-timeout-ms``."""
         names = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
         defaults = (retries, min_wait, 60_000, 1_800_000)
         values = [
-            int(properties[key]) if (properties.get(key := f"{prefix}.{name}") or "").isdigit() else default
+            int(properties[key])
+            if (properties.get(key := f"{prefix}.{name}") or "").isdigit()
+            else default
             for name, default in zip(names, defaults, strict=True)
         ]
         return cls(*values)
@@ -78,7 +82,7 @@ class RetryPolicy:
     def wait_seconds(self, attempt: int, jitter: float) -> float:
         """Return the wait after the ``attempt``-th failure (from 1); ``jitter`` in [0, 1)."""
         base = min(self.min_wait_ms * 2 ** min(attempt - 1, 32), self.max_wait_ms)
-        return base * (1 + 0.1 * jitter) / 1000
+        return float(base * (1 + 0.1 * jitter) / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +169,9 @@ class _SnapshotCommit:
 
     def run(self, table: Table, added: list[str]) -> Committed:
         self.snapshot_id = self._free_snapshot_id(table)
-        producer = Producer(table, self.operation, self.snapshot_id, self.operation_id, self.written)
+        producer = Producer(
+            table, self.operation, self.snapshot_id, self.operation_id, self.written
+        )
         try:
             landed = commit_changes(
                 self.session, table, lambda now: self._prepare(producer, now), self._landed, added
@@ -222,8 +228,12 @@ class _SnapshotCommit:
         from pyiceberg.table.snapshots import Operation as Kind  # noqa: PLC0415
         from pyiceberg.table.snapshots import Snapshot as NewSnapshot  # noqa: PLC0415
         from pyiceberg.table.snapshots import Summary  # noqa: PLC0415
-        from pyiceberg.table.update import AddSnapshotUpdate, AssertCreate  # noqa: PLC0415
-        from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID  # noqa: PLC0415
+        from pyiceberg.table.update import (  # noqa: PLC0415  # noqa: PLC0415
+            AddSnapshotUpdate,
+            AssertCreate,
+            AssertRefSnapshotId,
+            AssertTableUUID,
+        )
 
         metadata = table.metadata
         keys = {**self.summary, OPERATION_ID: self.operation_id, "engine-name": "lake"}
@@ -238,7 +248,10 @@ class _SnapshotCommit:
             schema_id=_schema_id(metadata, self.updates),
         )
         updates = (
-            *table.creating, *self.updates, AddSnapshotUpdate(snapshot=snapshot), self._move(metadata)
+            *table.creating,
+            *self.updates,
+            AddSnapshotUpdate(snapshot=snapshot),
+            self._move(metadata),
         )
         if table.creating:
             return ChangeSet((AssertCreate(),), updates)

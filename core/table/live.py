@@ -107,7 +107,9 @@ def live_files(
     manifests = read_manifest_list(table.storage, snapshot.manifest_list)
     is_data = pc.equal(manifests["content"], DATA)
     data, deletes = manifests.filter(is_data), manifests.filter(pc.invert(is_data))
-    chosen = data if condition is None else prune_manifests(data, metadata, condition, schema=schema)
+    chosen = (
+        data if condition is None else prune_manifests(data, metadata, condition, schema=schema)
+    )
     found = read_manifests(table.storage, chosen, metadata, columns=columns, live_only=True)
     skipped = 0
     by_spec = {}

@@ -1,62 +1,35 @@
-"""Manifest lists and manifests into Arrow tables, checked against the level above.
+"""Manifest lists and manifests from storage, many at a time.
 
-Format: https://iceberg.apache.org/spec/#manifests and #manifest-lists.
+A file must have the length that the level above gives it: cut at the edge of a block, an Avro file
+is a valid shorter one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import StructType, UnknownType
 
 from lake.core.errors import BadInputError, CorruptFileError
-from lake.core.table.avro import Block, Container, read_container
-from lake.core.table.avro_decode import Layout, decode, layout_of
-from lake.core.table.manifest_schemas import (
-    ADDED,
-    DATA_FILE_ID,
-    DELETED,
-    ENTRY_COLUMNS,
-    ENTRY_PATHS,
-    EXISTING,
-    ITEM_NAMES,
-    MANIFEST_COLUMNS,
-    MANIFEST_PATHS,
-    PARTITION_ID,
-    PARTITION_PATH,
+from lake.core.table.avro import read_container
+from lake.core.table.manifest_decode import (
+    Manifest,
+    Opened,
+    decode_entries,
+    decode_manifest_rows,
+    open_manifest,
 )
-from lake.core.table.partition_values import (
-    arrow_type,
-    from_avro,
-    partition_type,
-    struct_array,
-)
+from lake.core.table.manifest_schemas import ENTRY_COLUMNS
 from lake.core.table.storage import Storage
 
 _WINDOW_BYTES = 32 * 1024 * 1024
 # Below what 32-bit offsets of strings in one batch reach.
 _DECODED_BYTES = 256 * 1024 * 1024
 _FETCH_THREADS = 16
-_ENTRY_RECORDS = frozenset({DATA_FILE_ID, PARTITION_ID})
-_REQUIRED_ENTRY = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
-_REQUIRED_MANIFEST = ("manifest_path", "manifest_length", "partition_spec_id")
-# Decoded always: what the checks and the inheritance look at.
-_CHECKED = ("status", "content", "record_count", "file_size_in_bytes")
-_ABSENT_IN_V1 = {"content": 0, "sequence_number": 0, "min_sequence_number": 0}
-_COUNTS = {ADDED: "added", EXISTING: "existing", DELETED: "deleted"}
-
-Manifest = Mapping[str, Any]
 _T = TypeVar("_T")
 
 
@@ -75,34 +48,6 @@ def read_manifest_list(
     return decode_manifest_rows(container.schema_json, container.blocks, name=location)
 
 
-def decode_manifest_rows(schema_json: bytes, blocks: Sequence[Block], *, name: str) -> pa.Table:
-    """Return manifest-list rows as `MANIFEST_COLUMNS`, by field id, whatever their names.
-
-    Args:
-        schema_json: the Avro schema they are written with.
-        blocks: the records.
-        name: where they are from, for messages.
-
-    Raises:
-        CorruptFileError: they are not what the schema says, or hold impossible values.
-    """
-    layout = layout_of(schema_json, frozenset(), name=name)
-    _require(layout, [MANIFEST_PATHS[column] for column in _REQUIRED_MANIFEST], name)
-    stored = {c: path for c, path in MANIFEST_PATHS.items() if path in layout.columns}
-    decoded = decode(layout, blocks, list(stored.values()), name=name)
-    columns = {}
-    for column, kind in MANIFEST_COLUMNS.items():
-        if column in stored:
-            columns[column] = _conform(_whole(decoded[stored[column]]), kind, name)
-        else:
-            columns[column] = pa.repeat(
-                pa.scalar(_ABSENT_IN_V1.get(column), kind), decoded.num_rows
-            )
-    table = pa.table(columns)
-    _check_manifests(table, name)
-    return table
-
-
 def read_manifest(
     storage: Storage,
     manifest: Manifest,
@@ -119,7 +64,7 @@ def read_manifest(
         columns: the `ENTRY_COLUMNS` to decode; None for all.
     """
     opened = _open(storage, manifest)
-    return _entries([opened], metadata, _wanted(columns))
+    return decode_entries([opened], metadata, _wanted(columns))
 
 
 def read_manifests(
@@ -166,29 +111,13 @@ def read_manifests(
     return {spec_id: _concat(parts) for spec_id, parts in tables.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A manifest's row in the list, and its file taken apart."""
-
-    manifest: Manifest
-    container: Container
-    layout: Layout
-
-    @property
-    def path(self) -> str:
-        return self.container.name
-
-
-def _open(storage: Storage, manifest: Manifest) -> _Opened:
+def _open(storage: Storage, manifest: Manifest) -> Opened:
     path = manifest["manifest_path"]
     if manifest.get("key_metadata") is not None:
         raise BadInputError(f"{path} is encrypted, which lake does not read")
     data = storage.read(path)
     _check_length(path, len(data), manifest["manifest_length"])
-    container = read_container(data, name=path)
-    layout = layout_of(container.schema_json, _ENTRY_RECORDS, name=path)
-    _require(layout, [ENTRY_PATHS[column] for column in _REQUIRED_ENTRY], path)
-    return _Opened(manifest, container, layout)
+    return open_manifest(manifest, read_container(data, name=path))
 
 
 def _runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator[list[_T]]:
@@ -206,193 +135,16 @@ def _runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterato
 
 
 def _read_window(
-    opened: Sequence[_Opened], metadata: TableMetadata, wanted: Sequence[str], *, live_only: bool
+    opened: Sequence[Opened], metadata: TableMetadata, wanted: Sequence[str], *, live_only: bool
 ) -> Iterator[tuple[int, pa.Table]]:
     """Decode manifests of one spec and layout together: small ones cost as little as large ones."""
-    groups: dict[tuple[int, str], list[_Opened]] = {}
+    groups: dict[tuple[int, str], list[Opened]] = {}
     for one in opened:
         key = (one.manifest["partition_spec_id"], one.layout.schema_json)
         groups.setdefault(key, []).append(one)
     for (spec_id, _), group in groups.items():
         for part in _runs(group, lambda one: one.container.size, _DECODED_BYTES):
-            yield spec_id, _entries(part, metadata, wanted, live_only=live_only)
-
-
-def _entries(
-    group: Sequence[_Opened],
-    metadata: TableMetadata,
-    wanted: Sequence[str],
-    *,
-    live_only: bool = False,
-) -> pa.Table:
-    try:
-        return _EntryReader(group, metadata).table(wanted, live_only=live_only)
-    except (CorruptFileError, pa.ArrowException) as error:
-        if len(group) > 1:
-            # One of them is damaged: read alone, it is named.
-            for one in group:
-                _entries([one], metadata, wanted)
-        if isinstance(error, CorruptFileError):
-            raise
-        raise CorruptFileError(f"{group[0].path} holds values that are not valid") from error
-
-
-class _EntryReader:
-    """Makes a table of entries from manifests that share a spec and a layout."""
-
-    def __init__(self, group: Sequence[_Opened], metadata: TableMetadata) -> None:
-        self._group = group
-        self._layout = group[0].layout
-        self._name = group[0].path
-        self._spec_id = int(group[0].manifest["partition_spec_id"])
-        self._metadata = metadata
-        self._counts = np.array([one.container.objects for one in group], np.int64)
-        self._owner = np.repeat(np.arange(len(group)), self._counts)
-        self._decoded = pa.table({})
-
-    def table(self, wanted: Sequence[str], *, live_only: bool) -> pa.Table:
-        """Decode, check, inherit."""
-        blocks = [block for one in self._group for block in one.container.blocks]
-        needed = dict.fromkeys((*wanted, *_CHECKED))
-        paths = [ENTRY_PATHS[c] for c in needed if ENTRY_PATHS.get(c) in self._layout.columns]
-        partition = self._partition_type() if "partition" in needed else StructType()
-        paths += [p for p in _partition_paths(partition) if p in self._layout.columns]
-        self._decoded = decode(self._layout, blocks, paths, name=self._name)
-        self._check()
-        columns = {}
-        for column in wanted:
-            if column == "partition":
-                columns[column] = self._partition(partition)
-            else:
-                columns[column] = self._inherited(column)
-        columns["spec_id"] = pa.repeat(pa.scalar(self._spec_id, pa.int32()), len(self._owner))
-        paths = pa.array([one.path for one in self._group], pa.string())
-        columns["manifest_path"] = pa.DictionaryArray.from_arrays(
-            pa.array(self._owner, pa.int32()), paths
-        )
-        entries = pa.table(columns)
-        return entries.filter(pa.array(self._status() != DELETED)) if live_only else entries
-
-    def _column(self, column: str) -> pa.Array:
-        kind, path = ENTRY_COLUMNS[column], ENTRY_PATHS[column]
-        if path in self._layout.columns:
-            return _conform(_whole(self._decoded[path]), kind, self._name)
-        return pa.repeat(pa.scalar(0 if column == "content" else None, kind), len(self._owner))
-
-    def _numbers(self, column: str) -> np.ndarray[Any, np.dtype[Any]]:
-        return np.asarray(self._column(column).to_numpy(zero_copy_only=False))
-
-    def _status(self) -> np.ndarray[Any, np.dtype[Any]]:
-        return self._numbers("status")
-
-    def _of_manifest(self, column: str) -> pa.Array:
-        """Return a column of the manifest list, repeated for each entry."""
-        values = pa.array([one.manifest[column] for one in self._group], MANIFEST_COLUMNS[column])
-        return values.take(pa.array(self._owner))
-
-    def _inherited(self, column: str) -> pa.Array:
-        values = self._column(column)
-        if column == "snapshot_id":
-            return pc.coalesce(values, self._of_manifest("added_snapshot_id"))
-        if column in {"sequence_number", "file_sequence_number"}:
-            return self._sequence_numbers(column, values)
-        if column == "first_row_id":
-            return self._first_row_ids(values)
-        if column == "file_format":
-            return pc.utf8_upper(values)
-        if column == "file_path":
-            self._reject(pc.equal(pc.binary_length(values), 0), "a file without a path")
-        return values
-
-    def _sequence_numbers(self, column: str, values: pa.Array) -> pa.Array:
-        """Give the manifest's number to added entries without one; what is of version 1 has 0.
-
-        A live entry must end with a data sequence number: it says which deletes apply.
-        """
-        own = self._of_manifest("sequence_number")
-        status = pa.array(self._status())
-        inherits = pc.or_(pc.equal(status, ADDED), pc.equal(own, 0))
-        filled = pc.coalesce(values, pc.if_else(inherits, own, pa.scalar(None, pa.int64())))
-        if column == "sequence_number":
-            lost = pc.and_(pc.is_null(filled), pc.not_equal(status, DELETED))
-            self._reject(lost, "a live file without a sequence number")
-        return filled
-
-    def _first_row_ids(self, values: pa.Array) -> pa.Array:
-        """Number the rows of data files that have no row id yet, from the manifest's first on.
-
-        In a data manifest without a first row id, files have none either, as in Iceberg Java.
-        """
-        live = self._status() != DELETED
-        is_data = _flags(pc.equal(self._of_manifest("content"), 0))
-        base = self._of_manifest("first_row_id")
-        takes = live & is_data & _flags(values.is_null()) & _flags(base.is_valid())
-        rows = np.where(takes, self._numbers("record_count"), 0)
-        before = np.concatenate(([0], np.cumsum(rows)))
-        starts = np.concatenate(([0], np.cumsum(self._counts)))[:-1]
-        given = before[:-1] - before[starts][self._owner]
-        numbered = pc.add(base, pa.array(given))
-        none = pa.scalar(None, pa.int64())
-        kept = pc.if_else(pa.array(is_data & _flags(base.is_null())), none, values)
-        return pc.if_else(pa.array(takes), numbered, kept)
-
-    def _partition_type(self) -> StructType:
-        spec = _spec(self._metadata, self._spec_id, self._name)
-        schemas = [self._metadata.schema(), *reversed(self._metadata.schemas)]
-        found = partition_type(spec, schemas)
-        if any(isinstance(field.field_type, UnknownType) for field in found.fields):
-            # A column may be gone from all schemas that the table kept; the file brings its own.
-            with suppress(ValueError, KeyError):
-                header = self._group[0].container.metadata
-                found = partition_type(
-                    spec, [*schemas, Schema.model_validate_json(header["schema"])]
-                )
-        return found
-
-    def _partition(self, kind: StructType) -> pa.Array:
-        rows = len(self._owner)
-        children = []
-        for field, path in zip(kind.fields, _partition_paths(kind), strict=True):
-            if path not in self._layout.columns:
-                children.append(pa.nulls(rows, arrow_type(field.field_type)))
-                continue
-            raw = _whole(self._decoded[path])
-            unknown = isinstance(field.field_type, UnknownType)
-            children.append(raw if unknown else from_avro(raw, field.field_type))
-        names = [str(field.field_id) for field in kind.fields]
-        types = [(n, child.type) for n, child in zip(names, children, strict=True)]
-        return struct_array(children, pa.struct(types), rows)
-
-    def _check(self) -> None:
-        status, rows = self._status(), self._numbers("record_count")
-        self._reject(
-            pa.array((status < EXISTING) | (status > DELETED)), "an entry of unknown status"
-        )
-        self._reject(pa.array(rows < 0), "a file with fewer than no rows")
-        self._reject(pa.array(self._numbers("file_size_in_bytes") < 0), "a file of negative size")
-        content = self._numbers("content")
-        of_manifest = self._of_manifest("content").to_numpy(zero_copy_only=False)
-        fits = np.where(of_manifest == 0, content == 0, (content == 1) | (content == 2))  # noqa: PLR2004
-        self._reject(pa.array(~fits), "a file whose content does not belong in this manifest")
-        slots = self._owner * 3 + status
-        files = np.bincount(slots, minlength=3 * len(self._group))
-        sums = np.zeros(3 * len(self._group), np.int64)
-        np.add.at(sums, slots, rows)
-        for index, one in enumerate(self._group):
-            for kind, word in _COUNTS.items():
-                slot = 3 * index + kind
-                _check_count(one, f"{word}_files_count", int(files[slot]))
-                _check_count(one, f"{word}_rows_count", int(sums[slot]))
-
-    def _reject(self, bad: Any, what: str) -> None:
-        found = _flags(pc.fill_null(bad, fill_value=True))
-        if found.any():
-            path = self._group[int(self._owner[int(np.argmax(found))])].path
-            raise CorruptFileError(f"{path} holds {what}")
-
-
-def _partition_paths(kind: StructType) -> list[str]:
-    return [f"{PARTITION_PATH}{field.field_id}" for field in kind.fields]
+            yield spec_id, decode_entries(part, metadata, wanted, live_only=live_only)
 
 
 def _wanted(columns: Collection[str] | None) -> list[str]:
@@ -404,19 +156,6 @@ def _wanted(columns: Collection[str] | None) -> list[str]:
     return [column for column in ENTRY_COLUMNS if column in columns]
 
 
-def _spec(metadata: TableMetadata, spec_id: int, name: str) -> PartitionSpec:
-    for spec in metadata.partition_specs:
-        if spec.spec_id == spec_id:
-            return spec
-    raise CorruptFileError(f"{name} is of partition spec {spec_id}, which the table does not have")
-
-
-def _require(layout: Layout, paths: Sequence[str], name: str) -> None:
-    missing = [path.rpartition(".")[2] for path in paths if path not in layout.columns]
-    if missing:
-        raise CorruptFileError(f"{name} lacks the fields with ids {', '.join(missing)}")
-
-
 def _check_length(location: str, length: int, expected: int | None) -> None:
     if expected is not None and length != expected:
         raise CorruptFileError(
@@ -424,87 +163,7 @@ def _check_length(location: str, length: int, expected: int | None) -> None:
         )
 
 
-def _check_count(one: _Opened, column: str, found: int) -> None:
-    expected = one.manifest.get(column)
-    if expected is not None and expected != found:
-        what = column.removesuffix("_count").replace("_", " ")
-        raise CorruptFileError(
-            f"{one.path} holds {found} {what}, its manifest list says {expected}"
-        )
-
-
-def _check_manifests(table: pa.Table, name: str) -> None:
-    problems: dict[str, Callable[[Any], Any]] = {
-        "manifest_path": lambda column: pc.equal(pc.binary_length(column), 0),
-        "content": lambda column: pc.invert(pc.is_in(column, pa.array([0, 1], pa.int32()))),
-    }
-    for column in table.column_names:
-        if column == "manifest_length" or column.endswith("_count"):
-            problems[column] = lambda values: pc.less(values, 0)
-    for column in (*_REQUIRED_MANIFEST, *_ABSENT_IN_V1):
-        if table[column].null_count:
-            raise CorruptFileError(f"{name} holds a manifest without {column}")
-    for column, is_bad in problems.items():
-        if pc.any(is_bad(table[column]), min_count=0).as_py():
-            raise CorruptFileError(f"{name} holds a manifest with an impossible {column}")
-
-
-def _conform(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """Return a decoded column in its canonical type; only harmless differences are bridged."""
-    problem = CorruptFileError(f"{name} holds a field of type {column.type} instead of {kind}")
-    if pa.types.is_list(kind):
-        if not pa.types.is_list(column.type):
-            raise problem
-        items = _conform(column.values, kind.value_type, name)
-        validity, offsets = column.buffers()[:2]
-        parts = [validity, offsets]
-        return pa.Array.from_buffers(
-            kind, len(column), parts, offset=column.offset, children=[items]
-        )
-    if pa.types.is_struct(kind):
-        if not pa.types.is_struct(column.type) or column.null_count:
-            raise problem
-        return _conform_struct(column, kind, name)
-    if _family(column.type) != _family(kind):
-        raise problem
-    try:
-        return column.cast(kind)
-    except pa.ArrowInvalid as error:
-        raise problem from error
-
-
-def _conform_struct(column: pa.Array, kind: pa.StructType, name: str) -> pa.Array:
-    present = {
-        ITEM_NAMES.get(item.name, item.name): column.field(item.name) for item in column.type
-    }
-    children = []
-    for item in kind:
-        if item.name in present:
-            children.append(_conform(present[item.name], item.type, name))
-        else:
-            children.append(pa.nulls(len(column), item.type))
-    return struct_array(children, kind, len(column))
-
-
-def _family(kind: pa.DataType) -> str:
-    if pa.types.is_integer(kind):
-        return "integer"
-    if pa.types.is_string(kind) or pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
-        return "text"
-    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
-        return "bytes"
-    return str(kind)
-
-
-def _flags(values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    return np.asarray(values.to_numpy(zero_copy_only=False), bool)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    return pa.concat_tables(tables).unify_dictionaries()

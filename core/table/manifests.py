@@ -6,9 +6,9 @@ tables from file to file.
 
 from __future__ import annotations
 
+from lake.core.table.manifest_decode import decode_manifest_rows
 from lake.core.table.manifest_entries import entries_of, files_of
 from lake.core.table.manifest_read import (
-    decode_manifest_rows,
     read_manifest,
     read_manifest_list,
     read_manifests,

@@ -79,13 +79,14 @@ def partition_type(spec: PartitionSpec, schemas: Sequence[Schema]) -> StructType
     """
     fields = []
     for field in spec.fields:
-        source = _source_type(field.source_id, schemas)
+        source = source_type(field.source_id, schemas)
         kind = field.transform.result_type(source)
         fields.append(NestedField(field.field_id, field.name, kind, required=False))
     return StructType(*fields)
 
 
-def _source_type(source_id: int, schemas: Sequence[Schema]) -> IcebergType:
+def source_type(source_id: int, schemas: Sequence[Schema]) -> IcebergType:
+    """Return a field's type in the first schema that has it, else `UnknownType`."""
     for schema in schemas:
         try:
             return schema.find_type(source_id)

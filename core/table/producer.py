@@ -128,9 +128,7 @@ class Producer:
         head_id = parent.snapshot_id if parent else None
         if isinstance(operation, AppendFiles):
             return frozenset()
-        since = validation.Since(
-            self.table.storage, metadata, head_id, operation.base_snapshot_id
-        )
+        since = validation.Since(self.table.storage, metadata, head_id, operation.base_snapshot_id)
         if isinstance(operation, ReplacePartitions):
             return self._replaced(metadata, operation, current, since)
         removed = frozenset(operation.removed_paths)
@@ -176,7 +174,9 @@ class Producer:
         for spec, files in _by_spec(metadata, self.operation.added):
             if spec.is_unpartitioned():
                 return None
-            entries = entries_of(files, spec=spec, schema=metadata.schema(), status=ADDED, snapshot_id=0)
+            entries = entries_of(
+                files, spec=spec, schema=metadata.schema(), status=ADDED, snapshot_id=0
+            )
             with_spec = entries.append_column(
                 "spec_id", pa.array([spec.spec_id] * len(files), pa.int32())
             )
@@ -241,7 +241,9 @@ class Producer:
 
     def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
         """Set entries to existing, or to deleted by this snapshot; sequence numbers stay."""
-        status = pc.if_else(deleted, pa.scalar(DELETED, pa.int32()), pa.scalar(EXISTING, pa.int32()))
+        status = pc.if_else(
+            deleted, pa.scalar(DELETED, pa.int32()), pa.scalar(EXISTING, pa.int32())
+        )
         owner = pc.if_else(deleted, pa.scalar(self.snapshot_id, pa.int64()), entries["snapshot_id"])
         return _with(_with(entries, "status", status), "snapshot_id", owner)
 
@@ -252,7 +254,10 @@ class Producer:
     ) -> list[dict[str, Any]]:
         if self._added is None:
             # Written once: added entries inherit the sequence number of the attempt that lands.
-            self._added = [self._added_of(metadata, *group) for group in _by_spec(metadata, self.operation.added)]
+            self._added = [
+                self._added_of(metadata, *group)
+                for group in _by_spec(metadata, self.operation.added)
+            ]
         for spec_id, entries, _ in self._added:
             counter.add(entries, spec_id)
         sequence_number = next_sequence_number(metadata)
@@ -358,7 +363,9 @@ class Producer:
         )
         added = pc.equal(entries["status"], ADDED)
         return _with(
-            entries, "file_sequence_number", pc.if_else(added, null, entries["file_sequence_number"])
+            entries,
+            "file_sequence_number",
+            pc.if_else(added, null, entries["file_sequence_number"]),
         )
 
 
@@ -367,9 +374,7 @@ def next_sequence_number(metadata: TableMetadata) -> int:
     return 0 if metadata.format_version == 1 else metadata.last_sequence_number + 1
 
 
-def pack_end(
-    manifests: Sequence[dict[str, Any]], target: int
-) -> list[list[dict[str, Any]]]:
+def pack_end(manifests: Sequence[dict[str, Any]], target: int) -> list[list[dict[str, Any]]]:
     """Pack neighbours into bins of at most the target's bytes, filling from the end.
 
     The last bins are the full ones, so that what is merged stays merged. Source: Iceberg's

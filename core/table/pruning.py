@@ -38,7 +38,7 @@ from lake.core.table.files import DATA
 Mask = Any  # a pyarrow.BooleanArray without NULLs
 
 # What PyIceberg's transforms and Arrow's scalars raise for literals out of their range.
-_UNUSABLE = (ValueError, TypeError, ArithmeticError, AttributeError, pa.ArrowException)
+_UNUSABLE = (ValueError, TypeError, ArithmeticError, pa.ArrowException)
 
 
 def prune_manifests(
@@ -268,7 +268,7 @@ def _none_match(ranges: _Ranges, asked: Condition) -> Mask:
         case "is-nan":
             return pc.or_(ranges.no_nans, ranges.only_nulls)
         case "not-nan":
-            return pc.or_(ranges.only_nans, ranges.only_nulls)
+            return ranges.without_values
         case "not-starts-with":
             return pc.or_(ranges.only_nulls, _inside_prefix(ranges, asked.values[0]))
     return pc.or_(ranges.without_values, _outside(ranges, asked))
@@ -371,6 +371,9 @@ def _projections(
     spec: PartitionSpec, predicate: BoundPredicate, *, strict: bool
 ) -> list[tuple[PartitionField, Condition]]:
     """Return what a predicate asks of each partition field made from its column.
+
+    A literal that the transform takes out of its type (hours after the year 246,000) asks nothing:
+    writers differ in what they store there.
 
     Inclusive: a row can only match if its partition does. Strict: if the partition matches, every
     row in it does.

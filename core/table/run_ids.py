@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
+# Every snapshot of lake names the operation that made it, and the run it was a part of.
+OPERATION_ID = "lake.operation-id"
 RUN_ID = "lake.run-id"
 EXPIRED_RUN_IDS = "lake.expired-run-ids"
 CARRIED_MS = 30 * 24 * 3_600_000

@@ -150,7 +150,9 @@ class Storage:
         """
         parsed = paths.parse(folder)
         if parsed.is_local:
-            prefix = folder[: len(folder) - len(parsed.path)] if folder.endswith(parsed.path) else ""
+            prefix = (
+                folder[: len(folder) - len(parsed.path)] if folder.endswith(parsed.path) else ""
+            )
             return [
                 f"{prefix}{os.path.join(place, name)}"
                 for place, _, names in os.walk(parsed.path)

@@ -105,7 +105,7 @@ def timed(what: str, rows: int) -> Iterator[None]:
     start, cpu = time.perf_counter(), time.process_time()
     yield
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    print(f"{what:32} {rows / seconds:12,.0f} entries/s  {seconds:6.2f} s  {cpu:6.2f} s CPU")  # noqa: T201
+    print(f"{what:32} {rows / seconds:12,.0f} entries/s  {seconds:6.2f} s  {cpu:6.2f} s CPU")
 
 
 def write(table: pa.Table, folder: Path, size: int) -> pa.Table:
@@ -164,7 +164,7 @@ def main() -> None:
         with timed("write", rows):
             manifests = write(table, Path(folder), 10 if arguments.small else rows)
         size = sum(file.stat().st_size for file in os.scandir(folder))
-        print(f"{manifests.num_rows} manifests, {size / rows:.0f} bytes an entry")  # noqa: T201
+        print(f"{manifests.num_rows} manifests, {size / rows:.0f} bytes an entry")
 
         def ours(**options: Any) -> Callable[[pa.Table], Any]:
             return lambda rows: read_manifests(storage, rows, metadata, **options)

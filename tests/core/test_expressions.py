@@ -29,6 +29,7 @@ from pyiceberg.expressions import (
     LessThanOrEqual,
     Not,
     NotIn,
+    NotNaN,
     Or,
     StartsWith,
 )
@@ -184,6 +185,7 @@ def test_nulls_match_neither_a_comparison_nor_its_negation() -> None:
     assert mask_of(NotIn("x", [1, 5]), IntegerType(), column) == [False, False, True]
     assert mask_of(Not(In("x", [1, 5])), IntegerType(), column) == [False, False, True]
     assert mask_of(Not(IsNull("x")), IntegerType(), column) == [False, True, True]
+    assert mask_of(NotNaN("x"), IntegerType(), column) == [False, True, True]
 
 
 def test_nan_compares_as_ieee_says_and_negation_keeps_that() -> None:

@@ -62,8 +62,11 @@ class World:
         table = self.table
         named = {key.replace("__", ".").replace("_", "-"): value for key, value in summary.items()}
         done = commit_snapshot(
-            self.session, table, AppendFiles(added=[write_file(table, ids)]),
-            operation_id=str(uuid.uuid4()), summary=named,
+            self.session,
+            table,
+            AppendFiles(added=[write_file(table, ids)]),
+            operation_id=str(uuid.uuid4()),
+            summary=named,
         )
         return done.snapshot_id
 
@@ -72,9 +75,11 @@ class World:
         table = self.table
         files = [task.file.file_path for task in self.pyiceberg.scan().plan_files()]
         done = commit_snapshot(
-            self.session, table,
+            self.session,
+            table,
             RewriteFiles(
-                added=[write_file(table, ids)], removed_paths=files,
+                added=[write_file(table, ids)],
+                removed_paths=files,
                 base_snapshot_id=table.metadata.current_snapshot_id,
                 data_sequence_number=table.metadata.last_sequence_number,
             ),
@@ -84,7 +89,9 @@ class World:
 
     def expire(self, days: float | None = None, **options: Any) -> Outcome:
         moment = None if days is None else self.clock.now - int(days * DAY_MS)
-        flags = {key: options.pop(key) for key in ("clean_metadata", "keep_files") if key in options}
+        flags = {
+            key: options.pop(key) for key in ("clean_metadata", "keep_files") if key in options
+        }
         plan = plan_expiration(
             self.session, self.table, RetentionOptions(older_than_ms=moment, **options), **flags
         )
@@ -238,7 +245,9 @@ def test_unreadable_metadata_of_a_kept_snapshot_stops_everything(
         world.append(index)
     table = world.pyiceberg
     head = table.metadata.current_snapshot()
-    location = head.manifest_list if victim == "snap-" else head.manifests(table.io)[0].manifest_path
+    location = (
+        head.manifest_list if victim == "snap-" else head.manifests(table.io)[0].manifest_path
+    )
     path = Path(location.removeprefix("file://"))
     data = path.read_bytes()
     if damage == "missing":
@@ -256,7 +265,9 @@ def test_unreadable_metadata_of_a_kept_snapshot_stops_everything(
     assert len(world.table.metadata.snapshots) == 3
 
 
-def test_a_missing_manifest_of_an_expired_snapshot_is_reported_and_the_rest_goes(world: World) -> None:
+def test_a_missing_manifest_of_an_expired_snapshot_is_reported_and_the_rest_goes(
+    world: World,
+) -> None:
     world.append(0)
     table = world.pyiceberg
     manifest = table.metadata.current_snapshot().manifests(table.io)[0].manifest_path
@@ -315,7 +326,9 @@ def test_an_append_in_the_moment_of_the_commit_does_not_stop_it(world: World) ->
         other = open_session(world.warehouse, world.clock)
         table = other.table("db.t")
         commit_snapshot(
-            other, table, AppendFiles(added=[write_file(table, [9])]),
+            other,
+            table,
+            AppendFiles(added=[write_file(table, [9])]),
             operation_id=str(uuid.uuid4()),
         )
 
@@ -376,7 +389,9 @@ def test_ids_of_expired_runs_are_carried_for_thirty_days(world: World) -> None:
     assert json.loads(world.table.properties[EXPIRED_RUN_IDS]) == {}
 
 
-def test_files_outside_the_tables_own_folders_are_told_and_left(world: World, tmp_path: Path) -> None:
+def test_files_outside_the_tables_own_folders_are_told_and_left(
+    world: World, tmp_path: Path
+) -> None:
     table = world.table
     file = write_file(table, [0])
     elsewhere = tmp_path / "elsewhere.parquet"
@@ -385,7 +400,9 @@ def test_files_outside_the_tables_own_folders_are_told_and_left(world: World, tm
 
     world.clock.now += DAY_MS
     commit_snapshot(
-        world.session, table, AppendFiles(added=[replace(file, path=f"file://{elsewhere}")]),
+        world.session,
+        table,
+        AppendFiles(added=[replace(file, path=f"file://{elsewhere}")]),
         operation_id=str(uuid.uuid4()),
     )
     world.rewrite_all(0)

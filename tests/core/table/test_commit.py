@@ -64,7 +64,11 @@ class World:
 
     def commit(self, operation: Operation, **options: object) -> Committed:
         done = commit_snapshot(
-            self.session, self.table, operation, operation_id=str(uuid.uuid4()), **options  # type: ignore[arg-type]
+            self.session,
+            self.table,
+            operation,
+            operation_id=str(uuid.uuid4()),
+            **options,  # type: ignore[arg-type]
         )
         self.table = done.table
         return done
@@ -88,7 +92,9 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_an_append_is_read_back_by_pyiceberg_with_the_summary_that_java_writes(world: World) -> None:
+def test_an_append_is_read_back_by_pyiceberg_with_the_summary_that_java_writes(
+    world: World,
+) -> None:
     world.append(1, 2)
     done = world.append(3)
 
@@ -96,10 +102,17 @@ def test_an_append_is_read_back_by_pyiceberg_with_the_summary_that_java_writes(w
     assert world.ids == [1, 2, 3]
     assert summary.operation.value == "append"
     expected = {
-        "added-data-files": "1", "added-records": "1", "changed-partition-count": "1",
-        "total-records": "3", "total-data-files": "2", "total-delete-files": "0",
-        "total-position-deletes": "0", "total-equality-deletes": "0",
-        "manifests-created": "1", "manifests-kept": "1", "manifests-replaced": "0",
+        "added-data-files": "1",
+        "added-records": "1",
+        "changed-partition-count": "1",
+        "total-records": "3",
+        "total-data-files": "2",
+        "total-delete-files": "0",
+        "total-position-deletes": "0",
+        "total-equality-deletes": "0",
+        "manifests-created": "1",
+        "manifests-kept": "1",
+        "manifests-replaced": "0",
     }
     assert {key: summary.additional_properties.get(key) for key in expected} == expected
 
@@ -111,18 +124,24 @@ def test_every_operation_leaves_a_table_that_pyiceberg_reads(tmp_path: Path, ver
     world.commit(AppendFiles(added=[first]))
     second = write_file(world.table, [3])
     base = world.commit(AppendFiles(added=[second])).snapshot_id
-    world.commit(RewriteFiles(
-        added=[write_file(world.table, [1, 2, 3])], removed_paths=[first.path, second.path],
-        base_snapshot_id=base, data_sequence_number=2 if version == "2" else None,
-    ))
+    world.commit(
+        RewriteFiles(
+            added=[write_file(world.table, [1, 2, 3])],
+            removed_paths=[first.path, second.path],
+            base_snapshot_id=base,
+            data_sequence_number=2 if version == "2" else None,
+        )
+    )
     assert world.ids == [1, 2, 3]
     snapshot = world.table.metadata.current_snapshot()
     assert snapshot.summary.operation.value == "replace"
     assert snapshot.summary.additional_properties["deleted-data-files"] == "2"
 
-    world.commit(ReplacePartitions(
-        added=[write_file(world.table, [9])], base_snapshot_id=snapshot.snapshot_id
-    ))
+    world.commit(
+        ReplacePartitions(
+            added=[write_file(world.table, [9])], base_snapshot_id=snapshot.snapshot_id
+        )
+    )
     assert world.ids == [9]
     assert world.table.metadata.current_snapshot().summary.operation.value == "overwrite"
 
@@ -154,7 +173,9 @@ def test_a_commit_refused_every_time_leaves_no_file_of_its_own_and_says_conflict
 
     left = files_below(world.warehouse) - before
     assert [name for name in left if not name.endswith(".parquet")] == []
-    assert [round(wait, 1) for wait in world.clock.waits] == pytest.approx([0.1, 0.2, 0.4, 0.8], rel=0.2)
+    assert [round(wait, 1) for wait in world.clock.waits] == pytest.approx(
+        [0.1, 0.2, 0.4, 0.8], rel=0.2
+    )
     assert world.session.owned == set()
 
 
@@ -184,9 +205,10 @@ def test_an_unanswered_commit_that_did_not_land_is_unknown_and_keeps_every_file(
 
 
 def test_a_conflict_then_an_unanswered_attempt_is_unknown(world: World) -> None:
-    inject(world.session, [
-        refused_with(CommitFailedException("409")), refused_with(TimeoutError("504"))
-    ])
+    inject(
+        world.session,
+        [refused_with(CommitFailedException("409")), refused_with(TimeoutError("504"))],
+    )
     with pytest.raises(CommitUnknownError):
         world.append(1)
 
@@ -214,8 +236,12 @@ def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(wo
         other = open_session(world.warehouse, world.clock)
         table = other.table("db.t")
         commit_snapshot(
-            other, table, AppendFiles(added=[write_file(table, [1])]),
-            operation_id=str(uuid.uuid4()), summary=guard, guard=guard,
+            other,
+            table,
+            AppendFiles(added=[write_file(table, [1])]),
+            operation_id=str(uuid.uuid4()),
+            summary=guard,
+            guard=guard,
         )
 
     inject(world.session, [after(finish)])
@@ -230,15 +256,21 @@ def test_a_rewrite_is_not_disturbed_by_appends_and_keeps_their_rows(world: World
     base = world.commit(AppendFiles(added=[first])).snapshot_id
     inject(world.session, [after(lambda: world.other_append(2))])
 
-    world.commit(RewriteFiles(
-        added=[write_file(world.table, [1])], removed_paths=[first.path],
-        base_snapshot_id=base, data_sequence_number=1,
-    ))
+    world.commit(
+        RewriteFiles(
+            added=[write_file(world.table, [1])],
+            removed_paths=[first.path],
+            base_snapshot_id=base,
+            data_sequence_number=1,
+        )
+    )
 
     assert world.ids == [1, 2]
 
 
-def test_a_rewrite_of_files_that_left_meanwhile_names_them_and_changes_nothing(world: World) -> None:
+def test_a_rewrite_of_files_that_left_meanwhile_names_them_and_changes_nothing(
+    world: World,
+) -> None:
     first = write_file(world.table, [1])
     base = world.commit(AppendFiles(added=[first])).snapshot_id
 
@@ -247,10 +279,14 @@ def test_a_rewrite_of_files_that_left_meanwhile_names_them_and_changes_nothing(w
 
     inject(world.session, [after(drop)])
     with pytest.raises(ConflictingFilesError) as caught:
-        world.commit(RewriteFiles(
-            added=[write_file(world.table, [1])], removed_paths=[first.path],
-            base_snapshot_id=base, data_sequence_number=1,
-        ))
+        world.commit(
+            RewriteFiles(
+                added=[write_file(world.table, [1])],
+                removed_paths=[first.path],
+                base_snapshot_id=base,
+                data_sequence_number=1,
+            )
+        )
     assert caught.value.paths == {first.path}
     assert world.ids == []
 
@@ -266,10 +302,14 @@ def test_a_rewrite_after_a_rollback_behind_its_base_is_a_conflict(world: World) 
 
     inject(world.session, [after(rollback)])
     with pytest.raises(CommitConflictError):
-        world.commit(RewriteFiles(
-            added=[write_file(world.table, [1])], removed_paths=[first.path],
-            base_snapshot_id=base, data_sequence_number=1,
-        ))
+        world.commit(
+            RewriteFiles(
+                added=[write_file(world.table, [1])],
+                removed_paths=[first.path],
+                base_snapshot_id=base,
+                data_sequence_number=1,
+            )
+        )
     assert world.ids == [1]
 
 
@@ -281,8 +321,10 @@ def test_an_overwrite_beside_an_append_obeys_the_isolation_level(
     base = world.commit(AppendFiles(added=[first])).snapshot_id
     inject(world.session, [after(lambda: world.other_append(2))])
     operation = OverwriteFiles(
-        added=[write_file(world.table, [9])], removed_paths=[first.path],
-        base_snapshot_id=base, isolation=isolation,
+        added=[write_file(world.table, [9])],
+        removed_paths=[first.path],
+        base_snapshot_id=base,
+        isolation=isolation,
     )
     if isolation == "snapshot":
         world.commit(operation)
@@ -308,10 +350,10 @@ def test_many_small_appends_merge_their_manifests_without_losing_a_row(tmp_path:
 
 
 def test_old_metadata_files_go_when_the_table_asks_for_it(tmp_path: Path) -> None:
-    world = World(tmp_path, **{
-        "write__metadata__delete_after_commit__enabled": "true",
-        "write__metadata__previous_versions_max": "2",
-    })
+    world = World(
+        tmp_path,
+        write__metadata__delete_after_commit__enabled="true", write__metadata__previous_versions_max="2",
+    )
     for index in range(6):
         world.append(index)
 

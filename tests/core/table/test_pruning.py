@@ -30,11 +30,13 @@ from pyiceberg.expressions import (
     EqualTo,
     GreaterThan,
     In,
+    IsNaN,
     IsNull,
     LessThan,
     Not,
     NotEqualTo,
     NotIn,
+    NotNaN,
     NotNull,
     NotStartsWith,
     StartsWith,
@@ -439,6 +441,14 @@ def test_bounds_without_counts_leave_out_but_make_nothing_sure() -> None:
     assert sure_of([file], LONG, GreaterThan("x", 4)) == [False]
 
 
+def test_an_unknown_bound_excludes_no_value_of_a_set() -> None:
+    below, above = measured(LONG, [-5]), measured(LONG, [5])
+    below.lower_bounds.clear()
+    above.upper_bounds.clear()
+    assert kept_of([below, above], LONG, In("x", [-20, -10])) == [True, False]
+    assert kept_of([below, above], LONG, In("x", [10, 20])) == [False, True]
+
+
 def test_doubles_are_sure_only_where_nan_is_ruled_out() -> None:
     with_nan, without = measured(DOUBLE, [1.0, math.nan]), measured(DOUBLE, [1.0, 2.5])
     unknown = measured(DOUBLE, [1.0, 2.5])
@@ -446,6 +456,8 @@ def test_doubles_are_sure_only_where_nan_is_ruled_out() -> None:
     files = [with_nan, without, unknown]
     assert sure_of(files, DOUBLE, LessThan("x", 5.0)) == [False, True, False]
     assert sure_of(files, DOUBLE, NotEqualTo("x", 5.0)) == [True, True, True]
+    assert sure_of(files, DOUBLE, NotNaN("x")) == [False, True, False]
+    assert sure_of(files, DOUBLE, IsNaN("x")) == [False, False, False]
 
 
 def test_nan_bounds_are_not_believed() -> None:
@@ -461,7 +473,10 @@ def test_nan_bounds_are_not_believed() -> None:
 def test_a_file_of_nan_holds_rows_that_are_not_less() -> None:
     file = measured(DOUBLE, [math.nan, math.nan])
     assert kept_of([file], DOUBLE, Not(LessThan("x", 1.0))) == [True]
+    assert kept_of([file], DOUBLE, NotEqualTo("x", 1.0)) == [True]
+    assert kept_of([file], DOUBLE, NotNull("x")) == [True]
     assert kept_of([file], DOUBLE, LessThan("x", 1.0)) == [False]
+    assert kept_of([file], DOUBLE, NotNaN("x")) == [False]
     assert sure_of([file], DOUBLE, NotIn("x", [1.0, 2.0])) == [True]
 
 
@@ -553,6 +568,10 @@ def test_a_nested_field_whose_count_is_short_may_be_null() -> None:
     null, five = (bind_filter(one, schema) for one in (IsNull("s.z"), EqualTo("s.z", 5)))
     assert prune_files(entries, spec, schema, null).to_pylist() == [True]
     assert strict_files(entries, spec, schema, five).to_pylist() == [False]
+    file.nan_value_counts = {Z: 2}
+    doubles = three_columns(DOUBLE, DOUBLE)
+    nan = bind_filter(IsNaN("s.z"), doubles)
+    assert strict_files(entries_table([file]), spec, doubles, nan).to_pylist() == [False]
 
 
 @pytest.mark.parametrize("transform", ["void", "zorder[3]"])
@@ -607,6 +626,21 @@ def test_a_summary_that_explains_no_missing_bound_leaves_out_nothing() -> None:
     assert kept.num_rows == 2
 
 
+def test_a_manifest_of_null_and_nan_partitions_may_hold_what_is_not_null() -> None:
+    schema = schema_of(DOUBLE)
+    table = manifests_table([[summary_of(DOUBLE.type_, [None, math.nan])]], [1])
+    metadata = metadata_of(schema, partitioned("identity"))
+    for expression, kept in (
+        (NotNull("x"), 1),
+        (NotEqualTo("x", 1.0), 1),
+        (IsNaN("x"), 1),
+        (NotNaN("x"), 0),
+        (EqualTo("x", 1.0), 0),
+    ):
+        bound = bind_filter(expression, schema)
+        assert prune_manifests(table, metadata, bound, schema=schema).num_rows == kept
+
+
 def test_partition_values_written_before_a_promotion_are_compared() -> None:
     schema = schema_of(LONG)
     files = [File(record_count=1, partition={PARTITION_ID: value}) for value in (1, 2)]
@@ -639,6 +673,19 @@ def test_days_from_the_first_to_the_last_year_are_found(transform: str, text: st
     entries = entries_table(files, {PARTITION_ID: result_type(kind, transform)})
     kept = prune_files(entries, partitioned(transform), schema, bound).to_pylist()
     assert kept == [False, True, correct < 0]
+
+
+def test_partitions_before_1970_may_be_one_too_great() -> None:
+    kind = next(kind for kind in KINDS if isinstance(kind.type_, DateType))
+    schema, spec = schema_of(kind), partitioned("year")
+    files = [File(record_count=1, partition={PARTITION_ID: year}) for year in (-2, -1, 0)]
+    entries = entries_table(files, {PARTITION_ID: IntegerType()})
+    before = bind_filter(LessThan("x", "1969-01-01"), schema)
+    assert prune_files(entries, spec, schema, before).to_pylist() == [True, True, False]
+    after = bind_filter(GreaterThan("x", "1968-06-01"), schema)
+    assert strict_files(entries, spec, schema, after).to_pylist() == [False, False, True]
+    apart = bind_filter(NotEqualTo("x", "1968-06-01"), schema)
+    assert strict_files(entries, spec, schema, apart).to_pylist() == [False, False, True]
 
 
 def test_hours_beyond_an_int_leave_out_nothing() -> None:

@@ -1,0 +1,252 @@
+"""What an ingest runs on the engine: rows from sources to data files, directly or through an exchange.
+
+Every function takes plain data. Rows cross an exchange as Arrow IPC streams: bytes carry every type without
+loss, and rows never become rows of a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.engine import TaskContext
+from lake.core.errors import BadInputError, StoppedError
+from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, row_mask
+from lake.core.rows.partitioning import group_rows, partition_number
+from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
+from lake.core.rows.source_rows import as_table_rows, source_batches
+from lake.core.rows.sources import Source
+from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.table.files import DataFile
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.schema import Schema
+
+_BLOB_BYTES = 4 * 1024 * 1024
+_WAITING_BYTES = 64 * 1024 * 1024
+_ROWS_READ = b"lake.rows-read"
+_SIGTERM = 15
+_SHOWN = 200
+
+
+def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Read a task's units and write their rows; reports each unit's end, then the files."""
+    settings = WriteSettings.from_plain(payload["write"])
+    with open_writer(
+        context.storage, settings, task=payload["task"], attempt=context.attempt
+    ) as writer:
+        for unit in payload["units"]:
+            rows = 0
+            for batch in read_ahead(_unit_rows(unit, payload, settings.schema, context)):
+                _go_on(context)
+                writer.write(batch)
+                rows += batch.num_rows
+            yield _report([], rows_read=rows, input_bytes=unit["input_bytes"])
+        files = writer.close()
+    yield _report(files)
+
+
+def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
+    """Read a task's units and send each partition's rows to its reducer.
+
+    How many rows were read goes to the first reducer, so that the driver can compare it with what all of
+    them wrote.
+    """
+    settings = WriteSettings.from_plain(payload["write"])
+    outbox = _Outbox(payload["reducers"])
+    rows = 0
+    for unit in payload["units"]:
+        for batch in read_ahead(_unit_rows(unit, payload, settings.schema, context)):
+            _go_on(context)
+            rows += batch.num_rows
+            for partition, part in group_rows(batch, settings.spec, settings.schema):
+                yield from outbox.add(partition_number(partition, payload["reducers"]), part)
+    yield from outbox.rest()
+    if rows:
+        yield 0, _stream(pa.schema([], {_ROWS_READ: str(rows).encode()}), [])
+
+
+def receive_rows(
+    payload: Mapping[str, Any], blobs: Iterable[bytes], context: TaskContext
+) -> Iterator[Mapping[str, Any]]:
+    """Write the rows that were sent to one reducer; reports the files and the rows that tasks claim."""
+    settings = WriteSettings.from_plain(payload["write"])
+    claimed = 0
+    with open_writer(
+        context.storage, settings, task=payload["task"], attempt=context.attempt
+    ) as writer:
+        for blob in blobs:
+            _go_on(context)
+            stream = pa.ipc.open_stream(blob)
+            claimed += int((stream.schema.metadata or {}).get(_ROWS_READ, 0))
+            for batch in stream:
+                writer.write(batch)
+        files = writer.close()
+    yield _report(files, rows_read=claimed)
+
+
+def write_kept(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Write again those rows of a file for which a filter is not true.
+
+    A file without a row for which it is true is reported as untouched, and nothing is written.
+    """
+    settings = WriteSettings.from_plain(payload["write"])
+    reading = ReadSettings.from_plain(payload["reading"])
+    condition = bind_filter(filter_from_plain(payload["remove"]), settings.schema)
+    file = FileSlice.from_plain(payload["file"])
+    if not _any_match(context, file, reading, condition):
+        yield {**_report([]), "untouched": file.path, "removed_rows": 0}
+        return
+    removed = 0
+    with open_writer(
+        context.storage, settings, task=payload["task"], attempt=context.attempt
+    ) as writer:
+        for batch in read_ahead(read_batches(context.storage, file, reading)):
+            _go_on(context)
+            mask = row_mask(condition, batch, settings.schema)
+            removed += pc.sum(mask).as_py()
+            writer.write(batch.filter(pc.invert(mask)))
+        files = writer.close()
+    yield {**_report(files), "untouched": None, "removed_rows": removed}
+
+
+def _any_match(
+    context: TaskContext, file: FileSlice, reading: ReadSettings, condition: BooleanExpression
+) -> bool:
+    names = [reading.schema.find_column_name(column) or "" for column in filter_columns(condition)]
+    if not names:
+        return True
+    projection = reading.schema.select(*names)
+    matching = replace(reading, projection=projection, row_filter=condition)
+    return any(batch.num_rows for batch in read_batches(context.storage, file, matching))
+
+
+def _report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -> dict[str, Any]:
+    plain = [file.to_plain() for file in files]
+    return {"files": plain, "rows_read": rows_read, "input_bytes": input_bytes}
+
+
+def _go_on(context: TaskContext) -> None:
+    if context.stopped.is_set():
+        raise StoppedError(_SIGTERM)
+
+
+# The exchange
+
+
+@dataclass(slots=True)
+class _Outbox:
+    """Rows that wait to be sent; bounded for each reducer and for all together."""
+
+    reducers: int
+    waiting: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+
+    def add(self, reducer: int, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+        """Take rows; yield what is to be sent now."""
+        self.waiting.setdefault(reducer, []).append(rows)
+        self.sizes[reducer] = self.sizes.get(reducer, 0) + rows.nbytes
+        if self.sizes[reducer] >= _BLOB_BYTES:
+            yield self._take(reducer)
+        if sum(self.sizes.values()) >= _WAITING_BYTES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[tuple[int, bytes]]:
+        """Yield all that waits."""
+        for reducer in list(self.waiting):
+            yield self._take(reducer)
+
+    def _take(self, reducer: int) -> tuple[int, bytes]:
+        self.sizes.pop(reducer)
+        batches = self.waiting.pop(reducer)
+        return reducer, _stream(batches[0].schema, batches)
+
+
+def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+# Rows, checked
+
+
+def _unit_rows(
+    unit: Mapping[str, Any], payload: Mapping[str, Any], schema: Schema, context: TaskContext
+) -> Iterator[pa.RecordBatch]:
+    """Yield a unit's rows as the table's."""
+    plain = payload["must_match"]
+    condition = None if plain is None else bind_filter(filter_from_plain(plain), schema)
+    for batch, where in _read(unit, schema, context):
+        _check_required(batch, where)
+        if condition is not None:
+            _check_matching(batch, condition, schema, where)
+        yield batch
+
+
+def _read(
+    unit: Mapping[str, Any], schema: Schema, context: TaskContext
+) -> Iterator[tuple[pa.RecordBatch, str]]:
+    if "source" in unit:
+        source = Source.from_plain(unit["source"])
+        for batch in source_batches(context.storage, source, schema):
+            yield batch, source.path
+        return
+    file = FileSlice.from_plain(unit["file"])
+    reading = ReadSettings.from_plain(unit["reading"])
+    for batch in read_batches(context.storage, file, reading):
+        yield as_table_rows(batch, schema, file.path), file.path
+
+
+def _check_required(batch: pa.RecordBatch, where: str) -> None:
+    for item, column in zip(batch.schema, batch.columns, strict=True):
+        if name := _null_in_required(item, column, item.name):
+            raise BadInputError(f"{where} has NULL in the required column {name}")
+
+
+def _null_in_required(item: pa.Field, column: pa.Array, name: str) -> str | None:
+    """Return the name of a required column, or required part of one, that holds a NULL."""
+    if not item.nullable and column.null_count:
+        return name
+    kind = item.type
+    if not _has_required_part(kind):
+        return None
+    if pa.types.is_struct(kind):
+        valid = column.filter(column.is_valid()) if column.null_count else column
+        parts = zip(kind, valid.flatten(), strict=True)
+        found = (_null_in_required(part, values, f"{name}.{part.name}") for part, values in parts)
+        return next((one for one in found if one), None)
+    if pa.types.is_list(kind):
+        return _null_in_required(kind.value_field, column.flatten(), f"{name}.element")
+    entries = pa.StructArray.from_arrays([column.keys, column.items], fields=[kind.key_field, kind.item_field])
+    inside = pa.ListArray.from_arrays(column.offsets, entries).flatten()
+    return _null_in_required(kind.item_field, inside.field(1), f"{name}.value")
+
+
+def _has_required_part(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(not part.nullable or _has_required_part(part.type) for part in kind)
+    if pa.types.is_list(kind):
+        return not kind.value_field.nullable or _has_required_part(kind.value_type)
+    if pa.types.is_map(kind):
+        return not kind.item_field.nullable or _has_required_part(kind.item_type)
+    return False
+
+
+def _check_matching(
+    batch: pa.RecordBatch, condition: BooleanExpression, schema: Schema, where: str
+) -> None:
+    mask = row_mask(condition, batch, schema)
+    if not pc.all(mask).as_py():
+        row = batch.filter(pc.invert(mask)).slice(0, 1).to_pylist()[0]
+        raise BadInputError(
+            f"{where} has rows that do not match the overwrite's filter, e.g. {str(row)[:_SHOWN]}",
+            hint="an overwrite may only add rows of the part that it replaces",
+        )

@@ -1,0 +1,361 @@
+"""JSON lines as batches: one object a line, read fast by Arrow, and slowly but exactly where Arrow cannot.
+
+Arrow's reader takes a block of whole lines. What it refuses (a bad value, an unknown field, a map, a double
+written as "NaN") is read again by Python's own parser, which takes it or names the line, the field and the value.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from lake.core.errors import BadInputError
+from lake.core.rows.inference import TIMES, Kind, joined, kind_of
+from lake.core.rows.schema import arrow_schema, arrow_type
+from lake.core.rows.sources import Source, open_stream
+from lake.core.rows.texts import Place, from_text, tidied
+from lake.core.table.storage import Storage
+
+_BLOCK_BYTES = 8 * 1024 * 1024
+_LONGEST_LINE = 256 * 1024 * 1024
+_INTEGERS = (IntegerType, LongType)
+_FLOATING = (FloatType, DoubleType)
+_DIRECT = (BooleanType, *_INTEGERS, DoubleType, DecimalType)
+_SPECIAL_DOUBLES = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
+_HINT = "JSON lines are read: one object a line"
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Whole lines and the number of the first, from 1."""
+
+    data: bytes
+    first_line: int
+
+
+def json_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with the schema's columns; a column that a line lacks is NULL.
+
+    Raises:
+        BadInputError: a line is no object, or a value does not fit its column.
+    """
+    fast = _forms(schema)
+    for block in _blocks(storage, source):
+        try:
+            if fast is not None:
+                yield _fast(block, fast, schema, source.path)
+                continue
+        except (pa.ArrowException, UnicodeDecodeError, BadInputError):
+            pass
+        batch = _exact(block, schema, source.path)
+        if batch.num_rows:
+            yield batch
+
+
+def infer_columns(storage: Storage, source: Source, *, whole: bool) -> pa.Schema | None:
+    """Return the columns that the lines have, over the whole file or its first block; None for no lines.
+
+    Raises:
+        BadInputError: a column is of two kinds that no type holds.
+    """
+    types: dict[str, pa.DataType] = {}
+    texts: dict[str, Kind] = {}
+    seen = False
+    for block in _blocks(storage, source):
+        found = _inferred(block, source.path)
+        seen = seen or found.num_rows > 0
+        for name in found.schema.names:
+            column = found.column(name)
+            types[name] = _joined(types.get(name, pa.null()), column.type, name, source.path)
+            if pa.types.is_string(column.type):
+                texts[name] = joined(texts.get(name, Kind.NOTHING), _time_kind(column))
+        if not whole:
+            break
+    refined = {name: kind.arrow for name, kind in texts.items() if kind in TIMES}
+    return pa.schema([(name, refined.get(name, kind)) for name, kind in types.items()]) if seen else None
+
+
+# Blocks of lines
+
+
+def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
+    with open_stream(storage, source) as stream:
+        rest, line = b"", 1
+        while data := stream.read(_BLOCK_BYTES):
+            end = data.rfind(b"\n") + 1
+            if end == 0:
+                rest += data
+                if len(rest) > _LONGEST_LINE:
+                    raise BadInputError(
+                        f"line {line} of {source.path} is longer than {_LONGEST_LINE} bytes", hint=_HINT
+                    )
+                continue
+            block = _Block(rest + data[:end], line)
+            yield block
+            line += block.data.count(b"\n")
+            rest = bytes(data[end:])
+        if rest.strip():
+            yield _Block(rest, line)
+
+
+# Arrow's reader
+
+
+def _forms(schema: Schema) -> pa.Schema | None:
+    """Return how Arrow shall read the columns; None if it cannot (maps)."""
+    forms = [(item.name, _form(item.field_type)) for item in schema.fields]
+    return None if any(form is None for _, form in forms) else pa.schema(forms)
+
+
+def _form(kind: IcebergType) -> pa.DataType | None:
+    if isinstance(kind, MapType):
+        return None
+    if isinstance(kind, StructType):
+        parts = [(item.name, _form(item.field_type)) for item in kind.fields]
+        return None if any(part is None for _, part in parts) else pa.struct(parts)
+    if isinstance(kind, ListType):
+        inner = _form(kind.element_type)
+        return None if inner is None else pa.list_(inner)
+    if isinstance(kind, FloatType):
+        return pa.float64()
+    return arrow_type(kind) if isinstance(kind, _DIRECT) else pa.string()
+
+
+def _read(data: bytes, schema: pa.Schema | None, unexpected: str) -> pa.Table:
+    from pyarrow import json as arrow_json  # noqa: PLC0415 - only for such files
+
+    if not data.strip():
+        return pa.table({})
+    data.decode()  # Arrow does not check that text is UTF-8
+    return arrow_json.read_json(
+        io.BytesIO(data),
+        read_options=arrow_json.ReadOptions(block_size=len(data) + 1, use_threads=False),
+        parse_options=arrow_json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior=unexpected
+        ),
+    )
+
+
+def _fast(block: _Block, forms: pa.Schema, schema: Schema, where: str) -> pa.RecordBatch:
+    found = _read(block.data, forms, "error")
+    columns = []
+    for item in schema.fields:
+        if item.name in found.schema.names:
+            column = _one(found[item.name])
+            columns.append(from_text(column, item.field_type, Place(item.name, where)))
+        else:
+            columns.append(pa.nulls(found.num_rows, arrow_type(item.field_type)))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+# Python's parser
+
+
+def _exact(block: _Block, schema: Schema, where: str) -> pa.RecordBatch:
+    rows, lines = [], []
+    for number, line in enumerate(block.data.split(b"\n"), block.first_line):
+        if line.strip():
+            rows.append(_parsed_line(line, number, where))
+            lines.append(number)
+    known = {item.name for item in schema.fields}
+    for row, number in zip(rows, lines, strict=True):
+        if unknown := row.keys() - known:
+            raise BadInputError(
+                f"line {number} of {where} has {min(unknown)!r}, which is no column of the table",
+                hint="--evolve adds new columns",
+            )
+    columns = [_exact_column(item, rows, lines, where) for item in schema.fields]
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
+    text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace")
+    try:
+        row = json.loads(text, parse_float=Decimal, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"line {number} of {where} cannot be read: {error}", hint=_HINT) from error
+    if not isinstance(row, dict):
+        raise BadInputError(f"line {number} of {where} is no JSON object", hint=_HINT)
+    if "\ufffd" in text and b"\xef\xbf\xbd" not in line:
+        raise BadInputError(f"line {number} of {where} is not UTF-8")
+    return row
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return row
+
+
+def _exact_column(
+    item: NestedField, rows: list[dict[str, Any]], lines: list[int], where: str
+) -> pa.Array:
+    place = Place(item.name, where, lines, "line")
+    kind = item.field_type
+    values = [
+        _shaped(row.get(item.name), kind, place, index) for index, row in enumerate(rows)
+    ]
+    return from_text(pa.array(values, _exact_form(kind)), kind, place)
+
+
+def _exact_form(kind: IcebergType) -> pa.DataType:
+    if isinstance(kind, MapType):
+        return pa.map_(_exact_form(kind.key_type), _exact_form(kind.value_type))
+    if isinstance(kind, StructType):
+        return pa.struct([(item.name, _exact_form(item.field_type)) for item in kind.fields])
+    if isinstance(kind, ListType):
+        return pa.list_(_exact_form(kind.element_type))
+    if isinstance(kind, _FLOATING):
+        return pa.float64()
+    return arrow_type(kind) if isinstance(kind, (BooleanType, *_INTEGERS)) else pa.string()
+
+
+def _shaped(value: Any, kind: IcebergType, place: Place, index: int) -> Any:
+    """Return a JSON value as Arrow takes it for `_exact_form`."""
+    if value is None:
+        return None
+    if isinstance(kind, StructType) and isinstance(value, Mapping):
+        return _shaped_struct(value, kind, place, index)
+    if isinstance(kind, ListType) and isinstance(value, list):
+        inner = place.inside("element", counted=True)
+        return [_shaped(one, kind.element_type, inner, index) for one in value]
+    if isinstance(kind, MapType) and isinstance(value, Mapping):
+        inner = place.inside("value", counted=True)
+        return [(key, _shaped(one, kind.value_type, inner, index)) for key, one in value.items()]
+    shaped = _shaped_leaf(value, kind) if kind.is_primitive else None
+    if shaped is None:
+        raise place.problem(index, json.dumps(value, default=str), kind)
+    return shaped
+
+
+def _shaped_struct(
+    value: Mapping[str, Any], kind: StructType, place: Place, index: int
+) -> dict[str, Any]:
+    fields = {item.name: item.field_type for item in kind.fields}
+    if unknown := value.keys() - fields.keys():
+        raise place.inside(min(unknown), counted=True).problem(
+            index, json.dumps(value[min(unknown)], default=str), kind
+        )
+    return {
+        name: _shaped(one, fields[name], place.inside(name, counted=True), index)
+        for name, one in value.items()
+    }
+
+
+def _shaped_leaf(value: Any, kind: IcebergType) -> Any:
+    """Return a leaf's value, None if it is not of the kind."""
+    if isinstance(kind, BooleanType):
+        return value if isinstance(value, bool) else None
+    number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    if isinstance(kind, _INTEGERS):
+        return _shaped_integer(value, 31 if isinstance(kind, IntegerType) else 63) if number else None
+    if isinstance(kind, _FLOATING):
+        return _shaped_double(value) if number or isinstance(value, str) else None
+    if isinstance(kind, DecimalType) and number:
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+def _shaped_integer(value: int | Decimal, bits: int) -> int | None:
+    whole = value if isinstance(value, int) else None
+    if isinstance(value, Decimal) and value.adjusted() < 20 and value == value.to_integral_value():  # noqa: PLR2004 - longer than any 64-bit integer
+        whole = int(value)
+    return whole if whole is not None and -(2**bits) <= whole < 2**bits else None
+
+
+def _shaped_double(value: int | Decimal | str) -> float | None:
+    if isinstance(value, str):
+        word = _SPECIAL_DOUBLES.get(value)
+        return None if word is None else float(word)
+    try:
+        double = float(value)
+    except OverflowError:
+        return None
+    return None if double in {float("inf"), float("-inf")} else double
+
+
+# Inference
+
+
+def _inferred(block: _Block, where: str) -> pa.Table:
+    try:
+        found = _read(block.data, None, "infer")
+        timed = [item for item in found.schema if _has_time(item.type)]
+        if timed:
+            # Arrow takes times for whole seconds and drops their zones.
+            texts = pa.schema([item.with_type(_without_times(item.type)) for item in found.schema])
+            found = _read(block.data, texts, "error")
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        end = block.first_line + block.data.count(b"\n")
+        raise BadInputError(
+            f"{where} cannot be read between lines {block.first_line} and {end}: {error}", hint=_HINT
+        ) from error
+    return found
+
+
+def _has_time(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_time(kind.field(index).type) for index in range(kind.num_fields))
+    if pa.types.is_list(kind):
+        return _has_time(kind.value_type)
+    return bool(pa.types.is_timestamp(kind))
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([item.with_type(_without_times(item.type)) for item in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+def _time_kind(column: pa.ChunkedArray) -> Kind:
+    """Return which time a column of texts holds, TEXT if any of them is none."""
+    texts = _one(column)
+    if tidied(texts).null_count > texts.null_count:
+        return Kind.TEXT
+    kind = kind_of(texts)
+    return kind if kind in TIMES or kind is Kind.NOTHING else Kind.TEXT
+
+
+def _joined(first: pa.DataType, second: pa.DataType, name: str, where: str) -> pa.DataType:
+    if first == second or pa.types.is_null(second):
+        return first
+    if pa.types.is_null(first):
+        return second
+    if {first, second} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    if pa.types.is_struct(first) and pa.types.is_struct(second):
+        parts = {item.name: item.type for item in first}
+        for item in second:
+            inner = parts.get(item.name, pa.null())
+            parts[item.name] = _joined(inner, item.type, f"{name}.{item.name}", where)
+        return pa.struct(list(parts.items()))
+    if pa.types.is_list(first) and pa.types.is_list(second):
+        return pa.list_(_joined(first.value_type, second.value_type, f"{name}.element", where))
+    raise BadInputError(f"column {name} of {where} is {first} in some lines and {second} in others")

@@ -1,0 +1,243 @@
+"""What a source holds: its columns, and its rows as a table has them, in batches of bounded size.
+
+Columns are matched by name; the field ids that a Parquet file may carry are another table's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lake.core import paths
+from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.rows import csv_source, json_source
+from lake.core.rows.convert import convert
+from lake.core.rows.schema import arrow_schema, arrow_type
+from lake.core.rows.sources import ARROW, CSV, JSON, PARQUET, Source, readable
+from lake.core.rows.texts import Place, from_text
+from lake.core.rows.writer import row_group_start
+from lake.core.table.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import NestedField
+
+_BATCH_BYTES = 16 * 1024 * 1024
+_BATCH_ROWS = 64 * 1024
+_PROBED_ROWS = 64
+
+
+def source_columns(
+    storage: Storage, source: Source, known: Schema | None, *, infer: bool
+) -> pa.Schema | None:
+    """Return a source's columns; None for a text file without a line.
+
+    Args:
+        storage: where it lies.
+        source: the file.
+        known: the table's columns: CSV files hold what these are.
+        infer: find the types of other columns of text files, over the whole file.
+    """
+    with readable(source.path):
+        if source.format == PARQUET:
+            with storage.open_input(source.path) as file:
+                return pq.read_schema(file)
+        if source.format == ARROW:
+            with _open_arrow(storage, source.path) as (schema, _):
+                return schema
+        if source.format == JSON:
+            return json_source.infer_columns(storage, source, whole=infer)
+        return _csv_columns(storage, source, known, infer=infer)
+
+
+def _csv_columns(
+    storage: Storage, source: Source, known: Schema | None, *, infer: bool
+) -> pa.Schema | None:
+    names = csv_source.column_names(storage, source)
+    if names is None:
+        return None
+    types = {item.name: arrow_type(item.field_type) for item in known.fields} if known else {}
+    new = [name for name in names if name not in types]
+    if infer and new and len(set(names)) == len(names):
+        types.update(csv_source.infer_types(storage, source, new))
+    return pa.schema([(name, types.get(name, pa.string())) for name in names])
+
+
+def source_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+    """Yield a source's rows with exactly the columns of a table's schema; those that it lacks are NULL.
+
+    Raises:
+        CorruptFileError: the file is broken.
+        BadInputError: a value does not fit its column; the message names the first.
+    """
+    with readable(source.path):
+        if source.format == JSON:
+            yield from json_source.json_batches(storage, source, schema)
+        elif source.format == CSV:
+            yield from _csv_rows(storage, source, schema)
+        else:
+            yield from _typed_rows(storage, source, schema)
+
+
+def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+    row = 1
+    for batch in csv_source.text_batches(storage, source):
+        numbers = range(row, row + batch.num_rows)
+        columns = []
+        for item in schema.fields:
+            if item.name in batch.schema.names:
+                place = Place(item.name, source.path, numbers)
+                columns.append(from_text(batch.column(item.name), item.field_type, place))
+            else:
+                columns.append(pa.nulls(batch.num_rows, arrow_type(item.field_type)))
+        yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+        row += batch.num_rows
+
+
+def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+    batches = _parquet_batches if source.format == PARQUET else _arrow_batches
+    for first_row, batch in batches(storage, source):
+        # Offsets and UTF-8 of foreign files: an unchecked one can end this process.
+        batch.validate(full=True)
+        yield as_table_rows(batch, schema, source.path, first_row)
+
+
+def as_table_rows(
+    batch: pa.RecordBatch, schema: Schema, where: str, first_row: int = 1
+) -> pa.RecordBatch:
+    """Return a batch of rows with the columns of a table's schema, matched by name.
+
+    Raises:
+        BadInputError: a value does not fit its column; the message names the first.
+    """
+    columns = []
+    for item in schema.fields:
+        index = batch.schema.get_field_index(item.name)
+        if index < 0:
+            columns.append(pa.nulls(batch.num_rows, arrow_type(item.field_type)))
+        else:
+            place = Place(item.name, where, range(first_row, first_row + batch.num_rows))
+            columns.append(_converted(batch.column(index), item, place))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _converted(column: pa.Array, item: NestedField, place: Place) -> pa.Array:
+    try:
+        return convert(column, item, place.where, by_name=True)
+    except CorruptFileError as error:
+        # The file is sound; it is not this table's.
+        raise BadInputError(error.message) from error
+    except BadInputError as error:
+        index = _first_refused(column, item, place.where)
+        raise place.problem(index, column[index].as_py(), item.field_type) from error
+
+
+def _first_refused(column: pa.Array, item: NestedField, where: str) -> int:
+    """Return the position of the first value that cannot be converted, by halving."""
+    start, end = 0, len(column)
+    while end - start > 1:
+        middle = (start + end) // 2
+        try:
+            convert(column.slice(start, middle - start), item, where, by_name=True)
+            start = middle
+        except BadInputError:
+            end = middle
+    return start
+
+
+# Parquet
+
+
+def _parquet_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+    with storage.open_input(source.path) as file:
+        parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        footer = parquet.metadata
+        counts = [footer.row_group(index).num_rows for index in range(footer.num_row_groups)]
+        chosen = range(len(counts)) if source.row_groups is None else source.row_groups
+        for index in chosen:
+            row = first = 1 + sum(counts[:index])
+            size = _batch_rows(parquet, index)
+            for batch in parquet.iter_batches(
+                batch_size=size, row_groups=[index], use_threads=False
+            ):
+                yield row, batch
+                row += batch.num_rows
+            if row - first != counts[index]:
+                raise CorruptFileError(
+                    f"{source.path} gave {row - first} rows of the {counts[index]} that it promises"
+                )
+
+
+def _batch_rows(parquet: Any, group: int) -> int:
+    """Return how many rows of a row group make a batch of bounded size.
+
+    What the footer says of sizes may be far from what its pages expand to: a few rows are looked at too.
+    """
+    stored = parquet.metadata.row_group(group)
+    probed = next(parquet.iter_batches(_PROBED_ROWS, row_groups=[group], use_threads=False), None)
+    if probed is None:
+        return _BATCH_ROWS
+    per_row = max(
+        probed.nbytes // max(probed.num_rows, 1),
+        stored.total_byte_size // max(stored.num_rows, 1),
+        1,
+    )
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // per_row))
+
+
+def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequence[Source]:
+    """Cut a large Parquet file into pieces of whole row groups."""
+    if source.format != PARQUET or source.size_bytes <= target_bytes:
+        return [source]
+    with readable(source.path), storage.open_input(source.path) as file:
+        footer = pq.ParquetFile(file).metadata
+        starts = [row_group_start(footer.row_group(i)) for i in range(footer.num_row_groups)]
+    ends = [*starts[1:], source.size_bytes]
+    pieces: list[tuple[int, list[int]]] = []
+    for index, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if not pieces or end - pieces[-1][0] > target_bytes:
+            pieces.append((start, []))
+        pieces[-1][1].append(index)
+    return [
+        Source(
+            path=source.path,
+            format=PARQUET,
+            size_bytes=max(ends[groups[-1]] - start, 0),
+            row_groups=tuple(groups),
+        )
+        for start, groups in pieces
+    ]
+
+
+# Arrow IPC
+
+
+def _arrow_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+    row = 1
+    with _open_arrow(storage, source.path) as (_, batches):
+        for batch in batches:
+            rows = max(1, min(_BATCH_ROWS, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1)))
+            for start in range(0, batch.num_rows, rows):
+                part = batch.slice(start, rows)
+                yield row, part
+                row += part.num_rows
+
+
+@contextmanager
+def _open_arrow(storage: Storage, path: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Open a file or a stream of Arrow IPC; local files are mapped, so that large batches stay on disk."""
+    location = paths.parse(path)
+    opened = pa.memory_map(location.path) if location.is_local else storage.open_input(path)
+    with opened as file:
+        magic = file.read(6)
+        file.seek(0)
+        if magic == b"ARROW1":
+            reader = pa.ipc.open_file(file)
+            yield reader.schema, map(reader.get_batch, range(reader.num_record_batches))
+        else:
+            stream = pa.ipc.open_stream(file)
+            yield stream.schema, iter(stream)

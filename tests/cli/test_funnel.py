@@ -1,0 +1,255 @@
+"""From errors to exit codes and streams: the one funnel."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+from table_support import make_table, open_session
+
+from lake.core import errors
+from lake.core.errors import LakeError
+from lake.core.session import Session
+from lake.core.settings import Settings
+
+ERRORS = [
+    (errors.InvalidRequestError("m"), 2, "failed", "invalid-request"),
+    (errors.RefusedError("m"), 3, "refused", "refused"),
+    (errors.CommitConflictError("m"), 4, "conflict", "conflict"),
+    (errors.CommitUnknownError("m"), 5, "unknown", "unknown"),
+    (errors.BadInputError("m"), 7, "failed", "bad-input"),
+    (errors.NotFoundError("m"), 7, "failed", "not-found"),
+    (errors.CorruptFileError("m"), 7, "failed", "corrupt"),
+    (errors.LockedError("m"), 8, "failed", "locked"),
+    (errors.NotAuthorisedError("m"), 9, "failed", "not-authorised"),
+    (errors.TimedOutError("m"), 10, "failed", "timed-out"),
+    (errors.StoppedError(2), 130, "failed", "stopped"),
+    (errors.StoppedError(15), 143, "failed", "stopped"),
+    (errors.EngineError("m"), 1, "failed", "engine"),
+]
+KEYS = {
+    "command", "table", "branch", "status", "operation_id", "base_snapshot_id", "snapshot_ids",
+    "plan", "result", "warnings", "seconds", "error",
+}
+
+
+def failing(lake: CommandLine, error: Exception) -> CommandLine:
+    """Return a command line whose session cannot be opened."""
+
+    def refuse(_: Settings) -> Session:
+        raise error
+
+    return CommandLine(lake.warehouse, open_session=refuse)
+
+
+@pytest.mark.parametrize(("error", "code", "status", "kind"), ERRORS)
+def test_each_error_has_its_exit_code_and_one_json_document(
+    lake: CommandLine, error: LakeError, code: int, status: str, kind: str
+) -> None:
+    error.hint = "do that"
+
+    result = failing(lake, error)("--json", "snapshots", "db.t")
+
+    document = result.json()
+    assert result.exit_code == code
+    assert set(document) == KEYS
+    assert (document["command"], document["table"]) == ("snapshots", "db.t")
+    assert (document["status"], document["error"]["kind"]) == (status, kind)
+    assert document["error"] == {"kind": kind, "message": error.message, "hint": "do that"}
+
+
+def test_an_error_is_told_on_stderr_only_with_its_hint_on_a_line_of_its_own(
+    lake: CommandLine,
+) -> None:
+    error = errors.CommitUnknownError("the catalog did not answer", hint="run it again")
+
+    result = failing(lake, error)("snapshots", "db.t")
+
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert result.stderr == "error: the catalog did not answer\nhint: run it again\n"
+
+
+def test_a_defect_exits_1_with_its_trace_on_stderr_and_one_json_document(
+    lake: CommandLine,
+) -> None:
+    result = failing(lake, ZeroDivisionError("boom"))("--json", "snapshots", "db.t")
+
+    assert result.exit_code == 1
+    assert result.json()["error"]["kind"] == "defect"
+    assert result.json()["error"]["message"] == "ZeroDivisionError: boom"
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "report" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["snapshots"],
+        ["snapshots", "db.t", "db.u"],
+        ["snapshots", "db.t", "--no-such-option"],
+        ["no-such-command"],
+        ["--engine", "duck", "snapshots", "db.t"],
+        ["--catalog-type", "rest", "snapshots", "db.t"],
+        ["--master", "local[2]", "--remote", "sc://x", "snapshots", "db.t"],
+        ["--spark-conf", "novalue", "snapshots", "db.t"],
+        ["--spark-conf", "a=1", "--spark-conf", "a=2", "snapshots", "db.t"],
+        ["snapshots", "no_namespace"],
+        ["snapshots", "db..t"],
+        ["--token", "abc", "snapshots", "db.t"],
+    ],
+)
+def test_a_request_that_cannot_be_parsed_exits_2_in_words_and_in_json(
+    lake: CommandLine, arguments: list[str]
+) -> None:
+    words, document = lake(*arguments), lake("--json", *arguments)
+
+    assert (words.exit_code, document.exit_code) == (2, 2)
+    assert words.stdout == ""
+    assert words.stderr.startswith("error: ")
+    assert document.json()["error"]["kind"] == "invalid-request"
+
+
+def test_no_command_shows_the_help_and_exits_2() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "lake.cli"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert "snapshots" in done.stderr
+    assert "error: no command given" in done.stderr
+    assert done.stdout == ""
+
+
+def test_json_is_understood_behind_the_command_too(lake: CommandLine) -> None:
+    result = lake("snapshots", "db.t", "--json")
+
+    assert (result.exit_code, result.json()["error"]["kind"]) == (7, "not-found")
+
+
+def test_a_missing_table_leaves_no_warehouse_behind(lake: CommandLine) -> None:
+    assert lake("snapshots", "db.t").exit_code == 7
+    assert not lake.warehouse.exists()
+
+
+def test_several_configured_catalogs_need_a_choice_but_help_needs_none(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ONE", "TWO"):
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__{name}__TYPE", "sql")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "lake.cli", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert run("snapshots", "db.t").returncode == 2
+    assert "--catalog" in run("snapshots", "db.t").stderr
+    assert run("snapshots", "--help").returncode == 0
+
+
+def test_a_newline_in_a_name_cannot_pretend_to_be_a_message(lake: CommandLine) -> None:
+    result = lake("snapshots", "db.t\nerror: all is lost\x1b[2J")
+
+    assert result.stderr.count("\n") == result.stderr.count("error: table") + 1
+    assert "\x1b" not in result.stderr
+
+
+def test_secrets_of_environment_and_options_show_nowhere(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__CREDENTIAL", "canary-id:canary-secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary/aws+key")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", "https://user:canary-word@host/")
+    spoken = (
+        "canary-id and canary-secret and canary/aws+key canary-word canary%2Faws%2Bkey conf-canary"
+    )
+    setting = ["--spark-conf", "spark.x.secret=conf-canary"]
+
+    def crash(_: Settings) -> Session:
+        raise RuntimeError(spoken)
+
+    def refuse(settings: Settings) -> Session:
+        session = open_session(lake.warehouse)
+        session.warn(f"odd: {spoken}")
+        session.catalog = Broken(spoken)  # type: ignore[assignment]
+        return session
+
+    for opened in (crash, refuse):
+        for mode in ([], ["--json"], ["-v"]):
+            result = CommandLine(lake.warehouse, open_session=opened)(
+                *mode, *setting, "snapshots", "db.t"
+            )
+            assert "canary" not in result.stdout + result.stderr
+            assert "***" in result.stderr
+
+
+class Broken:
+    """A catalog whose answers repeat what they were sent."""
+
+    configured: dict[str, Any] = {}
+    vended: dict[str, Any] = {}
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def load(self, _: str) -> None:
+        raise errors.BadInputError(self.text, hint=self.text)
+
+
+def test_a_reader_that_leaves_early_is_no_failure(lake: CommandLine) -> None:
+    table = make_table(lake.warehouse)
+    for _ in range(3):
+        table.append(_rows())
+    lake.ok("snapshots", "db.t")
+    read, write = os.pipe()
+    os.close(read)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "lake.cli", *lake.arguments("snapshots", "db.t")],
+        stdout=write, stderr=subprocess.PIPE, check=False,
+    )
+    os.close(write)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_full_disk_behind_stdout_is_an_error_without_a_trace(lake: CommandLine) -> None:
+    make_table(lake.warehouse)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lake.cli", *lake.arguments("--json", "snapshots", "db.t")],
+            stdout=full, stderr=subprocess.PIPE, check=False, text=True,
+        )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot write to standard output")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_version_is_the_distributions() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "lake.cli", "--version"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["lake", "0.1.0"]
+
+
+def test_a_document_holds_ids_as_strings_and_no_error_on_success(lake: CommandLine) -> None:
+    make_table(lake.warehouse).append(_rows())
+
+    result = lake("--json", "snapshots", "db.t")
+
+    document = json.loads(result.stdout)
+    assert set(document) == KEYS - {"error"}
+    assert isinstance(document["base_snapshot_id"], str)
+    assert result.stderr == ""
+
+
+def _rows() -> Any:
+    import pyarrow as pa
+
+    return pa.table({"id": pa.array([1], pa.int64()), "name": ["x"]})

@@ -1,0 +1,143 @@
+"""What people, pipes and scripts get to see."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from typing import Any
+
+import pytest
+from table_support import FixedClock
+
+from lake.cli.progress import Bar, Lines, make_progress
+from lake.cli.render import Renderer
+from lake.core.outcome import Outcome, Status
+from lake.core.progress import Silent
+from lake.core.redaction import Redactor
+
+HOSTILE = "[red]x[/]\x1b[2J\n:smile: s3://b/[p=1]/y.parquet"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def outcome(**changes: Any) -> Outcome:
+    values: dict[str, Any] = {
+        "command": "compact",
+        "table": "db.t",
+        "status": Status.DONE,
+        "result": {"rewritten_files": 1234, "rewritten_bytes": 3 << 20, "failed_groups": None},
+        "details": [("files", ["path", "size_bytes"], [[HOSTILE, 2048], ["b", None]])],
+        "snapshot_ids": [(1 << 62) + 1],
+        **changes,
+    }
+    return Outcome(**values)
+
+
+def shown(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, ended: Outcome, *, as_json: bool = False
+) -> str:
+    monkeypatch.setattr("sys.stdout", stream)
+    renderer = Renderer(as_json=as_json, redact=Redactor(), clock=FixedClock())
+    renderer.success(ended, [], quiet=False)
+    return stream.getvalue()
+
+
+def test_a_pipe_gets_tab_separated_lines_and_the_summary_goes_to_stderr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = shown(monkeypatch, io.StringIO(), outcome())
+
+    lines = text.splitlines()
+    assert lines[0] == "path\tsize_bytes"
+    assert lines[1] == "[red]x[/]�[2J :smile: s3://b/[p=1]/y.parquet\t2048"
+    assert lines[2:] == ["b\t"]
+    assert capsys.readouterr().err.startswith("compact db.t: done · rewritten files 1,234")
+
+
+def test_a_terminal_gets_a_table_in_which_data_is_not_interpreted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = shown(monkeypatch, Terminal(), outcome())
+
+    assert "[red]x[/]�[2J :smile: s3://b/[p=1]/y.parquet" in text
+    assert "2.0 KB" in text
+    assert "rewritten bytes 3.0 MB" in text
+    assert f"snapshot {(1 << 62) + 1}" in text
+    assert "failed groups" not in text
+
+
+def test_a_document_has_text_for_what_json_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"a": math.nan, "b": -math.inf, "c": b"\x00\xff", "d": HOSTILE, "e": [math.inf, 1.5]}]
+    ended = outcome(result={"preview": rows})
+
+    text = shown(monkeypatch, io.StringIO(), ended, as_json=True)
+
+    document = json.loads(text, parse_constant=pytest.fail)
+    assert text.count("\n") == 1
+    assert document["snapshot_ids"] == [str((1 << 62) + 1)]
+    assert document["result"]["preview"] == [
+        {"a": "NaN", "b": "-Infinity", "c": "00ff", "d": HOSTILE, "e": ["Infinity", 1.5]}
+    ]
+
+
+def test_quiet_prints_nothing_but_warnings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    renderer = Renderer(as_json=False, redact=Redactor(), clock=FixedClock())
+    renderer.success(outcome(warnings=["beware", "beware"]), ["also"], quiet=True)
+
+    assert capsys.readouterr() == ("", "warning: beware\nwarning: also\n")
+
+
+def test_a_dry_run_shows_its_plan() -> None:
+    ended = outcome(status=Status.DRY_RUN, plan={"groups": 3}, details=[])
+    renderer = Renderer(as_json=False, redact=Redactor(), clock=FixedClock())
+
+    assert "groups 3" in renderer._summary(ended)
+
+
+def test_progress_is_silent_lines_or_a_bar_by_its_stream() -> None:
+    clock = FixedClock()
+
+    assert isinstance(make_progress(Terminal(), clock, quiet=True), Silent)
+    assert isinstance(make_progress(Terminal(), clock, quiet=False), Bar)
+    assert isinstance(make_progress(io.StringIO(), clock, quiet=False), Lines)
+
+
+def test_lines_come_only_when_a_phase_lasts() -> None:
+    clock, stream = FixedClock(), io.StringIO()
+    lines = Lines(stream, clock)
+    lines.start("rewriting", tasks=4, total_bytes=40 << 20)
+    lines.advance(tasks=1, done_bytes=5 << 20, rows=500)
+    assert stream.getvalue() == ""
+
+    clock.sleep(10)
+    lines.advance(tasks=1, done_bytes=5 << 20, rows=500)
+    lines.advance(tasks=1, done_bytes=5 << 20, rows=500)
+    lines.finish()
+
+    assert stream.getvalue() == "rewriting: 10.0 MB of 40.0 MB, 1,000 rows, 30.0s left\n"
+
+
+def test_a_bar_shows_bytes_rows_and_the_phase_and_goes_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    bar = Bar(stream)
+    bar.start("[bold]rewriting", tasks=2, total_bytes=4 << 20)
+    bar.advance(tasks=1, done_bytes=2 << 20, rows=1234)
+    bar.finish()
+    bar.finish()
+
+    text = stream.getvalue()
+    assert "[bold]rewriting" in text
+    assert "2.0/4.0 MiB" in text
+    assert "1,234 rows" in text

@@ -1,0 +1,91 @@
+"""Ctrl-C and SIGTERM, sent to a real process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+# Waits for signals where the work would be, then takes its time to clean up.
+PROGRAM = textwrap.dedent(
+    """
+    import sys, threading, time
+    from lake.cli.main import main
+    from lake.core.session import open_session
+
+    def slow(settings):
+        session = open_session(settings)
+
+        class Catalog:
+            configured = {}
+            vended = {}
+
+            def load(self, name):
+                print("working", file=sys.stderr, flush=True)
+                time.sleep(60)
+
+        def close():
+            print("closing", file=sys.stderr, flush=True)
+            time.sleep(float(sys.argv[1]))
+            print("closed", file=sys.stderr, flush=True)
+
+        session.catalog = Catalog()
+        session.close = close
+        return session
+
+    raise SystemExit(main(["--json", "--warehouse", "w", "snapshots", "db.t"], open_session=slow))
+    """
+)
+
+
+def start(tmp_path: Path, seconds_to_close: float) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(seconds_to_close)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "working\n"
+    return process
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_work_closes_the_session_and_exits_128_and_its_number(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    process = start(tmp_path, 0)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+
+    assert process.returncode == code
+    assert "closed" in err
+    assert '"kind": "stopped"' in out
+    assert out.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_a_second_signal_does_not_disturb_the_clean_up(tmp_path: Path) -> None:
+    process = start(tmp_path, 0.5)
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "closing\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 143
+    assert err.startswith("closed\n")
+
+
+def test_a_third_signal_kills_a_clean_up_that_hangs(tmp_path: Path) -> None:
+    process = start(tmp_path, 60)
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "closing\n"
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+
+    assert process.returncode in (-signal.SIGTERM, -signal.SIGINT)

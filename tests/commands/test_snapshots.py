@@ -1,0 +1,130 @@
+"""`lake snapshots` through the command line, on tables that PyIceberg wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from command_line import CommandLine
+from pyiceberg.expressions import EqualTo
+from table_support import make_table
+
+ROW_KEYS = [
+    "snapshot_id", "parent_id", "committed_at", "operation", "added_files", "removed_files",
+    "added_rows", "removed_rows", "refs", "job_id", "checkpoint_id", "operation_id",
+]
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{row}" for row in ids]})
+
+
+@pytest.fixture
+def table(warehouse: Path) -> Any:
+    made = make_table(warehouse)
+    made.append(rows(1, 2))
+    flink = {
+        "flink.job-id": "a1b2",
+        "flink.operator-id": "0001",
+        "flink.max-committed-checkpoint-id": "17",
+        "lake.operation-id": "op-1",
+    }
+    made.append(rows(3), snapshot_properties=flink)
+    made.delete(EqualTo("id", 3))
+    return made
+
+
+def test_a_branchs_snapshots_come_newest_first_with_the_contracts_keys(
+    lake: CommandLine, table: Any
+) -> None:
+    document = lake.ok("snapshots", "db.t")
+
+    found = document["result"]["snapshots"]
+    theirs = list(table.snapshots())[::-1]
+    assert [list(row) for row in found] == [ROW_KEYS] * 3
+    assert [row["snapshot_id"] for row in found] == [str(item.snapshot_id) for item in theirs]
+    assert [row["parent_id"] for row in found] == [*(r["snapshot_id"] for r in found[1:]), None]
+    assert [row["operation"] for row in found] == ["delete", "append", "append"]
+    assert [row["added_rows"] for row in found] == [0, 1, 2]
+    assert [row["removed_rows"] for row in found] == [1, 0, 0]
+    assert [row["added_files"] for row in found] == [0, 1, 1]
+    assert [row["removed_files"] for row in found] == [1, 0, 0]
+    assert document["base_snapshot_id"] == found[0]["snapshot_id"]
+    assert document["snapshot_ids"] == []
+
+
+def test_flinks_job_and_checkpoint_and_lakes_operation_are_shown(
+    lake: CommandLine, table: Any
+) -> None:
+    found = lake.ok("snapshots", "db.t")["result"]["snapshots"][1]
+
+    assert (found["job_id"], found["checkpoint_id"], found["operation_id"]) == ("a1b2", "17", "op-1")
+
+
+def test_refs_are_named_and_a_branch_shows_its_own_lineage(lake: CommandLine, table: Any) -> None:
+    first, second, _ = (item.snapshot_id for item in table.snapshots())
+    table.manage_snapshots().create_tag(first, "v1").create_branch(second, "audit").commit()
+
+    main = lake.ok("snapshots", "db.t")["result"]["snapshots"]
+    audit = lake.ok("snapshots", "db.t", "--branch", "audit")
+
+    assert [row["refs"] for row in main] == [["main"], ["audit"], ["v1"]]
+    assert [row["snapshot_id"] for row in audit["result"]["snapshots"]] == [str(second), str(first)]
+    assert audit["branch"] == "audit"
+    assert audit["base_snapshot_id"] == str(second)
+
+
+def test_all_adds_what_no_branch_reaches(lake: CommandLine, table: Any) -> None:
+    first, *_, third = (item.snapshot_id for item in table.snapshots())
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+
+    assert len(lake.ok("snapshots", "db.t")["result"]["snapshots"]) == 1
+    everything = lake.ok("snapshots", "db.t", "--all")["result"]["snapshots"]
+
+    assert len(everything) == 3
+    assert everything[0]["snapshot_id"] == str(third)
+
+
+def test_an_empty_table_has_none(lake: CommandLine, warehouse: Path) -> None:
+    make_table(warehouse)
+
+    document = lake.ok("snapshots", "db.t")
+
+    assert (document["status"], document["result"]) == ("done", {"snapshots": []})
+    assert document["base_snapshot_id"] is None
+
+
+def test_a_pipe_gets_a_line_a_snapshot_and_all_of_it_when_verbose(
+    lake: CommandLine, table: Any
+) -> None:
+    short, full = lake("snapshots", "db.t"), lake("--verbose", "snapshots", "db.t")
+
+    assert [len(line.split("\t")) for line in short.stdout.splitlines()] == [8] * 4
+    header, *lines = full.stdout.splitlines()
+    assert header.split("\t") == ROW_KEYS
+    assert [line.split("\t")[3] for line in lines] == ["delete", "append", "append"]
+
+
+@pytest.mark.parametrize("options", [["--branch", "nope"], ["--branch", "v1"]])
+def test_a_branch_that_is_none_exits_7_with_the_refs(
+    lake: CommandLine, table: Any, options: list[str]
+) -> None:
+    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "v1").commit()
+
+    result = lake("--json", "snapshots", "db.t", *options)
+
+    assert result.exit_code == 7
+    assert options[1] in result.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"null", b'{"format-version": 2}', b"\xff\xfe"])
+def test_metadata_that_cannot_be_read_exits_7(
+    lake: CommandLine, table: Any, damage: bytes
+) -> None:
+    Path(table.metadata_location.removeprefix("file://")).write_bytes(damage)
+
+    result = lake("--json", "snapshots", "db.t")
+
+    assert (result.exit_code, result.json()["error"]["kind"]) == (7, "corrupt")

@@ -1,0 +1,65 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import java_peer
+import pytest
+from command_line import CommandLine
+
+_ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the user's own catalogs and working directory from the tests."""
+    for name in [name for name in os.environ if name.startswith("PYICEBERG_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("PYICEBERG_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """The folder of an embedded catalog; nothing is in it."""
+    return tmp_path / "warehouse"
+
+
+@pytest.fixture
+def lake(warehouse: Path) -> CommandLine:
+    """`lake` on the warehouse, run in this process."""
+    return CommandLine(warehouse)
+
+
+@pytest.fixture(params=["inline", "spark"])
+def lake_on(request: pytest.FixtureRequest, warehouse: Path) -> CommandLine:
+    """`lake` on each engine in turn."""
+    return CommandLine(warehouse, engine=request.param)
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[Any]:
+    """Iceberg Java, started once for all tests; use the marker ``java`` with it."""
+    if reason := java_peer.missing():
+        if _ON_CI:
+            pytest.fail(f"no test may skip on CI, but this machine lacks {reason}")
+        pytest.skip(f"needs {reason}")
+    peer = java_peer.JavaPeer()
+    yield peer
+    peer.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+    """Let no test skip on CI: what is skipped there is tested nowhere."""
+    report = yield
+    if _ON_CI and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped on CI: {report.longrepr}"
+    return report

@@ -1,0 +1,90 @@
+"""Splits cover every byte once and are packed as Iceberg packs them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lake.core.errors import InvalidRequestError
+from lake.core.scan.splits import Piece, SplitOptions, cut, merged, pack, weight
+
+
+def packed_by_the_book(weights: list[int], size: int, lookback: int) -> list[list[int]]:
+    """First fit over open bins, as the specification words it: a second writing of the algorithm."""
+    done: list[list[int]] = []
+    bins: deque[tuple[int, list[int]]] = deque()
+    for number, each in enumerate(weights):
+        for place, (load, members) in enumerate(bins):
+            if load + each <= size:
+                members.append(number)
+                bins[place] = (load + each, members)
+                break
+        else:
+            bins.append((each, [number]))
+            if len(bins) > lookback:
+                heaviest = max(range(len(bins)), key=lambda place: (bins[place][0], -place))
+                done.append(bins[heaviest][1])
+                del bins[heaviest]
+    return done + [members for _, members in bins]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(1, 200), max_size=60), st.integers(1, 150), st.integers(1, 12))
+def test_packing_is_first_fit_with_a_lookback_and_the_heaviest_goes_first(
+    weights: list[int], size: int, lookback: int
+) -> None:
+    pieces = [Piece(number, 0, each) for number, each in enumerate(weights)]
+    found = pack(pieces, weights, SplitOptions(size=size, lookback=lookback, open_cost=0))
+
+    expected = packed_by_the_book(weights, size, lookback)
+    assert [[piece.file for piece in split] for split in found] == expected
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 5000), st.integers(1, 700), st.lists(st.integers(0, 5000), max_size=8))
+def test_pieces_of_a_file_cover_it_once(length: int, size: int, offsets: list[int]) -> None:
+    pieces = cut(7, length, offsets, SplitOptions(size=size))
+
+    rising = all(a < b for a, b in itertools.pairwise(offsets))
+    begin = offsets[0] if offsets and rising and offsets[-1] < length else 0
+    assert pieces[0].start == begin
+    for one, after in itertools.pairwise(pieces):
+        assert one.start + one.length == after.start
+    assert pieces[-1].start + pieces[-1].length == length
+
+
+def test_split_offsets_decide_and_the_split_size_does_not() -> None:
+    pieces = cut(0, 1000, [4, 300, 900], SplitOptions(size=10))
+
+    assert pieces == [Piece(0, 4, 296), Piece(0, 300, 600), Piece(0, 900, 100)]
+
+
+@pytest.mark.parametrize("offsets", [None, [], [300, 4], [4, 4], [4, 2000]])
+def test_offsets_that_do_not_rise_are_not_believed(offsets: list[int] | None) -> None:
+    pieces = cut(0, 1000, offsets, SplitOptions(size=400))
+
+    assert [piece.length for piece in pieces] == [400, 400, 200]
+
+
+def test_neighbouring_pieces_of_a_file_become_one_again() -> None:
+    pieces = [Piece(0, 0, 10), Piece(0, 10, 5), Piece(1, 0, 5), Piece(0, 20, 5)]
+
+    assert merged(pieces) == [Piece(0, 0, 15), Piece(1, 0, 5), Piece(0, 20, 5)]
+
+
+def test_a_piece_weighs_its_bytes_and_deletes_but_at_least_their_opening() -> None:
+    options = SplitOptions(open_cost=100)
+
+    assert weight(10, 0, 0, options) == 100
+    assert weight(250, 1, 30, options) == 280
+    assert weight(10, 2, 30, options) == 300
+
+
+@pytest.mark.parametrize("wrong", [{"size": 0}, {"lookback": 0}, {"open_cost": -1}])
+def test_impossible_sizes_are_invalid_requests(wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidRequestError):
+        SplitOptions(**wrong)

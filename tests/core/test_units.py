@@ -1,0 +1,78 @@
+"""Sizes and durations."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lake.core.errors import InvalidRequestError
+from lake.core.units import (
+    format_duration,
+    format_size,
+    is_duration,
+    parse_duration_ms,
+    parse_size,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("64MB", 64 << 20), ("64 mb", 64 << 20), ("64MiB", 64 << 20), ("64m", 64 << 20),
+        ("1.5GB", 3 << 29), ("100GB", 100 << 30), ("2T", 2 << 40), ("7", 7), ("7B", 7),
+    ],
+)
+def test_sizes_are_counted_in_mebibytes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "0MB", "-1MB", "MB", "1XB", "1e3", "nan", "inf", "9999999999PB", "1 0MB", "٣MB"]
+)
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="not a size"):
+        parse_size(text)
+
+
+@given(st.integers(1, 10**15 - 1))
+def test_a_bare_number_is_bytes_exactly(size: int) -> None:
+    assert parse_size(str(size)) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("90s", 90_000), ("15m", 900_000), ("12h", 43_200_000), ("7d", 604_800_000),
+        ("250ms", 250), ("1.5h", 5_400_000), ("2w", 1_209_600_000), ("0s", 0),
+    ],
+)
+def test_durations_are_milliseconds(text: str, milliseconds: int) -> None:
+    assert is_duration(text)
+    assert parse_duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "-7d", "7 days", "1h30m", "2026-01-01", "7d\nx"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    assert not is_duration(text)
+    with pytest.raises(InvalidRequestError, match="not a duration"):
+        parse_duration_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KB"), ((1 << 20) - 1, "1.0 MB"),
+        (3 << 19, "1.5 MB"), (5 << 30, "5.0 GB"), (5 << 50, "5120.0 TB"),
+    ],
+)
+def test_sizes_read_as_people_say_them(size: int, text: str) -> None:
+    assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0s"), (59.94, "59.9s"), (59.96, "1m 00s"), (185, "3m 05s"), (7260, "2h 01m")],
+)
+def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text

@@ -1,0 +1,177 @@
+"""House rules that a machine can judge: the package list, the layers, the README, the completions."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from table_support import make_table
+from typer.testing import CliRunner
+
+from lake.cli import completion
+from lake.cli.app import VERBS, State, build_app, load_verb
+from lake.core import errors
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ("cli", "commands", "core")
+README = (ROOT / "README.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def modules() -> list[Path]:
+    return [path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
+
+
+def subclasses(kind: type) -> list[type]:
+    return [kind, *(found for child in kind.__subclasses__() for found in subclasses(child))]
+
+
+def help_of(*arguments: str) -> str:
+    state = State(open_session=lambda *_: pytest.fail("help opened a session"))
+    result = CliRunner().invoke(build_app(), [*arguments, "--help"], obj=state)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    listed = PROJECT["tool"]["setuptools"]["packages"]
+    folders = {path.parent.relative_to(ROOT) for path in modules()}
+
+    assert sorted(listed) == sorted("lake." + ".".join(folder.parts) for folder in folders)
+    assert all((ROOT / folder / "__init__.py").exists() for folder in folders)
+
+
+def test_every_layer_tells_type_checkers_that_it_is_typed() -> None:
+    assert all((ROOT / folder / "py.typed").exists() for folder in SOURCES)
+    assert all(
+        (ROOT / "tests/typing/lake" / folder).resolve() == ROOT / folder for folder in SOURCES
+    )
+
+
+def test_imports_point_one_way() -> None:
+    command = [Path(sys.executable).parent / "lint-imports", "--no-cache"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", modules(), ids=str)
+def test_modules_name_one_another_as_lake(path: Path) -> None:
+    # From the root `import core` works too, and gives every class a second time.
+    wrong = re.findall(r"^\s*(?:from|import) (?:cli|commands|core)\b.*", path.read_text(), re.M)
+
+    assert wrong == []
+
+
+def test_every_exit_code_is_in_the_readme_and_means_one_thing() -> None:
+    codes = {vars(kind).get("exit_code") for kind in subclasses(errors.LakeError)} - {None}
+    documented = [int(code) for code in re.findall(r"^\| (\d+) \|", README, re.M)]
+
+    assert codes | {0, 6, 130, 143} == set(documented)
+    assert len(documented) == len(set(documented))
+
+
+def test_every_kind_of_error_is_in_the_readme() -> None:
+    kinds = {kind.kind for kind in subclasses(errors.LakeError)}  # type: ignore[attr-defined]
+
+    assert [kind for kind in sorted(kinds) if f"`{kind}`" not in README] == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_has_an_example_that_it_understands(verb: str) -> None:
+    (example,) = re.findall(r"Example: (lake .*)", help_of(verb))
+
+    words = shlex.split(example)
+    assert load_verb(verb).make_context(verb, words[words.index(verb) + 1 :])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_and_option_is_in_the_readme(verb: str) -> None:
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_of(verb))) - {"--help"}
+
+    assert f"### `lake {verb}" in README
+    assert [option for option in sorted(options) if f"`{option}" not in README] == []
+
+
+def test_global_options_are_in_the_readme() -> None:
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_of())) - {"--help"}
+
+    assert [option for option in sorted(options) if option not in README] == []
+
+
+@pytest.mark.parametrize("shell", completion.SCRIPTS)
+def test_completions_are_current(shell: str) -> None:
+    name = completion.SCRIPTS[shell][0]
+
+    assert (ROOT / "completions" / name).read_text() == completion.script(shell), (
+        "run: python -m lake.cli.completion completions"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["lake", "sna"], ["snapshots"]),
+        (["lake", "--eng"], ["--engine"]),
+        (["lake", "--engine", "s"], ["spark"]),
+        (["lake", "--engine", "spark", "exp"], ["expire"]),
+        (["lake", "snapshots", "--br"], ["--branch"]),
+        (["lake", "snapshots", "db.t", "--a"], ["--all"]),
+    ],
+)
+def test_bash_completes_commands_options_and_choices(words: list[str], expected: list[str]) -> None:
+    code = (
+        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _lake;'
+        ' printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    command = ["bash", "-c", code, "bash", str(ROOT / "completions/lake.bash"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["snapshots", "db.t"],
+        ["scan", "db.t", "--plan"],
+        ["expire", "db.t", "--dry-run"],
+        ["compact", "db.t", "--dry-run"],
+    ],
+)
+def test_metadata_commands_load_no_engine_and_start_no_java(
+    lake: CommandLine, arguments: list[str], tmp_path: Path
+) -> None:
+    make_table(lake.warehouse)
+    code = (
+        "import json, sys; from lake.cli.main import main; code = main(json.loads(sys.argv[1]));"
+        "heavy = {'pyspark', 'py4j', 'rich'} & set(sys.modules); print(code, sorted(heavy))"
+    )
+    command = [sys.executable, "-c", code, json.dumps(lake.arguments("-q", *arguments))]
+    # A machine on which Java cannot be found: a command that wanted one would fail.
+    environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+    assert done.stdout.splitlines()[-1:] == ["0 []"], done.stderr
+
+
+def test_the_distribution_has_the_command() -> None:
+    scripts = importlib.metadata.entry_points(group="console_scripts", name="lake")
+
+    assert [script.value for script in scripts] == ["lake.cli.main:main"]
+
+
+def test_ci_runs_the_readmes_test_command_to_the_letter() -> None:
+    command = re.search(r"<!-- tests -->\s*```sh\n(.*?)\n```", README, re.S)
+
+    assert command is not None
+    assert command[1] in (ROOT / ".ci/run").read_text()
