@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperOption
 
 from lake.cli.app import VERBS, build_app, load_verb
 
@@ -63,7 +64,7 @@ def _verb(command: Any) -> _Verb:
 
 
 def _options(command: Any) -> tuple[_Option, ...]:
-    found = [_option(item) for item in command.params if item.param_type_name == "option"]
+    shown = (item for item in command.params if isinstance(item, TyperOption) and not item.hidden)
     help_option = _Option(
         names=("--help", "-h"),
         summary="Show this message and exit",
@@ -72,24 +73,19 @@ def _options(command: Any) -> tuple[_Option, ...]:
         folders=False,
         repeatable=False,
     )
-    return (*found, help_option)
+    return (*map(_option, shown), help_option)
 
 
-def _option(item: Any) -> _Option:
+def _option(item: TyperOption) -> _Option:
     metavar = item.metavar or ""
     return _Option(
         names=(*item.opts, *item.secondary_opts),
-        summary=_plain((item.help or "").split(". ")[0].rstrip(".")),
+        summary=(item.help or "").rstrip("."),
         takes_value=not item.is_flag,
         choices=tuple(metavar.split("|")) if _CHOICES.fullmatch(metavar) else (),
         folders=metavar in _FOLDERS,
         repeatable=item.multiple,
     )
-
-
-def _plain(text: str) -> str:
-    """Return a help text without the characters that shells read."""
-    return re.sub(r"[^\w ,.;|()=/@<>*+-]", "", text)
 
 
 def _bash(root: Sequence[_Option], verbs: Sequence[_Verb]) -> list[str]:
@@ -124,18 +120,18 @@ def _bash(root: Sequence[_Option], verbs: Sequence[_Verb]) -> list[str]:
 
 
 def _bash_values(verb: str, options: Sequence[_Option]) -> list[str]:
-    lines = []
-    for option in options:
-        pattern = "|".join(f'"{verb} {name}"' for name in option.names)
-        if option.choices:
-            lines.append(f'        {pattern}) words="{" ".join(option.choices)}" ;;')
-        elif option.takes_value:
-            flag = "-d" if option.folders else "-f"
-            lines.append(
-                f'        {pattern}) mapfile -t COMPREPLY < <(compgen {flag} -- "$current");'
-                " return ;;"
-            )
-    return lines
+    lines = [
+        f'        {_patterns(verb, [option])}) words="{" ".join(option.choices)}" ;;'
+        for option in options
+        if option.choices
+    ]
+    # With nothing to say, bash offers file names: as good a guess as any at another value.
+    others = [option for option in options if option.takes_value and not option.choices]
+    return [*lines, f"        {_patterns(verb, others)}) return ;;"] if others else lines
+
+
+def _patterns(verb: str, options: Sequence[_Option]) -> str:
+    return "|".join(f'"{verb} {name}"' for option in options for name in option.names)
 
 
 def _words(options: Sequence[_Option]) -> str:
@@ -151,7 +147,7 @@ def _zsh(root: Sequence[_Option], verbs: Sequence[_Verb]) -> list[str]:
         "    typeset -A opt_args",
         "    local -a verbs",
         "    verbs=(",
-        *(f"        '{verb.name}:{verb.summary}'" for verb in verbs),
+        *("        " + _quoted(f"{verb.name}:{verb.summary}") for verb in verbs),
         "    )",
         "    _arguments -C \\",
         *(f"        {spec} \\" for option in root for spec in _zsh_specs(option)),
@@ -181,14 +177,20 @@ def _zsh_specs(option: _Option) -> list[str]:
         words = f"({' '.join(option.choices)})" if option.choices else "_files"
         value = ":value:" + ("_files -/" if option.folders else words)
     star = "*" if option.repeatable else ""
-    summary = option.summary.replace(":", " ")
-    return [f"'{star}{name}[{summary}]{value}'" for name in option.names]
+    summary = re.sub(r"([\\:\[\]])", r"\\\1", option.summary)
+    return [_quoted(f"{star}{name}[{summary}]{value}") for name in option.names]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _fish(root: Sequence[_Option], verbs: Sequence[_Verb]) -> list[str]:
     first = "-n __fish_use_subcommand"
     lines = [f"# {_HEADER}", f"complete -c lake {first} -f"]
-    lines += [f"complete -c lake {first} -a {verb.name} -d '{verb.summary}'" for verb in verbs]
+    lines += [
+        f"complete -c lake {first} -a {verb.name} -d {_fish_quoted(verb.summary)}" for verb in verbs
+    ]
     lines += [f"complete -c lake {first} {_fish_option(option)}" for option in root]
     for verb in verbs:
         behind = f"-n '__fish_seen_subcommand_from {verb.name}'"
@@ -203,7 +205,11 @@ def _fish_option(option: _Option) -> str:
         value = [f"-x -a '{' '.join(option.choices)}'"]
     elif option.takes_value:
         value = ["-x -a '(__fish_complete_directories)'" if option.folders else "-r -F"]
-    return " ".join([*names, *value, f"-d '{option.summary}'"])
+    return " ".join([*names, *value, f"-d {_fish_quoted(option.summary)}"])
+
+
+def _fish_quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 # The file of each shell's script below `completions`, and what writes it.

@@ -66,6 +66,9 @@ def _work(arguments: list[str], state: State, stops: Stops) -> _Ending:
             stops.work_is_over()
     except StoppedError as error:
         ending = error
+    if isinstance(ending, StoppedError) and stops.first is not None:
+        # A task that was stopped does not know by which signal.
+        ending = StoppedError(stops.first)
     try:
         state.close()
     except Exception as error:  # noqa: BLE001 - told as the defect that it is

@@ -19,13 +19,14 @@ def make_progress(stream: TextIO, clock: Clock, *, quiet: bool) -> Progress:
 
 
 class Bar:
-    """A Rich progress bar with bytes, rows and time left."""
+    """A Rich progress bar with bytes, rows and time left; by tasks where bytes are not known."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._shown: Any = None
         self._task: Any = None
         self._rows = 0
+        self._by_bytes = True
 
     def start(self, phase: str, *, tasks: int, total_bytes: int) -> None:
         """Begin a phase."""
@@ -34,26 +35,28 @@ class Bar:
 
         self.finish()
         self._rows = 0
+        self._by_bytes = total_bytes > 0
         self._shown = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(),
-            progress.DownloadColumn(binary_units=True),
+            progress.DownloadColumn(binary_units=True)
+            if self._by_bytes
+            else progress.MofNCompleteColumn(),
             progress.TextColumn("{task.fields[rows]:,} rows", markup=False),
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
-            console=Console(file=self._stream),
+            console=Console(file=self._stream, markup=False, emoji=False, highlight=False),
             transient=True,
         )
         self._shown.start()
-        self._task = self._shown.add_task(phase, total=total_bytes or None, rows=0)
-        del tasks
+        self._task = self._shown.add_task(phase, total=total_bytes or tasks or None, rows=0)
 
     def advance(self, *, tasks: int = 0, done_bytes: int = 0, rows: int = 0) -> None:
         """Move the bar."""
-        del tasks
         self._rows += rows
         if self._shown is not None:
-            self._shown.update(self._task, advance=done_bytes, rows=self._rows)
+            done = done_bytes if self._by_bytes else tasks
+            self._shown.update(self._task, advance=done, rows=self._rows)
 
     def finish(self) -> None:
         """Take the bar away."""
@@ -63,26 +66,25 @@ class Bar:
 
 
 class Lines:
-    """A line when a long phase moves on, for cron's mail and pipes."""
+    """A line now and then while a phase lasts, for cron's mail and pipes."""
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self._stream = stream
         self._clock = clock
         self._phase = ""
-        self._total = self._done = self._rows = 0
+        self._tasks = self._total_tasks = self._bytes = self._total_bytes = self._rows = 0
         self._started = self._told = 0.0
 
     def start(self, phase: str, *, tasks: int, total_bytes: int) -> None:
         """Begin a phase; it is told only if it lasts."""
-        del tasks
-        self._phase, self._total = phase, total_bytes
-        self._done = self._rows = 0
+        self._phase, self._total_tasks, self._total_bytes = phase, tasks, total_bytes
+        self._tasks = self._bytes = self._rows = 0
         self._started = self._told = self._clock.monotonic()
 
     def advance(self, *, tasks: int = 0, done_bytes: int = 0, rows: int = 0) -> None:
         """Count, and tell now and then."""
-        del tasks
-        self._done += done_bytes
+        self._tasks += tasks
+        self._bytes += done_bytes
         self._rows += rows
         now = self._clock.monotonic()
         if now - self._told >= _SECONDS_BETWEEN_LINES:
@@ -90,10 +92,15 @@ class Lines:
             self._stream.write(self._line(now - self._started) + "\n")
 
     def _line(self, seconds: float) -> str:
-        left = (self._total - self._done) * seconds / self._done if self._done else 0.0
-        parts = [f"{format_size(self._done)} of {format_size(self._total)}", f"{self._rows:,} rows"]
-        if left > 0:
-            parts.append(f"{format_duration(left)} left")
+        if self._total_bytes:
+            done = self._bytes / self._total_bytes
+            reached = f"{format_size(self._bytes)} of {format_size(self._total_bytes)}"
+        else:
+            done = self._tasks / max(self._total_tasks, 1)
+            reached = f"{self._tasks} of {self._total_tasks}"
+        parts = [reached, f"{self._rows:,} rows"]
+        if 0 < done < 1:
+            parts.append(f"{format_duration(seconds * (1 - done) / done)} left")
         return f"{self._phase}: {', '.join(parts)}"
 
     def finish(self) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 from lake.core.clock import Clock
 from lake.core.errors import LakeError
 from lake.core.outcome import Outcome, Status
-from lake.core.redaction import one_line, printable
+from lake.core.redaction import one_line
 from lake.core.units import format_duration, format_size
 
+_UNBROKEN = 24
 _DEFECT_HINT = "this is a defect of lake: please report it with the trace above"
 
 
@@ -105,7 +106,9 @@ class Renderer:
     def _print_people(self, outcome: Outcome) -> None:
         tables = [detail for detail in outcome.details if detail[2]]
         for title, columns, rows in tables:
-            _print_table(title, columns, rows)
+            if len(tables) > 1:
+                sys.stdout.write(f"\n{one_line(title)}\n")
+            _print_table(columns, rows)
         # Rows on a pipe are data; the summary beside them is conversation.
         if tables and not sys.stdout.isatty():
             self._tell(self._summary(outcome))
@@ -114,7 +117,8 @@ class Renderer:
         sys.stdout.flush()
 
     def _summary(self, outcome: Outcome) -> str:
-        facts = outcome.plan if outcome.status is Status.DRY_RUN else outcome.result
+        planned = outcome.status is Status.DRY_RUN or not outcome.result
+        facts = outcome.plan if planned else outcome.result
         shown = [
             f"{key.replace('_', ' ')} {_for_people(key, value)}"
             for key, value in facts.items()
@@ -136,7 +140,7 @@ class Renderer:
         sys.stderr.flush()
 
 
-def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     texts = [
         [_cell(column, value) for column, value in zip(columns, row, strict=True)] for row in rows
     ]
@@ -144,15 +148,21 @@ def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any
         lines = ["\t".join(row) for row in [[_cell("", name) for name in columns], *texts]]
         sys.stdout.write("\n".join(lines) + "\n")
         return
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich import box  # noqa: PLC0415 - only a terminal needs it
+    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table as Grid  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    grid = Grid(title=Text(printable(title)), title_justify="left")
-    for column, values in zip(columns, zip(*rows, strict=True), strict=True):
-        numbers = all(isinstance(value, int | float | None) for value in values)
+    grid = Grid(box=box.SIMPLE)
+    for number, column in enumerate(columns):
+        numeric = all(isinstance(row[number], int | float | None) for row in rows)
+        # An id that is broken over two lines cannot be copied.
+        short = all(len(row[number]) <= _UNBROKEN and " " not in row[number] for row in texts)
         grid.add_column(
-            Text(_cell("", column)), overflow="fold", justify="right" if numbers else "left"
+            Text(_cell("", column)),
+            overflow="fold",
+            no_wrap=short,
+            justify="right" if numeric else "left",
         )
     for row in texts:
         grid.add_row(*(Text(text) for text in row))
@@ -162,13 +172,13 @@ def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any
 def _for_people(key: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
         return str(value)
-    return format_size(value) if key.endswith("bytes") else f"{value:,}"
+    return format_size(value) if "bytes" in key.split("_") else f"{value:,}"
 
 
 def _cell(column: str, value: Any) -> str:
     if value is None:
         return ""
-    if column.endswith("bytes") and sys.stdout.isatty():
+    if "bytes" in column.split("_") and sys.stdout.isatty():
         return one_line(_for_people(column, value))
     return one_line(value.hex() if isinstance(value, bytes) else str(value))
 

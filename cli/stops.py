@@ -21,7 +21,7 @@ class Stops:
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
-        self._received = 0
+        self._received: list[int] = []
         self._working = True
 
     def __enter__(self) -> Self:
@@ -43,6 +43,11 @@ class Stops:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @property
+    def first(self) -> int | None:
+        """The number of the signal that stopped the work, if one did."""
+        return self._received[0] if self._received else None
+
     def work_is_over(self) -> None:
         """Raise nothing any more."""
         self._working = False
@@ -53,9 +58,9 @@ class Stops:
             signal.signal(number, signal.SIG_DFL)
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
-        self._received += 1
-        if self._received >= _KILLED_BY:
+        self._received.append(number)
+        if len(self._received) >= _KILLED_BY:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        if self._working and self._received == 1:
+        if self._working and len(self._received) == 1:
             raise StoppedError(number)

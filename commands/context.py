@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -10,11 +11,18 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 
-def session_of(context: typer.Context) -> Session:
+def session_of(context: typer.Context, **changes: Any) -> Session:
     """Return the invocation's session, opening it on first use.
+
+    Args:
+        context: the verb's.
+        changes: settings that win over the global options.
 
     Raises:
         InvalidRequestError: several catalogs are configured and none was chosen.
         NotFoundError: the chosen catalog is not configured.
     """
-    return cast("Session", context.obj.session)
+    state = context.obj
+    if changes:
+        state.settings = replace(state.settings, **changes)
+    return cast("Session", state.session)

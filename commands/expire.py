@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, DryRun, TableArgument
-from lake.core.errors import NotFoundError
+from lake.commands.options import DryRun, TableArgument
 from lake.core.expiration.execute import execute, file_details, plan_expiration, preview
 from lake.core.expiration.plan import RetentionOptions
 from lake.core.outcome import Outcome
@@ -39,7 +38,9 @@ def expire(
     unsafe_retention: Annotated[
         bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
     ] = False,
-    branch: Branch = "main",
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="NAME", help="This branch's snapshots only.")
+    ] = None,
     dry_run: DryRun = False,
 ) -> Outcome:
     """Forget old snapshots and delete the files that only they reach.
@@ -48,13 +49,12 @@ def expire(
     """
     session = session_of(context)
     loaded = session.table(table)
-    if branch != "main" and branch not in loaded.metadata.refs:
-        raise NotFoundError(f"no branch named {branch}")
     options = RetentionOptions(
         older_than_ms=_moment(older_than, session.clock.now_ms()),
         retain_last=retain_last,
         snapshot_ids=_snapshots(loaded, snapshot or []),
         unsafe=unsafe_retention,
+        branch=branch,
     )
     plan = plan_expiration(
         session, loaded, options, clean_metadata=clean_metadata, keep_files=keep_files

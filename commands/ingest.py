@@ -86,7 +86,12 @@ def ingest(
 ) -> Outcome:
     """Load files into a table, checked before a byte is written, committed once.
 
-    In CSV an empty cell, NULL, null and NA are NULL; "" in quotes is the empty text.
+    Columns are matched by name. With --create a missing table (and namespace) is made by the same
+    commit; an existing one is used as it is, so the command can run from cron.
+
+    CSV has one header line. An empty cell is NULL, "" in quotes is the empty text; in columns that are
+    not text, NULL, null, NA and N/A are NULL too. Times are ISO 8601 (UTC where a zoned time has no
+    zone), binaries base64. JSON holds one object a line.
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """
@@ -99,9 +104,10 @@ def ingest(
         }
     )
     session = session_of(context)
-    with _spooled(sources or [], format_name) as names:
+    with _spooled(sources or [], format_name) as stdin:
         options = IngestOptions(
-            sources=names,
+            sources=sources or [],
+            stdin=stdin,
             from_table=from_table,
             format=_format(format_name),
             create=create,
@@ -148,14 +154,16 @@ def _format(name: str | None) -> str | None:
 
 
 @contextmanager
-def _spooled(names: list[str], format_name: str | None) -> Iterator[list[str]]:
-    """Keep standard input in a temporary file: it is read more than once."""
+def _spooled(names: list[str], format_name: str | None) -> Iterator[str | None]:
+    """Keep standard input, if it is a source, in a temporary file: it is read more than once."""
     if "-" not in names:
-        yield names
+        yield None
         return
     if format_name is None:
-        raise InvalidRequestError("standard input needs --format")
+        raise InvalidRequestError(
+            "standard input has no name to tell its format", hint="add --format"
+        )
     with tempfile.NamedTemporaryFile(prefix="lake-stdin-", suffix=f".{format_name}") as spool:
         shutil.copyfileobj(sys.stdin.buffer, spool)
         spool.flush()
-        yield [spool.name if name == "-" else name for name in names]
+        yield spool.name

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +13,8 @@ from lake.core.outcome import Outcome, Status
 from lake.core.snapshots import list_snapshots
 from lake.core.table.lineage import branch_head
 
-# The others only with --verbose: a line should fit a terminal.
-_SHOWN = (
-    "snapshot_id", "committed_at", "operation", "added_files", "removed_files", "added_rows",
-    "removed_rows", "refs",
-)  # fmt: skip
+# All of it only with --verbose: a line should fit a terminal.
+_SHORT = ("snapshot_id", "committed_at", "operation", "files", "rows", "refs")
 
 
 def snapshots(
@@ -35,8 +33,9 @@ def snapshots(
     metadata = session.table(table).metadata
     head = branch_head(metadata, branch)
     rows = list_snapshots(metadata, branch=branch, everything=everything)
-    names = list(rows[0]) if rows and session.settings.verbose else list(_SHOWN)
-    shown = [[_text(row[name]) for name in names] for row in rows]
+    verbose = session.settings.verbose
+    names = list(rows[0]) if rows and verbose else list(_SHORT)
+    shown = [_all(row) if verbose else _short(row) for row in rows]
     return Outcome(
         command="snapshots",
         table=table,
@@ -48,5 +47,21 @@ def snapshots(
     )
 
 
-def _text(value: object) -> object:
-    return ", ".join(value) if isinstance(value, list) else value
+def _all(row: Mapping[str, Any]) -> list[Any]:
+    return [*({**row, "refs": ", ".join(row["refs"])}.values())]
+
+
+def _short(row: Mapping[str, Any]) -> list[Any]:
+    return [
+        row["snapshot_id"],
+        row["committed_at"][:19].replace("T", " "),
+        row["operation"],
+        _change(row["added_files"], row["removed_files"]),
+        _change(row["added_rows"], row["removed_rows"]),
+        ", ".join(row["refs"]),
+    ]
+
+
+def _change(added: int | None, removed: int | None) -> str:
+    parts = [f"{sign}{count:,}" for sign, count in (("+", added), ("-", removed)) if count]
+    return " ".join(parts) or "0"

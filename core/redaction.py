@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
-MAX_TEXT = 500
+# What lake says itself may list many columns; what others say is cut to a line where it enters.
+MAX_TEXT = 4000
 
 # A configuration key with one of these in it holds something to hide.
 _SECRET_KEYS = re.compile(

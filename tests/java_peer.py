@@ -9,7 +9,6 @@ a lake warehouse as Iceberg's JdbcCatalog. Needs a JDK (17 or newer) and Maven, 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -106,8 +105,11 @@ def rows_of(spark: Any, statement: str) -> list[dict[str, Any]]:
 
 def checksum_of(spark: Any, source: str) -> dict[str, Any]:
     """Return the row count and a hash over all columns that no order of rows changes."""
+    kinds = dict(spark.sql(f"SELECT * FROM {source}").dtypes)
+    # Spark hashes no maps, but their entries.
     columns = ", ".join(
-        f"`{name}`" for name in sorted(spark.sql(f"SELECT * FROM {source}").columns)
+        f"map_entries(`{name}`)" if kinds[name].startswith("map<") else f"`{name}`"
+        for name in sorted(kinds)
     )
     statement = (
         f"SELECT count(*) n, sum(cast(xxhash64({columns}) AS decimal(38,0))) h FROM {source}"
@@ -180,18 +182,22 @@ class JavaPeer:
 
 def serve() -> None:
     """Answer requests until standard input ends."""
-    spark = session()
+    first = session()
+    sessions: dict[str, Any] = {}
     for line in sys.stdin:
         request = json.loads(line)
-        name = "w" + hashlib.sha256(request["warehouse"].encode()).hexdigest()[:12]
+        warehouse = request["warehouse"]
         try:
-            for key, value in catalog_conf(name, request["warehouse"]).items():
-                spark.conf.set(key, value)
+            if warehouse not in sessions:
+                # The catalog's name is part of its tables' keys, so each warehouse needs a session.
+                sessions[warehouse] = first.newSession()
+                for key, value in catalog_conf(CATALOG, warehouse).items():
+                    sessions[warehouse].conf.set(key, value)
+            spark = sessions[warehouse]
             if request["op"] == "sql":
-                answer: Any = rows_of(spark, request["statement"].replace("{c}", name))
+                answer: Any = rows_of(spark, request["statement"].replace("{c}", CATALOG))
             else:
-                source = f"{name}.{request['table']} {request['suffix']}"
-                answer = checksum_of(spark, source)
+                answer = checksum_of(spark, f"{CATALOG}.{request['table']} {request['suffix']}")
             reply = json.dumps({"answer": answer}, default=str)
         except Exception as error:
             reply = json.dumps({"error": str(error)[:2000]})

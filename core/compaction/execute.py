@@ -5,29 +5,32 @@ A group whose files others changed meanwhile is planned once more; the other gro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.compaction.options import CompactionOptions
-from lake.core.compaction.plan import FileGroup, plan_groups
-from lake.core.compaction.verify import ContentHash, check_figures, hash_all
-from lake.core.engine import Task, TaskContext
+from lake.core.compaction.plan import FileGroup, RowRange, plan_groups
+from lake.core.compaction.verify import Disagreement, check_rows, disagreements
+from lake.core.engine import Task
 from lake.core.errors import (
     CommitConflictError,
     CommitUnknownError,
     ConflictingFilesError,
+    CorruptFileError,
     LakeError,
     NotFoundError,
+    RefusedError,
     StoppedError,
 )
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.outcome import Outcome, Status
-from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
-from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.rows.reader import FileSlice, ReadSettings
+from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
@@ -42,7 +45,11 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.snapshots import Snapshot
 
-_REWRITE = "lake.core.compaction.execute:rewrite"
+_REWRITE = "lake.core.compaction.tasks:rewrite"
+_COMPARE = "lake.core.compaction.tasks:compare"
+_ROUNDS = 2
+# Beside a busy writer the head moves between load and swap; the rewritten files are worth more tries.
+_COMMIT_TRIES = 3
 _COLUMNS = (
     "status",
     "snapshot_id",
@@ -56,21 +63,31 @@ _COLUMNS = (
     "file_size_in_bytes",
     "value_counts",
     "null_value_counts",
+    "nan_value_counts",
     "lower_bounds",
     "upper_bounds",
-    "sort_order_id",
-    "split_offsets",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """A decided compaction of one snapshot of a branch."""
+    """A decided compaction of one snapshot of a branch.
+
+    Args:
+        table: as it was read.
+        branch: whose head is compacted.
+        base: that head; None for an empty branch.
+        options: as they were asked for.
+        entries: live data files by spec id, which the groups' places refer to.
+        groups: what is rewritten together.
+        spec: what files are written with.
+    """
 
     table: Table
     branch: str
     base: Snapshot | None
     options: CompactionOptions
+    entries: dict[int, pa.Table]
     groups: Sequence[FileGroup]
     spec: PartitionSpec
 
@@ -79,11 +96,36 @@ class CompactionPlan:
         """Bytes to read."""
         return sum(group.bytes for group in self.groups)
 
+    def reading(self) -> ReadSettings:
+        """Return how the table's files are read: in its current schema."""
+        table = self.table
+        return ReadSettings(
+            projection=table.schema,
+            schema=table.schema,
+            specs=table.metadata.specs(),
+            name_mapping=table.properties.get("schema.name-mapping.default"),
+        )
+
+    def slices(self, group: FileGroup) -> list[FileSlice]:
+        """Return a group's files as tasks read them, in order."""
+        spec_ids = group.files["spec_id"].to_numpy()
+        places = group.files["place"].to_numpy()
+        slices: list[Any] = [None] * group.files.num_rows
+        for spec_id in np.unique(spec_ids).tolist():
+            rows = np.flatnonzero(spec_ids == spec_id)
+            entries = self.entries[spec_id].take(pa.array(places[rows]))
+            spec = self.table.metadata.specs()[spec_id]
+            for row, file in zip(
+                rows, files_of(entries, spec=spec, schema=self.table.schema), strict=True
+            ):
+                slices[row] = FileSlice.of(file)
+        return slices
+
     def facts(self) -> dict[str, int]:
         """Return the plan as it is shown."""
         return {
             "groups": len(self.groups),
-            "input_files": sum(group.entries.num_rows for group in self.groups),
+            "input_files": sum(group.files.num_rows for group in self.groups),
             "input_bytes": self.input_bytes,
             "input_delete_files": 0,
             "expected_output_files": sum(group.output_files for group in self.groups),
@@ -92,17 +134,13 @@ class CompactionPlan:
 
 @dataclass(slots=True)
 class _Rewritten:
-    """What became of one group."""
+    """What has become of one group so far."""
 
     group: FileGroup
-    parts: int
+    slices: list[FileSlice]
+    unfinished: int
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
-    content: list[str] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        return self.parts == 0
 
 
 @dataclass(slots=True)
@@ -113,18 +151,39 @@ class _Tally:
     files_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    rows: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    groups: int = 0
     failed: int = 0
     snapshot_ids: list[int] = field(default_factory=list)
+    operation_id: str | None = None
 
-    def add(self, groups: Sequence[_Rewritten], snapshot_id: int) -> None:
+    def add(self, groups: Sequence[_Rewritten], snapshot_id: int, operation_id: str) -> None:
+        """Count what a commit landed."""
         self.snapshot_ids.append(snapshot_id)
+        self.operation_id = self.operation_id or operation_id
+        self.groups += len(groups)
         for item in groups:
-            self.files_in += item.group.entries.num_rows
+            self.files_in += item.group.files.num_rows
             self.bytes_in += item.group.bytes
             self.files_out += len(item.files)
             self.bytes_out += sum(file.size_bytes for file in item.files)
-            self.rows += item.rows
+            self.rows_in += item.rows
+            self.rows_out += sum(file.record_count for file in item.files)
+
+    def facts(self) -> dict[str, int]:
+        """Return the result as it is shown."""
+        return {
+            "rewritten_files": self.files_in,
+            "added_files": self.files_out,
+            "rewritten_bytes": self.bytes_in,
+            "added_bytes": self.bytes_out,
+            "removed_delete_files": 0,
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "rows_dropped_by_deletes": 0,
+            "failed_groups": self.failed,
+        }
 
 
 def plan_compaction(
@@ -133,38 +192,62 @@ def plan_compaction(
     """Choose what to rewrite in a branch's head.
 
     Raises:
-        RefusedError: the table cannot be written, or has deletes that cannot be applied yet.
+        RefusedError: the table cannot be written, or holds what cannot be rewritten yet.
         NotFoundError: there is no such branch, spec or column.
     """
     require_writable(table)
+    spec = _output_spec(table, options)
+    head = lineage.branch_head(table.metadata, branch)
+    condition = None
+    if options.where is not None:
+        condition = bind_filter(parse_filter(options.where), table.schema)
+    entries: dict[int, pa.Table] = {}
+    if head is not None:
+        found = live_files(table, head, condition, columns=_COLUMNS)
+        found.refuse_deletes(table.identifier)
+        entries = dict(found.by_spec)
+    groups = plan_groups(entries, options, table_spec_id=table.spec.spec_id, output_spec=spec)
+    _refuse_formats(groups)
+    return CompactionPlan(
+        table=table,
+        branch=branch,
+        base=head,
+        options=options,
+        entries=entries,
+        groups=groups,
+        spec=spec,
+    )
+
+
+def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
     specs = table.metadata.specs()
     spec_id = table.spec.spec_id if options.spec_id is None else options.spec_id
     if spec_id not in specs:
         known = ", ".join(str(item) for item in sorted(specs))
         raise NotFoundError(f"the table has no partition spec {spec_id}", hint=f"specs: {known}")
-    head = lineage.branch_head(table.metadata, branch)
-    groups: list[FileGroup] = []
-    condition = None
-    if options.where is not None:
-        condition = bind_filter(parse_filter(options.where), table.schema)
-    if head is not None:
-        found = live_files(table, head, condition, columns=_COLUMNS)
-        found.refuse_deletes(table.identifier)
-        groups = plan_groups(found.by_spec, options, spec_id)
-    return CompactionPlan(
-        table=table, branch=branch, base=head, options=options, groups=groups, spec=specs[spec_id]
-    )
+    return specs[spec_id]
+
+
+def _refuse_formats(groups: Sequence[FileGroup]) -> None:
+    others: dict[str, int] = {}
+    for group in groups:
+        formats = pc.value_counts(pc.utf8_upper(group.files["file_format"])).to_pylist()
+        for item in formats:
+            others[item["values"]] = others.get(item["values"], 0) + item["counts"]
+    others.pop("PARQUET", None)
+    if others:
+        told = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
+        raise RefusedError(f"lake rewrites Parquet files only, yet: the plan has {told} files")
 
 
 def preview(plan: CompactionPlan) -> Outcome:
     """Describe a plan without carrying it out."""
     rows = [
-        [group.number, group.entries.num_rows, group.bytes, group.rows, group.output_files]
+        [group.number, group.files.num_rows, group.bytes, group.rows, group.output_files]
         for group in plan.groups
     ]
-    outcome = _outcome(plan, Status.DRY_RUN, None, None)
     columns = ["group", "files", "bytes", "rows", "output files"]
-    return replace(outcome, details=[("groups", columns, rows)])
+    return replace(_outcome(plan, Status.DRY_RUN), details=[("groups", columns, rows)])
 
 
 def execute(session: Session, plan: CompactionPlan) -> Outcome:
@@ -173,252 +256,252 @@ def execute(session: Session, plan: CompactionPlan) -> Outcome:
     Raises:
         CommitConflictError: nothing could be committed.
         CommitUnknownError: the catalog did not answer; every file stays.
+        CorruptFileError: a file is not what the table's metadata says; nothing was committed.
         LakeError: what was written differs from what was read; nothing was committed.
     """
     if not plan.groups:
-        return _outcome(plan, Status.NOTHING_TO_DO, None, _Tally())
-    operation_id = session.ids.uuid()
-    tally = _Tally()
-    clashed: CommitConflictError | None = None
-    with staged(session, plan.table, operation_id):
-        failed, clashed = _round(session, plan, operation_id, tally)
-        again = _again(plan, failed) if failed else None
-        if again is not None:
-            failed, clashed = _round(session, again, operation_id, tally)
-        tally.failed = len(failed)
-    if clashed is not None and not tally.snapshot_ids:
-        raise clashed
-    status = Status.PARTIAL if tally.failed else Status.DONE
-    return _outcome(plan, status, operation_id, tally)
-
-
-def _round(
-    session: Session, plan: CompactionPlan, operation_id: str, tally: _Tally
-) -> tuple[list[FileGroup], CommitConflictError | None]:
-    """Rewrite all groups and commit; return the groups that clashed."""
-    failed: list[FileGroup] = []
-    clashed: CommitConflictError | None = None
-    waiting: list[_Rewritten] = []
-    share = len(plan.groups)
-    if plan.options.partial_progress:
-        share = -(-len(plan.groups) // plan.options.max_commits)
-    for done in _rewrite_groups(session, plan, operation_id):
-        waiting.append(done)
-        if len(waiting) >= share:
-            error = _commit(session, plan, operation_id, waiting, failed, tally)
-            clashed, waiting = error or clashed, []
-    if waiting:
-        clashed = _commit(session, plan, operation_id, waiting, failed, tally) or clashed
-    return failed, clashed
-
-
-def _again(plan: CompactionPlan, failed: Sequence[FileGroup]) -> CompactionPlan | None:
-    """Plan the clashed groups' files once more on the table as it is; None if nothing is left to do."""
-    fresh = plan_compaction(plan.table.refreshed(), plan.options, branch=plan.branch)
-    before = {path for group in failed for path in group.paths}
-    groups = [group for group in fresh.groups if before & set(group.paths)]
-    return replace(fresh, groups=groups) if groups else None
-
-
-# Rewriting
-
-
-def _rewrite_groups(
-    session: Session, plan: CompactionPlan, operation_id: str
-) -> Iterator[_Rewritten]:
-    """Yield groups as they are completely rewritten and checked."""
-    engine = session.engine(plan.input_bytes)
-    tasks: list[Task] = []
-    owners: list[int] = []
-    states: dict[int, _Rewritten] = {}
-    for group in plan.groups:
-        parts = group.parts()
-        states[group.number] = _Rewritten(group, len(parts))
-        for part in parts:
-            tasks.append(_task(plan, group, part, operation_id, len(tasks), alone=len(parts) == 1))
-            owners.append(group.number)
-    session.progress.start("rewriting", tasks=len(tasks), total_bytes=plan.input_bytes)
-    for result in engine.run(tasks, _REWRITE, storage=plan.table.storage):
-        state = states[owners[result.task]]
-        state.parts -= 1
-        state.files += [DataFile.from_plain(file) for file in result.value["files"]]
-        state.rows += result.value["rows"]
-        state.content.append(result.value["content"])
-        session.progress.advance(
-            tasks=1, done_bytes=tasks[result.task].input_bytes, rows=result.value["rows"]
-        )
-        if state.complete:
-            check_figures(
-                state.group.entries,
-                state.files,
-                rows_read=state.rows,
-                schema=plan.table.schema,
-                spec=plan.spec,
-            )
-            yield state
-    session.progress.finish()
-    missing = [number for number, state in states.items() if not state.complete]
-    if missing:
-        raise LakeError(f"the engine lost {len(missing)} groups: nothing of them was committed")
-
-
-def _task(
-    plan: CompactionPlan,
-    group: FileGroup,
-    part: pa.Table,
-    operation_id: str,
-    number: int,
-    *,
-    alone: bool,
-) -> Task:
-    table, options = plan.table, plan.options
-    write = WriteSettings.of(
-        table, operation_id, target_bytes=options.write_max_bytes, spec=plan.spec
-    )
-    if alone and group.output_files > 1:
-        write = replace(write, rows_per_file=-(-group.rows // group.output_files))
-    reading = ReadSettings(
-        projection=table.schema,
-        schema=table.schema,
-        specs=table.metadata.specs(),
-        name_mapping=table.properties.get("schema.name-mapping.default"),
-    )
-    spec = table.metadata.specs()[part["spec_id"][0].as_py()]
-    files = [
-        FileSlice.of(file).to_plain() for file in files_of(part, spec=spec, schema=table.schema)
-    ]
-    payload = {
-        "files": files,
-        "reading": reading.to_plain(),
-        "write": write.to_plain(),
-        "task": number,
-        "verify": options.verify,
-    }
-    return Task(payload, int(pc.sum(part["file_size_in_bytes"]).as_py() or 0))
-
-
-def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Task: read files in order, write their rows, and yield what was written."""
-    settings = WriteSettings.from_plain(payload["write"])
-    reading = ReadSettings.from_plain(payload["reading"])
-    files = [FileSlice.from_plain(file) for file in payload["files"]]
-    content = ContentHash() if payload["verify"] else None
-    with open_writer(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
-        # One thread decodes while this one encodes: both cores work on one output file.
-        for batch in read_ahead(_batches(context, files, reading)):
-            if context.stopped.is_set():
-                raise StoppedError(15)
-            if content is not None:
-                content.add(batch)
-            writer.write(batch)
-        written = writer.close()
-        if content is not None:
-            _compare(context, content, written, reading)
-    yield {
-        "files": [file.to_plain() for file in written],
-        "rows": writer.rows,
-        "content": content.text() if content is not None else "",
-    }
-
-
-def _compare(
-    context: TaskContext, content: ContentHash, written: list[DataFile], reading: ReadSettings
-) -> None:
-    """Read the written files again and compare every value."""
-    slices = [FileSlice.of(file) for file in written]
-    again = hash_all(read_ahead(_batches(context, slices, reading)))
-    if again != content.text():
-        raise LakeError(
-            f"the content hash was {content.text()} and is {again}: nothing was committed"
-        )
-
-
-def _batches(
-    context: TaskContext, files: Sequence[FileSlice], reading: ReadSettings
-) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        yield from read_batches(context.storage, file, reading)
-
-
-# Committing
-
-
-def _commit(
-    session: Session,
-    plan: CompactionPlan,
-    operation_id: str,
-    done: Sequence[_Rewritten],
-    failed: list[FileGroup],
-    tally: _Tally,
-) -> CommitConflictError | None:
-    """Commit groups in one snapshot, leaving out those that clash; return the clash, if any."""
-    left = list(done)
-    clashed: CommitConflictError | None = None
-    while left:
-        try:
-            committed = commit_snapshot(
-                session,
-                plan.table,
-                _operation(plan, left),
-                # The files' id marks the only commit; further ones need marks of their own.
-                operation_id=operation_id if not tally.snapshot_ids else session.ids.uuid(),
-                branch=plan.branch,
-            )
-        except CommitUnknownError:
+        return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
+    run = _Run(session, plan)
+    try:
+        with staged(session, plan.table, run.operation_id):
+            run.all_rounds()
+    except (CommitUnknownError, StoppedError):
+        raise
+    except LakeError as error:
+        if not run.tally.snapshot_ids:
             raise
-        except ConflictingFilesError as error:
-            hit = [item for item in left if error.paths & set(item.group.paths)]
-            clashed = error
-        except CommitConflictError as error:
-            hit, clashed = left, error
-        else:
-            tally.add(left, committed.snapshot_id)
-            return clashed
-        hit = hit or left
-        _discard(session, plan.table, hit)
-        failed += [item.group for item in hit]
-        gone = {item.group.number for item in hit}
-        left = [item for item in left if item.group.number not in gone]
-    return clashed
+        # What was committed stands; the rest was removed.
+        session.warn(f"stopped before the end: {error.message}")
+        run.tally.failed = len(plan.groups) - run.tally.groups
+    status = Status.PARTIAL if run.tally.failed else Status.DONE
+    return _outcome(plan, status, run.tally, run.tally.operation_id)
 
 
-def _operation(plan: CompactionPlan, groups: Sequence[_Rewritten]) -> RewriteFiles:
-    base = plan.base
-    if base is None:
-        raise LakeError("a plan with groups has no base snapshot")
-    keeps = plan.options.starting_sequence_number and plan.table.metadata.format_version > 1
-    return RewriteFiles(
-        added=[file for item in groups for file in item.files],
-        removed_paths=[path for item in groups for path in item.group.paths],
-        base_snapshot_id=base.snapshot_id,
-        data_sequence_number=base.sequence_number if keeps else None,
-    )
+class _Run:
+    """One carrying out: up to two rounds of rewriting and committing.
 
+    All files that it writes carry one id in their names; it is also the mark of the first commit.
+    """
 
-def _discard(session: Session, table: Table, groups: Sequence[_Rewritten]) -> None:
-    unused = [file.path for item in groups for file in item.files]
-    if table.storage.delete(unused).failed:
-        session.warn("some files of groups that were not committed could not be removed")
+    def __init__(self, session: Session, plan: CompactionPlan) -> None:
+        self.session = session
+        self.plan = plan
+        self.operation_id = session.ids.uuid()
+        self.tally = _Tally()
+        self._table = plan.table
+        self._clash: CommitConflictError | None = None
+        self._failed: list[FileGroup] = []
+        self._tasks = 0
+        self._commits = 0
+
+    def all_rounds(self) -> None:
+        """Rewrite and commit, then once more what clashed.
+
+        Raises:
+            CommitConflictError: nothing could be committed.
+        """
+        for _ in range(_ROUNDS):
+            clashed = self._round()
+            self.tally.failed = len(clashed)
+            if not clashed or not self._plan_again(clashed):
+                break
+        if self._clash is not None and not self.tally.snapshot_ids:
+            raise self._clash
+
+    def _round(self) -> list[FileGroup]:
+        """Rewrite all groups of the plan and commit; return those that clashed."""
+        self._failed = []
+        waiting: list[_Rewritten] = []
+        for done in self._checked():
+            waiting.append(done)
+            if len(waiting) >= self._groups_per_commit():
+                self._commit(waiting)
+                waiting = []
+        if waiting:
+            self._commit(waiting)
+        return self._failed
+
+    def _groups_per_commit(self) -> int:
+        options, count = self.plan.options, len(self.plan.groups)
+        return -(-count // options.max_commits) if options.partial_progress else count
+
+    def _plan_again(self, clashed: Sequence[FileGroup]) -> bool:
+        """Plan the clashed groups' files on the table as it is; False if there is nothing left to do."""
+        before = {path for group in clashed for path in group.paths}
+        try:
+            fresh = plan_compaction(
+                self._table.refreshed(), self.plan.options, branch=self.plan.branch
+            )
+        except RefusedError as error:
+            self.session.warn(f"groups that clashed were not planned again: {error.message}")
+            return False
+        groups = [group for group in fresh.groups if before & set(group.paths)]
+        self.plan = replace(fresh, groups=groups)
+        self._table = fresh.table
+        return bool(groups)
+
+    # Rewriting
+
+    def _checked(self) -> Iterator[_Rewritten]:
+        """Yield groups as they are completely rewritten and found to be right."""
+        doubtful: list[tuple[_Rewritten, Disagreement]] = []
+        for done in self._rewritten():
+            check_rows(done.group.rows, done.rows, done.files)
+            found = disagreements(
+                done.group.files, done.files, schema=self.plan.table.schema, spec=self.plan.spec
+            )
+            if not found or (self.plan.options.verify and not any(item.certain for item in found)):
+                yield done
+            else:
+                worst = max(found, key=lambda item: item.certain)
+                doubtful.append((done, worst))
+        for done, worst in doubtful:
+            self._compare(done, worst)
+            yield done
+
+    def _compare(self, done: _Rewritten, found: Disagreement) -> None:
+        """Settle by every value whether a group was rewritten wrongly or described wrongly before.
+
+        Raises:
+            LakeError: its rows differ.
+            CorruptFileError: they do not, and correct metadata would not disagree as it does.
+        """
+        payload = {
+            "reading": self.plan.reading().to_plain(),
+            "before": [item.to_plain() for item in done.slices],
+            "after": [FileSlice.of(file).to_plain() for file in done.files],
+        }
+        engine = self.session.engine(self.plan.input_bytes)
+        for result in engine.run([Task(payload)], _COMPARE, storage=self.plan.table.storage):
+            if not result.value["same"]:
+                raise LakeError(f"{found.text}: nothing was committed")
+        if found.certain:
+            raise CorruptFileError(
+                f"{found.text}, yet every value was copied: the table's metadata describes its files wrongly",
+                hint="nothing was committed",
+            )
+
+    def _rewritten(self) -> Iterator[_Rewritten]:
+        """Yield groups whose tasks have all ended."""
+        plan, progress = self.plan, self.session.progress
+        engine = self.session.engine(plan.input_bytes)
+        tasks: list[Task] = []
+        owners: list[_Rewritten] = []
+        for group in plan.groups:
+            ranges, slices = group.ranges(), plan.slices(group)
+            state = _Rewritten(group, slices, len(ranges))
+            owners += [state] * len(ranges)
+            tasks += [self._task(slices, rows) for rows in ranges]
+        bytes_per_row = [task.input_bytes / max(task.payload["rows"], 1) for task in tasks]
+        progress.start("rewriting", tasks=len(tasks), total_bytes=plan.input_bytes)
+        for result in engine.run(tasks, _REWRITE, storage=plan.table.storage):
+            state, value = owners[result.task], result.value
+            state.rows += value["rows"]
+            ended = "files" in value
+            progress.advance(
+                tasks=int(ended),
+                done_bytes=int(bytes_per_row[result.task] * value["rows"]),
+                rows=value["rows"],
+            )
+            if ended:
+                state.files += [DataFile.from_plain(file) for file in value["files"]]
+                state.unfinished -= 1
+                if state.unfinished == 0:
+                    yield state
+        progress.finish()
+        lost = sum(state.unfinished for state in owners)
+        if lost:
+            raise LakeError(f"the engine lost {lost} tasks: nothing of them was committed")
+
+    def _task(self, slices: Sequence[FileSlice], rows: RowRange) -> Task:
+        plan = self.plan
+        write = WriteSettings.of(
+            plan.table,
+            self.operation_id,
+            target_bytes=plan.options.write_max_bytes,
+            spec=plan.spec,
+        )
+        files = [item.to_plain() for item in slices[rows.first_file : rows.end_file]]
+        if files:
+            files[0]["skip_rows"] = rows.skip
+        payload = {
+            "files": files,
+            "rows": rows.rows,
+            "reading": plan.reading().to_plain(),
+            "write": write.to_plain(),
+            "task": self._tasks,
+            "verify": plan.options.verify,
+        }
+        self._tasks += 1
+        return Task(payload, rows.input_bytes)
+
+    # Committing
+
+    def _commit(self, groups: Sequence[_Rewritten]) -> None:
+        """Commit groups in one snapshot, leaving out those that clash."""
+        left = list(groups)
+        tries = _COMMIT_TRIES
+        while left:
+            try:
+                self._commit_once(left)
+            except ConflictingFilesError as error:
+                self._clash = error
+                hit = [item for item in left if error.paths & set(item.group.paths)] or left
+            except CommitConflictError as error:
+                self._clash = error
+                tries -= 1
+                hit = [] if tries else left
+            else:
+                return
+            self._discard(hit)
+            self._failed += [item.group for item in hit]
+            gone = {item.group.number for item in hit}
+            left = [item for item in left if item.group.number not in gone]
+
+    def _commit_once(self, groups: Sequence[_Rewritten]) -> None:
+        # A commit's id marks what it made: every further one needs an id of its own.
+        operation_id = self.session.ids.uuid() if self._commits else self.operation_id
+        self._commits += 1
+        # Loaded again: others may have committed while the rows were rewritten.
+        committed = commit_snapshot(
+            self.session,
+            self._table.refreshed(),
+            self._operation(groups),
+            operation_id=operation_id,
+            branch=self.plan.branch,
+        )
+        self._table = committed.table
+        self.tally.add(groups, committed.snapshot_id, operation_id)
+
+    def _operation(self, groups: Sequence[_Rewritten]) -> RewriteFiles:
+        base = self.plan.base
+        added = [file for item in groups for file in item.files]
+        removed = [path for item in groups for path in item.group.paths]
+        # Expiry takes a path that one snapshot removes for garbage, though another may have added it.
+        if base is None or {file.path for file in added} & set(removed):
+            raise LakeError("a rewrite would remove what it adds: nothing was committed")
+        keeps = self.plan.options.starting_sequence_number
+        return RewriteFiles(
+            added=added,
+            removed_paths=removed,
+            base_snapshot_id=base.snapshot_id,
+            data_sequence_number=(
+                base.sequence_number if keeps and self._table.metadata.format_version > 1 else None
+            ),
+        )
+
+    def _discard(self, groups: Sequence[_Rewritten]) -> None:
+        unused = [file.path for item in groups for file in item.files]
+        if self.plan.table.storage.delete(unused).failed:
+            self.session.warn("some files of groups that were not committed could not be removed")
 
 
 def _outcome(
-    plan: CompactionPlan, status: Status, operation_id: str | None, tally: _Tally | None
+    plan: CompactionPlan,
+    status: Status,
+    tally: _Tally | None = None,
+    operation_id: str | None = None,
 ) -> Outcome:
-    result = {}
-    if tally is not None:
-        result = {
-            "rewritten_files": tally.files_in,
-            "added_files": tally.files_out,
-            "rewritten_bytes": tally.bytes_in,
-            "added_bytes": tally.bytes_out,
-            "removed_delete_files": 0,
-            "rows_in": tally.rows,
-            "rows_out": tally.rows,
-            "rows_dropped_by_deletes": 0,
-            "failed_groups": tally.failed,
-        }
     return Outcome(
         command="compact",
         table=plan.table.identifier,
@@ -428,5 +511,5 @@ def _outcome(
         base_snapshot_id=plan.base.snapshot_id if plan.base else None,
         snapshot_ids=tally.snapshot_ids if tally else [],
         plan=plan.facts(),
-        result=result,
+        result=tally.facts() if tally else {},
     )

@@ -18,7 +18,30 @@ JOB_ORDERS = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
-    """Sizes are bytes. See `of` for how the table's properties and Spark's option names come in."""
+    """What to rewrite and how; `compaction_options` reads it from names and texts.
+
+    Args:
+        target_bytes: size of the files to write.
+        min_bytes: smaller files are rewritten.
+        max_bytes: larger files are rewritten.
+        min_input_files: fewest files that are worth a rewrite though they fill no file.
+        max_group_bytes: most bytes that are rewritten together.
+        max_group_files: most files that are rewritten together.
+        delete_file_threshold: so many delete files make a file worth a rewrite; 0 rewrites every file.
+        delete_ratio: such a part of deleted rows makes a file worth a rewrite.
+        rewrite_all: rewrite every file.
+        max_files: most files that are rewritten in all.
+        job_order: which groups come first, one of `JOB_ORDERS`.
+        partial_progress: commit groups as they finish.
+        max_commits: most commits of partial progress.
+        starting_sequence_number: give new files the sequence number of the snapshot that was planned on.
+        spec_id: partition spec to write with; None takes the table's.
+        where: row filter; only files that may hold matching rows are rewritten.
+        verify: compare every value before the commit.
+
+    Raises:
+        InvalidRequestError: a value is out of range or contradicts another.
+    """
 
     target_bytes: int = TARGET_BYTES
     min_bytes: int = int(TARGET_BYTES * _MIN_PART)
@@ -48,24 +71,40 @@ class CompactionOptions:
             "min-input-files": self.min_input_files,
             "max-file-group-size-bytes": self.max_group_bytes,
             "max-file-group-input-files": self.max_group_files,
-            "delete-file-threshold": self.delete_file_threshold,
-            "max-commits": self.max_commits,
-            "max-files": 1 if self.max_files is None else self.max_files,
+            "partial-progress.max-commits": self.max_commits,
+            "max-files-to-rewrite": 1 if self.max_files is None else self.max_files,
         }
         for name, value in positive.items():
             if value < 1:
                 raise InvalidRequestError(f"'{name}' is set to {value} but must be > 0")
+        if self.delete_file_threshold < 0:
+            raise InvalidRequestError(
+                f"'delete-file-threshold' is set to {self.delete_file_threshold} but must be >= 0"
+            )
         if not 0 < self.delete_ratio <= 1:
-            raise InvalidRequestError(f"delete ratio {self.delete_ratio} must lie in 0..1")
+            raise InvalidRequestError(
+                f"'delete-ratio-threshold' is set to {self.delete_ratio} but must be > 0 and <= 1"
+            )
         if self.job_order not in JOB_ORDERS:
             raise InvalidRequestError(
                 f"job order {self.job_order!r} is none of {', '.join(JOB_ORDERS)}"
             )
 
     @property
+    def takes_every_file(self) -> bool:
+        """Whether no file and no group is left out for its size."""
+        return self.rewrite_all or self.delete_file_threshold == 0
+
+    @property
     def write_max_bytes(self) -> int:
         """The size at which an output file is closed: half way from the target to the largest."""
         return self.target_bytes + (self.max_bytes - self.target_bytes) // 2
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.removeprefix("-").isdigit()):
+        raise ValueError(text)
+    return int(text)
 
 
 def _flag(text: str) -> bool:
@@ -76,24 +115,25 @@ def _flag(text: str) -> bool:
 
 # Spark's names -> (our field, how to read it)
 _SPARK: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
-    "target-file-size-bytes": ("target_bytes", int),
-    "min-file-size-bytes": ("min_bytes", int),
-    "max-file-size-bytes": ("max_bytes", int),
-    "min-input-files": ("min_input_files", int),
-    "max-file-group-size-bytes": ("max_group_bytes", int),
-    "max-file-group-input-files": ("max_group_files", int),
-    "delete-file-threshold": ("delete_file_threshold", int),
+    "target-file-size-bytes": ("target_bytes", _whole),
+    "min-file-size-bytes": ("min_bytes", _whole),
+    "max-file-size-bytes": ("max_bytes", _whole),
+    "min-input-files": ("min_input_files", _whole),
+    "max-file-group-size-bytes": ("max_group_bytes", _whole),
+    "max-file-group-input-files": ("max_group_files", _whole),
+    "delete-file-threshold": ("delete_file_threshold", _whole),
     "delete-ratio-threshold": ("delete_ratio", float),
     "rewrite-all": ("rewrite_all", _flag),
-    "max-files-to-rewrite": ("max_files", int),
+    "max-files-to-rewrite": ("max_files", _whole),
     "rewrite-job-order": ("job_order", str),
     "partial-progress.enabled": ("partial_progress", _flag),
-    "partial-progress.max-commits": ("max_commits", int),
+    "partial-progress.max-commits": ("max_commits", _whole),
     "use-starting-sequence-number": ("starting_sequence_number", _flag),
-    "output-spec-id": ("spec_id", int),
-    # Spark's own scheduling: accepted, since scripts pass it, and left to the engine.
-    "max-concurrent-file-group-rewrites": (None, int),
-    "partial-progress.max-failed-commits": (None, int),
+    "output-spec-id": ("spec_id", _whole),
+    # How Spark schedules and caches: accepted, since scripts pass it, and left to the engine.
+    "cache-delete-files": (None, _flag),
+    "max-concurrent-file-group-rewrites": (None, _whole),
+    "partial-progress.max-failed-commits": (None, _whole),
     "remove-dangling-deletes": ("remove_dangling_deletes", _flag),
 }
 

@@ -8,89 +8,140 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lake.core.compaction.options import CompactionOptions
 
-_ENOUGH_LARGER = 1.1
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+
+# A split is this much larger than its share, so that rounding makes no extra file.
+_SPLIT_OVERHEAD = 5 * 1024
+_LITTLE_LARGER = 1.1
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Rows of a group that one task rewrites.
+
+    Args:
+        first_file: the group's file that holds the first of them.
+        end_file: the file after the last that holds any.
+        skip: rows of the first file that belong to the range before.
+        rows: how many there are.
+        input_bytes: their share of the group's bytes.
+    """
+
+    first_file: int
+    end_file: int
+    skip: int
+    rows: int
+    input_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files that become files of their own, in order.
+    """Files that are rewritten together, in order.
 
     Args:
         number: its place in the plan.
-        entries: canonical entry columns, one row per file; all of one spec.
+        files: one row per file: the entries' columns but ``partition``, the ``spec_id``, and ``place``,
+            the file's row among the entries of its spec.
         output_files: how many files Java would write.
+        split_bytes: input bytes that become one output file.
+        moves_rows: whether rows may go to other partitions than their file's.
     """
 
     number: int
-    entries: pa.Table
+    files: pa.Table
     output_files: int
+    split_bytes: int
+    moves_rows: bool = False
 
     @property
     def paths(self) -> list[str]:
         """The files' paths."""
-        return self.entries["file_path"].to_pylist()  # type: ignore[no-any-return]
+        return self.files["file_path"].to_pylist()  # type: ignore[no-any-return]
 
     @property
     def bytes(self) -> int:
         """The files' sizes together."""
-        return int(np.sum(self.entries["file_size_in_bytes"].to_numpy()))
+        return int(_sizes(self.files).sum())
 
     @property
     def rows(self) -> int:
         """The files' rows together."""
-        return int(np.sum(self.entries["record_count"].to_numpy()))
+        return int(_column(self.files, "record_count").sum())
 
-    def parts(self) -> list[pa.Table]:
-        """Cut the files, in order, into one part per output file, about equal in bytes.
+    def ranges(self) -> list[RowRange]:
+        """Cut the group's rows, in order, into one range per output file, each of ``split_bytes``.
 
-        Fewer files than outputs stay one part, whose writer closes a file after its share of the rows.
+        Rows that may go to any partition are not cut: each range would make files of its own in each.
         """
-        if self.output_files < 2 or self.entries.num_rows < self.output_files:  # noqa: PLR2004
-            return [self.entries]
-        ends = np.cumsum(self.entries["file_size_in_bytes"].to_numpy())
-        share = ends[-1] / self.output_files
-        wanted = np.searchsorted(ends, share * np.arange(1, self.output_files), side="left") + 1
-        cuts = sorted({0, *(int(cut) for cut in wanted), self.entries.num_rows})
-        return [self.entries.slice(begin, end - begin) for begin, end in itertools.pairwise(cuts)]
+        if self.rows == 0:
+            return [RowRange(0, self.files.num_rows, 0, 0, self.bytes)]
+        bytes_before = np.concatenate([[0], np.cumsum(_sizes(self.files))])
+        rows_before = np.concatenate([[0], np.cumsum(_column(self.files, "record_count"))])
+        inner = np.arange(1, 1 if self.moves_rows else self.output_files) * self.split_bytes
+        cuts = np.interp(inner, bytes_before, rows_before).astype(np.int64)
+        edges = np.unique(np.concatenate([[0], cuts, [rows_before[-1]]]))
+        at_bytes = np.interp(edges, rows_before, bytes_before).astype(np.int64)
+        at_bytes[[0, -1]] = 0, bytes_before[-1]
+        first = np.maximum(np.searchsorted(rows_before, edges[:-1], side="right") - 1, 0)
+        end = np.searchsorted(rows_before, edges[1:], side="left")
+        return [
+            RowRange(
+                first_file=int(first[index]),
+                end_file=int(end[index]),
+                skip=int(edges[index] - rows_before[first[index]]),
+                rows=int(edges[index + 1] - edges[index]),
+                input_bytes=int(at_bytes[index + 1] - at_bytes[index]),
+            )
+            for index in range(len(edges) - 1)
+        ]
 
 
 def plan_groups(
-    by_spec: Mapping[int, pa.Table], options: CompactionOptions, output_spec_id: int
+    by_spec: Mapping[int, pa.Table],
+    options: CompactionOptions,
+    *,
+    table_spec_id: int,
+    output_spec: PartitionSpec,
 ) -> list[FileGroup]:
-    """Choose and group files.
+    """Choose files and group them, the oldest first.
 
     Args:
-        by_spec: live data files by spec id, in planning order.
+        by_spec: live data files by spec id, canonical entry columns in planning order.
         options: thresholds.
-        output_spec_id: files of another spec form one group without partition.
+        table_spec_id: the table's spec: its files are grouped by partition, all others lie together.
+        output_spec: what files are written with.
     """
-    chosen: list[pa.Table] = []
-    left = options.max_files
-    for entries in _partitions(by_spec, output_spec_id):
-        wanted = (
-            entries if options.rewrite_all else entries.filter(pa.array(_misfits(entries, options)))
-        )
-        for group in _packed(wanted, options):
-            if not (options.rewrite_all or _worth_it(group, options)):
-                continue
-            if left is not None:
-                group = group.slice(0, left)  # noqa: PLW2901 - the last group is cut
-                left -= group.num_rows
-            if group.num_rows:
-                chosen.append(group)
-    ordered = _in_job_order(chosen, options.job_order)
+    if not by_spec:
+        return []
+    files, partitions = _in_order(by_spec, table_spec_id)
+    if not options.takes_every_file:
+        chosen = _misfits(_sizes(files), options)
+        files, partitions = files.filter(pa.array(chosen)), partitions[chosen]
+    sizes = _sizes(files)
+    groups: list[Integers] = []
+    left = files.num_rows if options.max_files is None else options.max_files
+    for rows in _by_partition(partitions):
+        for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
+            group = rows[packed]
+            if left and (options.takes_every_file or _worth_it(sizes[group], options)):
+                groups.append(group[:left])
+                left -= len(groups[-1])
     return [
-        FileGroup(number, group, output_files(_bytes(group), options))
-        for number, group in enumerate(ordered)
+        _group(number, files.take(pa.array(group)), options, output_spec)
+        for number, group in enumerate(_in_job_order(groups, sizes, options.job_order))
     ]
 
 
@@ -104,67 +155,113 @@ def output_files(input_bytes: int, options: CompactionOptions) -> int:
     if input_bytes % target > options.min_bytes:
         return with_rest
     average = input_bytes // without_rest
-    if average < min(_ENOUGH_LARGER * target, options.write_max_bytes):
-        return int(without_rest)
+    if average < min(_LITTLE_LARGER * target, options.write_max_bytes):
+        return without_rest
     return with_rest
 
 
-def pack(sizes: Sequence[int], most_bytes: int, most_files: int) -> list[list[int]]:
+def split_bytes(input_bytes: int, options: CompactionOptions) -> int:
+    """Return how many input bytes Java puts into one output file: full files and one rest."""
+    share = input_bytes // output_files(input_bytes, options) + _SPLIT_OVERHEAD
+    return min(max(share, options.target_bytes), options.write_max_bytes)
+
+
+def pack(sizes: Sequence[int], most_bytes: int, most_files: int) -> list[slice]:
     """Pack neighbours, in order, into bins within both limits; a file larger than a bin sits alone.
 
     Source: Iceberg's BinPacking.ListPacker.pack with a lookback of 1.
     """
-    bins: list[list[int]] = []
-    size = 0
-    for index, length in enumerate(sizes):
-        if bins and size + length <= most_bytes and len(bins[-1]) < most_files:
-            bins[-1].append(index)
-            size += length
-        else:
-            bins.append([index])
-            size = length
-    return bins
+    ends: list[int] = []
+    start = total = 0
+    for index, size in enumerate(sizes):
+        if index > start and (total + size > most_bytes or index - start >= most_files):
+            ends.append(index)
+            start, total = index, 0
+        total += size
+    edges = [0, *ends, len(sizes)] if sizes else []
+    return [slice(begin, end) for begin, end in itertools.pairwise(edges)]
 
 
-def _partitions(by_spec: Mapping[int, pa.Table], output_spec_id: int) -> Iterable[pa.Table]:
+def _group(
+    number: int, files: pa.Table, options: CompactionOptions, output_spec: PartitionSpec
+) -> FileGroup:
+    total = int(_sizes(files).sum())
+    stays = np.all(_column(files, "spec_id") == output_spec.spec_id)
+    return FileGroup(
+        number,
+        files,
+        output_files(total, options),
+        split_bytes(total, options),
+        moves_rows=not (stays or output_spec.is_unpartitioned()),
+    )
+
+
+def _in_order(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
+    """Return all files in one table, in the order in which their rows were committed, and partitions.
+
+    A partition is a number; 0 is the one whose values are all NULL, and where files of other specs lie.
+    """
+    parts, numbers = [], []
     for spec_id, entries in by_spec.items():
-        if entries.num_rows == 0:
-            continue
-        if spec_id != output_spec_id or entries.schema.field("partition").type.num_fields == 0:
-            yield entries
-            continue
-        keys: dict[Any, list[int]] = {}
-        for index, partition in enumerate(entries["partition"].to_pylist()):
-            keys.setdefault(tuple(partition.values()), []).append(index)
-        for rows in keys.values():
-            yield entries.take(pa.array(rows, pa.int64()))
+        count = entries.num_rows
+        place = pa.array(np.arange(count), pa.int64())
+        parts.append(entries.drop_columns(["partition"]).append_column("place", place))
+        own = spec_id == table_spec_id
+        numbers.append(_partition_numbers(entries) if own else np.zeros(count, np.int64))
+    files = pa.concat_tables(parts).combine_chunks()
+    order = np.argsort(_column(files, "sequence_number"), kind="stable")
+    return files.take(pa.array(order)), np.concatenate(numbers)[order]
 
 
-def _misfits(entries: pa.Table, options: CompactionOptions) -> Any:
-    sizes = entries["file_size_in_bytes"].to_numpy()
+def _partition_numbers(entries: pa.Table) -> Integers:
+    """Return a number per file that is equal for equal partitions, 0 for one of NULLs only."""
+    numbers = np.zeros(entries.num_rows, np.int64)
+    partition = entries["partition"].combine_chunks()
+    for values in partition.flatten():
+        encoded = values.dictionary_encode("mask")
+        codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False) + 1
+        combined = numbers * (len(encoded.dictionary) + 1) + codes
+        # Numbered afresh, 0 kept, so that many fields do not overflow.
+        numbers = np.unique(np.append(combined, 0), return_inverse=True)[1][:-1].astype(np.int64)
+    return numbers
+
+
+def _by_partition(partitions: Integers) -> Iterator[Integers]:
+    """Yield each partition's rows in order; the partition of the first row comes first."""
+    if not len(partitions):
+        return
+    order = np.argsort(partitions, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1)
+    yield from sorted(groups, key=lambda rows: int(rows[0]))
+
+
+def _misfits(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool_]:
     return (sizes < options.min_bytes) | (sizes > options.max_bytes)
 
 
-def _packed(entries: pa.Table, options: CompactionOptions) -> list[pa.Table]:
-    sizes = entries["file_size_in_bytes"].to_pylist()
-    bins = pack(sizes, options.max_group_bytes, options.max_group_files)
-    return [entries.slice(rows[0], len(rows)) for rows in bins]
-
-
-def _worth_it(group: pa.Table, options: CompactionOptions) -> bool:
-    count, size = group.num_rows, _bytes(group)
+def _worth_it(sizes: Integers, options: CompactionOptions) -> bool:
+    count, total = len(sizes), int(sizes.sum())
     enough_files = count > 1 and count >= options.min_input_files
-    enough_content = count > 1 and size > options.target_bytes
-    return enough_files or enough_content or size > options.max_bytes
+    enough_content = count > 1 and total > options.target_bytes
+    return enough_files or enough_content or total > options.max_bytes
 
 
-def _in_job_order(groups: list[pa.Table], order: str) -> list[pa.Table]:
+def _in_job_order(groups: list[Integers], sizes: Integers, order: str) -> list[Integers]:
     measure, _, direction = order.partition("-")
     if measure == "none":
         return groups
-    key = _bytes if measure == "bytes" else pa.Table.__len__
-    return sorted(groups, key=key, reverse=direction == "desc")
+
+    def measured(group: Integers) -> int:
+        return int(sizes[group].sum()) if measure == "bytes" else len(group)
+
+    return sorted(groups, key=measured, reverse=direction == "desc")
 
 
-def _bytes(group: pa.Table) -> int:
-    return int(np.sum(group["file_size_in_bytes"].to_numpy())) if group.num_rows else 0
+def _sizes(files: pa.Table) -> Integers:
+    return _column(files, "file_size_in_bytes")
+
+
+def _column(files: pa.Table, name: str) -> Integers:
+    """Return a column of integers; NULL (version 1 has no sequence numbers) is 0."""
+    values: Any = pc.fill_null(files[name], 0).to_numpy()
+    return np.asarray(values, dtype=np.int64)

@@ -5,17 +5,19 @@ A rewrite that changed a row would be silent for ever after, since its inputs ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import BinaryType, FixedType, StringType
+from pyiceberg.types import BinaryType, FixedType, StringType, UUIDType
 
 from lake.core.errors import CorruptFileError, LakeError
 from lake.core.rows.metrics import Leaf, leaves
-from lake.core.table.bounds import BoundColumn, bound_array, count_array
+from lake.core.table.bounds import CountColumn, bound_array, comparable, count_array
 from lake.core.table.files import DataFile
 from lake.core.table.manifests import entries_of
 
@@ -23,78 +25,133 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
+_COUNTS: tuple[tuple[CountColumn, str], ...] = (
+    ("null_value_counts", "NULLs"),
+    ("nan_value_counts", "NaNs"),
+)
+# Their bounds are shortened, by a mode that may have changed, or ordered otherwise by other writers.
+_VAGUE = (StringType, BinaryType, FixedType, UUIDType)
+_SHORTENED = (StringType, BinaryType)
+
+Hashes = npt.NDArray[np.uint64]
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0x6E756C6C6E756C6C)
 
 
-def check_figures(
-    inputs: pa.Table,
-    outputs: Sequence[DataFile],
-    *,
-    rows_read: int,
-    schema: Schema,
-    spec: PartitionSpec,
-) -> None:
-    """Compare a group's files before and after by their metadata.
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A figure that differs between a group's files before and after.
 
     Args:
-        inputs: canonical entries of the files that were read.
-        outputs: the files that were written, all of one spec.
-        rows_read: rows that the task counted while reading.
-        schema: the table's.
-        spec: the outputs' partition spec.
+        text: which, and both values.
+        certain: False where the metadata of correct files may differ so (bounds need not be tight).
+    """
+
+    text: str
+    certain: bool
+
+
+def check_rows(expected: int, rows_read: int, outputs: Sequence[DataFile]) -> None:
+    """Compare the rows that metadata promises, that were read and that were written.
 
     Raises:
         CorruptFileError: the inputs hold other rows than the table's metadata says.
-        LakeError: rows, NULLs or bounds differ: a defect; nothing may be committed.
+        LakeError: rows were lost or doubled: a defect; nothing may be committed.
     """
-    expected = int(pc.sum(inputs["record_count"]).as_py() or 0)
     if rows_read != expected:
         raise CorruptFileError(f"read {rows_read} rows where the table's metadata says {expected}")
     written = sum(file.record_count for file in outputs)
     if written != rows_read:
         raise LakeError(f"read {rows_read} rows but wrote {written}: nothing was committed")
-    after = entries_of(list(outputs), spec=spec, schema=schema, status=1, snapshot_id=0)
+
+
+def disagreements(
+    inputs: pa.Table, outputs: Sequence[DataFile], *, schema: Schema, spec: PartitionSpec
+) -> list[Disagreement]:
+    """Compare each column's counts and bounds, where the files of both sides have them.
+
+    Args:
+        inputs: canonical columns of the entries of the files that were read.
+        outputs: the files that were written, all of one spec.
+        schema: the table's.
+        spec: the outputs' partition spec.
+    """
+    after = entries_of(outputs, spec=spec, schema=schema, status=1, snapshot_id=0)
+    found: list[Disagreement] = []
     for leaf in leaves(schema):
         if not leaf.repeated:
-            _check_nulls(inputs, after, leaf)
-            _check_bounds(inputs, after, leaf)
+            found += _counts(inputs, after, leaf)
+            found += _bounds(inputs, after, leaf)
+    return found
 
 
-def _check_nulls(before: pa.Table, after: pa.Table, leaf: Leaf) -> None:
-    counts = [count_array(table, "null_value_counts", leaf.field_id) for table in (before, after)]
-    # Files that lack a count (older writers, columns added later) tell nothing.
-    if any(column.null_count for column in counts):
-        return
-    nulls = [pc.sum(column).as_py() or 0 for column in counts]
-    if nulls[0] != nulls[1]:
-        name = ".".join(leaf.path)
-        raise LakeError(
-            f"column {name} had {nulls[0]} NULLs and has {nulls[1]}: nothing was committed"
-        )
-
-
-def _check_bounds(before: pa.Table, after: pa.Table, leaf: Leaf) -> None:
-    if isinstance(leaf.kind, StringType | BinaryType | FixedType):
-        return  # shortened by modes that may have changed since
-    checks: tuple[tuple[BoundColumn, Any], ...] = (
-        ("lower_bounds", pc.min),
-        ("upper_bounds", pc.max),
-    )
-    for column, pick in checks:
-        arrays = [bound_array(table, column, leaf.field_id, leaf.kind) for table in (before, after)]
-        if any(array.null_count for array in arrays):
+def _counts(before: pa.Table, after: pa.Table, leaf: Leaf) -> Iterator[Disagreement]:
+    for column, what in _COUNTS:
+        counts = [count_array(table, column, leaf.field_id) for table in (before, after)]
+        # Files that lack a count (older writers, columns added later) tell nothing.
+        if any(array.null_count for array in counts):
             continue
-        values = [pick(array).as_py() for array in arrays]
-        if values[0] != values[1]:
+        read, written = (pc.sum(array).as_py() or 0 for array in counts)
+        if read != written:
             name = ".".join(leaf.path)
-            raise LakeError(
-                f"the {column} of {name} were {values[0]} and are {values[1]}: nothing was committed"
-            )
+            yield Disagreement(f"column {name} had {read} {what} and has {written}", certain=True)
+
+
+def _bounds(before: pa.Table, after: pa.Table, leaf: Leaf) -> Iterator[Disagreement]:
+    lower = _extreme(before, after, leaf, upper=False)
+    if lower is not None and not _same(*lower, leaf, upper=False):
+        yield _apart(leaf, "lower bound", *lower, outside=lower[1] < lower[0])
+    upper = _extreme(before, after, leaf, upper=True)
+    if upper is not None and not _same(*upper, leaf, upper=True):
+        yield _apart(leaf, "upper bound", *upper, outside=upper[1] > upper[0])
+
+
+def _extreme(
+    before: pa.Table, after: pa.Table, leaf: Leaf, *, upper: bool
+) -> tuple[Any, Any] | None:
+    """Return the bound of all files before and of all after; None where one lacks it."""
+    found = []
+    for table in (before, after):
+        column = bound_array(
+            table, "upper_bounds" if upper else "lower_bounds", leaf.field_id, leaf.kind
+        )
+        bounds = comparable(column, leaf.kind).to_pylist()
+        nulls = count_array(table, "null_value_counts", leaf.field_id).to_pylist()
+        values = count_array(table, "value_counts", leaf.field_id).to_pylist()
+        # A file of NULLs only has no bound and needs none.
+        known = [
+            bound
+            for bound, absent, count in zip(bounds, nulls, values, strict=True)
+            if bound is not None or absent is None or absent != count
+        ]
+        # NaN is no bound, though some writers left it as one.
+        if not known or any(bound is None or bound != bound for bound in known):  # noqa: PLR0124
+            return None
+        found.append(max(known) if upper else min(known))
+    return found[0], found[1]
+
+
+def _same(before: Any, after: Any, leaf: Leaf, *, upper: bool) -> bool:
+    if before == after or not isinstance(leaf.kind, _SHORTENED):
+        return bool(before == after)
+    shorter, longer = sorted((before, after), key=len)
+    if not upper:
+        return bool(longer.startswith(shorter))
+    # A shortened upper bound is the prefix with its last character raised.
+    return bool(len(shorter) < len(longer) and shorter > longer and longer.startswith(shorter[:-1]))
+
+
+def _apart(leaf: Leaf, what: str, before: Any, after: Any, *, outside: bool) -> Disagreement:
+    name = ".".join(leaf.path)
+    certain = outside and not isinstance(leaf.kind, _VAGUE)
+    return Disagreement(f"the {what} of column {name} was {before!r} and is {after!r}", certain)
 
 
 class ContentHash:
-    """A hash of rows that no order changes: the sum of each row's hash, and their number."""
+    """A hash of rows that no order changes: the sum of each row's hash, and their number.
+
+    Values count by their bits: NULL differs from an empty text, -0.0 from 0.0.
+    """
 
     def __init__(self) -> None:
         self.rows = 0
@@ -102,11 +159,11 @@ class ContentHash:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows in."""
+        total = np.full(batch.num_rows, _MIX)
+        for column in batch.columns:
+            total = _finish(total * _MIX + _hashes(column))
         with np.errstate(over="ignore"):
-            total = np.zeros(batch.num_rows, np.uint64)
-            for column in batch.columns:
-                total = total * _MIX + _hashes(column)
-            self._sum += np.add.reduce(_finish(total), dtype=np.uint64)
+            self._sum += np.add.reduce(total, dtype=np.uint64)
         self.rows += batch.num_rows
 
     def text(self) -> str:
@@ -122,35 +179,96 @@ def hash_all(batches: Iterable[pa.RecordBatch]) -> str:
     return content.text()
 
 
-def _finish(values: Any) -> Any:
-    values = values ^ (values >> np.uint64(33))
-    values = values * np.uint64(0xFF51AFD7ED558CCD)
+def _finish(values: Hashes) -> Hashes:
+    """Spread every bit over all (the finaliser of MurmurHash3)."""
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return values ^ (values >> np.uint64(33))
 
 
-def _hashes(column: pa.Array) -> Any:
-    """Return a number per value; NULL has its own, floats go by their bits."""
-    from pandas.util import hash_array  # noqa: PLC0415 - only where contents are compared
-
+def _hashes(column: pa.Array) -> Hashes:
+    """Return a number per value."""
     kind = column.type
-    if pa.types.is_nested(kind):
-        plain = [repr(value).encode() for value in column.to_pylist()]
-        return hash_array(np.array(plain, dtype=object), categorize=False)
-    if pa.types.is_decimal(kind):
-        column = column.cast(pa.string())
-    if pa.types.is_primitive(column.type) and not pa.types.is_boolean(column.type):
-        width = column.type.bit_width
-        bits = column.fill_null(_zero(column.type)) if column.null_count else column
-        raw = bits.view(pa.int64() if width == 64 else pa.int32()) if width in {32, 64} else bits  # noqa: PLR2004
-        values = raw.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
-        hashed = _finish(values + _MIX)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _hashes(column.storage)
+    if pa.types.is_null(kind):
+        return np.full(len(column), _NULL)
+    if pa.types.is_struct(kind):
+        hashed = _struct_hashes(column)
+    elif pa.types.is_map(kind):
+        entries = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        hashed = _list_hashes(entries)
+    elif pa.types.is_list(kind):
+        hashed = _list_hashes(column)
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        hashed = _text_hashes(column)
     else:
-        texts = column.cast(pa.binary()) if not pa.types.is_boolean(column.type) else column
-        hashed = hash_array(texts.to_numpy(zero_copy_only=False).astype(object), categorize=True)
+        hashed = _fixed_hashes(column)
     if column.null_count:
         hashed = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, hashed)
     return hashed
 
 
-def _zero(kind: pa.DataType) -> pa.Scalar:
-    return pa.scalar(0, pa.int64() if kind.bit_width == 64 else pa.int32()).cast(kind)  # noqa: PLR2004
+def _struct_hashes(column: pa.StructArray) -> Hashes:
+    total = np.full(len(column), _MIX)
+    for child in column.flatten():
+        total = _finish(total * _MIX + _hashes(child))
+    return total
+
+
+def _list_hashes(column: pa.ListArray) -> Hashes:
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    return _summed(_hashes(column.flatten()), lengths.astype(np.int64))
+
+
+def _text_hashes(column: pa.Array) -> Hashes:
+    """Hash texts eight bytes at a time."""
+    _, offset_buffer, data = column.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[
+        column.offset : column.offset + len(column) + 1
+    ]
+    starts = offsets[:-1].astype(np.int64)
+    lengths = np.diff(offsets).astype(np.int64)
+    counts = (lengths + 7) // 8
+    position = _positions(counts)
+    used = int(offsets[-1]) if len(offsets) else 0
+    padded = np.zeros(used + 8, np.uint8)
+    if used:
+        padded[:used] = np.frombuffer(data, np.uint8, used)
+    every_eight = np.ndarray((used + 1,), "<u8", padded.data, strides=(1,))
+    words = every_eight[np.repeat(starts, counts) + 8 * position]
+    left = np.minimum(np.repeat(lengths, counts) - 8 * position, 8)
+    words &= np.uint64(0xFFFFFFFFFFFFFFFF) >> (64 - 8 * left).astype(np.uint64)
+    return _finish(_summed(words, counts) + lengths.astype(np.uint64))
+
+
+def _summed(values: Hashes, counts: npt.NDArray[np.int64]) -> Hashes:
+    """Return one hash per run of values; their places and their number count."""
+    placed = _finish(values ^ _finish(_positions(counts).astype(np.uint64) + _MIX))
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(placed, dtype=np.uint64)])
+    ends = np.cumsum(counts)
+    return _finish(sums[ends] - sums[ends - counts] + counts.astype(np.uint64) * _MIX)
+
+
+def _positions(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return each item's place in its run, from 0."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total, dtype=np.int64) - np.repeat(ends - counts, counts)
+
+
+def _fixed_hashes(column: pa.Array) -> Hashes:
+    """Hash values of a fixed width by their bytes."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    width = column.type.bit_width // 8
+    if width == 0 or not len(column):
+        return np.zeros(len(column), np.uint64)
+    start = column.offset * width
+    raw = np.frombuffer(column.buffers()[1], np.uint8)[start : start + len(column) * width]
+    words = np.zeros((len(column), -(-width // 8) * 8), np.uint8)
+    words[:, :width] = raw.reshape(len(column), width)
+    total = np.full(len(column), _MIX)
+    for word in words.view("<u8").T:
+        total = _finish(total * _MIX + word)
+    return total

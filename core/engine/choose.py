@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lake.core.engine import Engine
 from lake.core.engine.inline import InlineEngine
+from lake.core.engine.java import find_java
 from lake.core.settings import Settings
 
 # Below this a JVM's start costs more than the work.
@@ -18,7 +19,10 @@ def choose_engine(kind: str, input_bytes: int, settings: Settings) -> Engine:
     """
     if engine_name(kind, input_bytes, settings) == InlineEngine.name:
         return InlineEngine()
-    from lake.core.engine.spark import SparkEngine  # noqa: PLC0415 - loads PySpark
+    if not settings.remote:
+        # Before any work: the answer costs nothing, and starts nothing where Java is where it should be.
+        find_java()
+    from lake.core.engine.spark import SparkEngine  # noqa: PLC0415 - only when Spark is wanted
 
     return SparkEngine(settings)
 

@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
+import json
 import os
-import queue
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any
+from contextlib import contextmanager
+from typing import Any
 
+from lake.core.clock import Ids, SystemIds
 from lake.core.engine import Task, TaskResult
+from lake.core.engine.pool import Pool
 from lake.core.engine.worker import context_for, resolve
+from lake.core.errors import EngineError
 from lake.core.table.storage import Storage
 
-_WAIT_SECONDS = 0.2
+_MAX_THREADS = 8
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class InlineEngine:
-    """Runs task functions on a thread pool; PyArrow's readers and writers leave the interpreter free."""
+    """Runs task functions on threads; PyArrow's readers and writers leave the interpreter free."""
 
     name = "inline"
 
-    def __init__(self, parallelism: int | None = None) -> None:
-        self.parallelism = parallelism or min(os.cpu_count() or 1, 8)
-        self._stopped = threading.Event()
+    def __init__(self, parallelism: int | None = None, *, ids: Ids | None = None) -> None:
+        self.parallelism = parallelism or min(usable_cores(), _MAX_THREADS)
+        self._ids = ids or SystemIds()
+        self._pools: set[Pool[Any]] = set()
+        self._stopped = False
 
     def run(
         self, tasks: Sequence[Task], function: str, *, storage: Storage
     ) -> Iterator[TaskResult]:
         """Run the function on every task; results come as tasks give them."""
         run = resolve(function)
+        with self._pool() as (pool, batch):
 
-        def work(index: int) -> Iterator[Any]:
-            context = context_for(storage, f"i{index}", self._stopped)
-            for value in run(tasks[index].payload, context):
-                yield TaskResult(index, value)
+            def work(index: int) -> Iterator[TaskResult]:
+                context = context_for(storage, f"{batch}-{index}", pool.stopped)
+                for value in run(_plain(tasks[index].payload), context):
+                    yield TaskResult(index, _plain(value))
 
-        yield from self._spread(len(tasks), work)
+            yield from pool.spread(len(tasks), work)
 
     def exchange(
         self,
@@ -48,111 +61,98 @@ class InlineEngine:
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
-        """Spill what tasks send to one temporary file per reducer, then reduce."""
-        send, reduce = resolve(map_function), resolve(reduce_function)
-        with tempfile.TemporaryDirectory(prefix="lake-exchange-") as folder:
-            spill = _Spill(folder, len(reduce_payloads))
-
-            def map_one(index: int) -> Iterator[Any]:
-                context = context_for(storage, f"i{index}", self._stopped)
-                for reducer, blob in send(tasks[index].payload, context):
-                    spill.add(reducer, index, blob)
-                yield from ()
-
-            for _ in self._spread(len(tasks), map_one):
-                pass
-            spill.close()
-            filled = spill.filled()
-
-            def reduce_one(position: int) -> Iterator[Any]:
-                reducer = filled[position]
-                context = context_for(storage, f"r{reducer}", self._stopped)
-                blobs = spill.read(reducer)
-                for value in reduce(reduce_payloads[reducer], blobs, context):
-                    yield TaskResult(reducer, value)
-
-            yield from self._spread(len(filled), reduce_one)
+        """Spill what tasks send to a temporary file, then reduce."""
+        with tempfile.TemporaryFile(prefix="lake-exchange-") as file:
+            spill = _Spill(file.fileno(), len(reduce_payloads))
+            self._send(spill, tasks, resolve(map_function), storage)
+            yield from self._reduce(spill, resolve(reduce_function), reduce_payloads, storage)
 
     def stop(self) -> None:
-        """Tell running tasks to end; those between two batches do so at once."""
-        self._stopped.set()
+        """Tell running tasks to end and wait for them; those between two batches do so at once."""
+        self._stopped = True
+        pools = list(self._pools)
+        for pool in pools:
+            pool.cancel()
+        for pool in pools:
+            pool.join()
 
-    def _spread(
-        self, count: int, work: Callable[[int], Iterator[Any]]
+    def _send(
+        self,
+        spill: _Spill,
+        tasks: Sequence[Task],
+        send: Callable[..., Iterator[tuple[int, bytes]]],
+        storage: Storage,
+    ) -> None:
+        with self._pool() as (pool, batch):
+
+            def work(index: int) -> Iterator[None]:
+                context = context_for(storage, f"{batch}-{index}", pool.stopped)
+                for reducer, blob in send(_plain(tasks[index].payload), context):
+                    spill.add(reducer, index, blob)
+                    # Each step hands control back, so that a cancelled task ends here.
+                    yield None
+
+            for _ in pool.spread(len(tasks), work):
+                pass
+
+    def _reduce(
+        self,
+        spill: _Spill,
+        reduce: Callable[..., Iterator[Mapping[str, Any]]],
+        payloads: Sequence[Mapping[str, Any]],
+        storage: Storage,
     ) -> Iterator[TaskResult]:
-        """Run ``work`` for each number on the pool and yield what it gives, as it comes."""
-        results: queue.Queue[Any] = queue.Queue(maxsize=1024)
-        done = object()
-        cancelled = threading.Event()
+        filled = spill.filled()
+        with self._pool() as (pool, batch):
 
-        def put(item: Any) -> None:
-            while not cancelled.is_set():
-                try:
-                    results.put(item, timeout=_WAIT_SECONDS)
-                except queue.Full:
-                    continue
-                return
+            def work(position: int) -> Iterator[TaskResult]:
+                reducer = filled[position]
+                context = context_for(storage, f"{batch}-{reducer}", pool.stopped)
+                for value in reduce(_plain(payloads[reducer]), spill.read(reducer), context):
+                    yield TaskResult(reducer, _plain(value))
 
-        def one(index: int) -> None:
-            try:
-                if not cancelled.is_set():
-                    values = work(index)
-                    for value in values:
-                        put(value)
-                        if cancelled.is_set():
-                            values.close()  # type: ignore[attr-defined]
-                            break
-            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-                put(error)
-            finally:
-                put(done)
+            yield from pool.spread(len(filled), work)
 
-        left = count
-        pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="task")
+    @contextmanager
+    def _pool(self) -> Iterator[tuple[Pool[Any], str]]:
+        """Give a pool that `stop` knows of, and a text that no other batch of tasks has."""
+        if self._stopped:
+            raise EngineError("the engine was stopped")
+        pool: Pool[Any] = Pool(self.parallelism)
+        self._pools.add(pool)
         try:
-            for index in range(count):
-                pool.submit(one, index)
-
-            while left:
-                try:
-                    item = results.get(timeout=_WAIT_SECONDS)
-                except queue.Empty:
-                    continue
-                if item is done:
-                    left -= 1
-                elif isinstance(item, BaseException):
-                    raise item
-                else:
-                    yield item
+            yield pool, self._ids.uuid().split("-")[0]
         finally:
-            cancelled.set()
-            if left:
-                self._stopped.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+            self._pools.discard(pool)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it arrives when it travels through Spark; what JSON cannot hold is an error."""
+    return json.loads(json.dumps(value))
 
 
 class _Spill:
-    """Blobs per reducer on disk, given back in the order of their tasks."""
+    """Blobs of many reducers in one file, given back in the order of their tasks."""
 
-    def __init__(self, folder: str, reducers: int) -> None:
-        self._paths = [os.path.join(folder, f"{number}") for number in range(reducers)]
-        self._files: dict[int, IO[bytes]] = {}
+    def __init__(self, descriptor: int, reducers: int) -> None:
+        self._descriptor = descriptor
+        self._reducers = reducers
+        self._end = 0
         self._index: dict[int, list[tuple[int, int, int]]] = {}
         self._lock = threading.Lock()
 
     def add(self, reducer: int, task: int, blob: bytes) -> None:
-        """Keep a blob."""
-        with self._lock:
-            if reducer not in self._files:
-                self._files[reducer] = open(self._paths[reducer], "wb")  # noqa: SIM115 - closed in close()
-            file = self._files[reducer]
-            self._index.setdefault(reducer, []).append((task, file.tell(), len(blob)))
-            file.write(blob)
+        """Keep a blob.
 
-    def close(self) -> None:
-        """End writing."""
-        for file in self._files.values():
-            file.close()
+        Raises:
+            EngineError: there is no such reducer.
+        """
+        if not 0 <= reducer < self._reducers:
+            raise EngineError(f"task {task} sent to reducer {reducer} of {self._reducers}")
+        with self._lock:
+            start, self._end = self._end, self._end + len(blob)
+            self._index.setdefault(reducer, []).append((task, start, len(blob)))
+        _write_at(self._descriptor, blob, start)
 
     def filled(self) -> list[int]:
         """Return the reducers that were sent anything."""
@@ -160,7 +160,24 @@ class _Spill:
 
     def read(self, reducer: int) -> Iterator[bytes]:
         """Yield a reducer's blobs by task, each task's in its own order."""
-        with open(self._paths[reducer], "rb") as file:
-            for _, start, length in sorted(self._index[reducer]):
-                file.seek(start)
-                yield file.read(length)
+        for _, start, length in sorted(self._index[reducer]):
+            yield _read_at(self._descriptor, length, start)
+
+
+def _write_at(descriptor: int, blob: bytes, start: int) -> None:
+    # One call moves at most 2 GiB.
+    rest = memoryview(blob)
+    while rest:
+        written = os.pwrite(descriptor, rest, start)
+        rest, start = rest[written:], start + written
+
+
+def _read_at(descriptor: int, length: int, start: int) -> bytes:
+    parts = []
+    while length:
+        part = os.pread(descriptor, length, start)
+        if not part:
+            raise EngineError("a temporary file of the exchange ended early")
+        parts.append(part)
+        length, start = length - len(part), start + len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -29,6 +29,7 @@ class KeepReason(StrEnum):
     RECENT = "recent"  # younger than its branch's age
     LAST_N = "last-n"  # among the newest that its branch must keep
     UNREFERENCED_RECENT = "unreferenced-recent"  # on no branch, but younger than the table's age
+    OTHER_BRANCH = "other-branch"  # only one branch's snapshots were to go
     NOT_NAMED = "not-named"  # only snapshots named one by one were to go
 
 
@@ -41,12 +42,14 @@ class RetentionOptions:
         retain_last: keep at least so many snapshots of each branch; None takes the table's property.
         snapshot_ids: snapshots to expire by name, even if a rule would keep them.
         unsafe: allow a moment less than 24 hours ago.
+        branch: expire this branch's snapshots only, and no refs; None for the whole table.
     """
 
     older_than_ms: int | None = None
     retain_last: int | None = None
     snapshot_ids: tuple[int, ...] = ()
     unsafe: bool = False
+    branch: str | None = None
 
     def __post_init__(self) -> None:
         if self.retain_last is not None and self.retain_last < 1:
@@ -95,9 +98,9 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
     """
     limits = _Limits.of(metadata, options, now_ms)
     refs = {name: ref for name, ref in metadata.refs.items() if _stays(metadata, name, ref, limits)}
-    removed_refs = () if options.only_named else tuple(sorted(metadata.refs.keys() - refs.keys()))
-    if options.only_named:
+    if options.only_named or options.branch is not None:
         refs = dict(metadata.refs)
+    removed_refs = tuple(sorted(metadata.refs.keys() - refs.keys()))
     named = frozenset(options.snapshot_ids)
     _refuse_heads(named, refs)
     kept: dict[int, KeepReason] = {}
@@ -105,6 +108,12 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
         kept = {item.snapshot_id: KeepReason.NOT_NAMED for item in metadata.snapshots}
     else:
         _keep_by_rule(metadata, refs, limits, kept)
+    if options.branch is not None:
+        head = lineage.branch_head(metadata, options.branch)
+        own = {item.snapshot_id for item in lineage.ancestors(metadata, head.snapshot_id if head else None)}
+        for snapshot in metadata.snapshots:
+            if snapshot.snapshot_id not in own:
+                kept.setdefault(snapshot.snapshot_id, KeepReason.OTHER_BRANCH)
     for snapshot_id in named:
         kept.pop(snapshot_id, None)
     if metadata.current_snapshot_id is not None:

@@ -14,8 +14,6 @@ from lake.core.ingest.creation import schema_of
 from lake.core.rows.convert import promotable
 from lake.core.rows.sources import CSV, Source
 
-_SHOWN_PROBLEMS = 50
-
 
 @dataclass(frozen=True, slots=True)
 class SourceColumns:
@@ -38,16 +36,22 @@ def check_sources(schema: Schema, sources: Iterable[SourceColumns], *, evolve: b
         BadInputError: a required column is missing, a type does not fit or a column is unknown.
     """
     check = _Check(evolve=evolve)
-    problems = [problem for source in sources for problem in check.problems(schema, source)]
-    if not problems:
+    told: dict[str, list[str]] = {}
+    for source in sources:
+        if problems := list(check.problems(schema, source)):
+            # Files of one kind have the same problems: they are told once.
+            told.setdefault("; ".join(problems), []).append(source.name)
+    if not told:
         return
-    told = list(dict.fromkeys(problems))
-    shown = "; ".join(told[:_SHOWN_PROBLEMS])
-    more = f"; and {len(told) - _SHOWN_PROBLEMS} more" if len(told) > _SHOWN_PROBLEMS else ""
+    shown = "; ".join(f"{_named(names)} {problems}" for problems, names in told.items())
     hints = ["Nothing was written."]
     if check.unknown:
         hints.insert(0, "--evolve adds new columns.")
-    raise BadInputError(f"the source does not fit the table: {shown}{more}", hint=" ".join(hints))
+    raise BadInputError(f"the source does not fit the table: {shown}", hint=" ".join(hints))
+
+
+def _named(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more files)"
 
 
 @dataclass(slots=True)
@@ -71,22 +75,22 @@ class _Check:
         types = {item.name: item.type for item in found}
         names = [item.name for item in found]
         for name in [name for name in types if names.count(name) > 1]:
-            yield f"{source.name} has two columns named {prefix}{name}"
+            yield f"has two columns named {prefix}{name}"
         for field in wanted:
             kind = types.pop(field.name, None)
             name = prefix + field.name
             if kind is not None:
                 yield from self._value(field.field_type, kind, source, name)
             elif field.required:
-                yield f"{source.name} lacks the required column {name} ({field.field_type})"
+                yield f"lacks the required column {name} ({field.field_type})"
         folded = {field.name.strip().lower(): field.name for field in wanted}
         for name, kind in types.items():
             if self.evolve:
                 continue
             self.unknown = True
             like = folded.get(name.strip().lower())
-            meant = f"; did you mean {prefix}{like}?" if like else ""
-            yield f"{source.name} has column {prefix}{name} ({kind}), which the table lacks{meant}"
+            meant = f" (did you mean {prefix}{like}?)" if like else ""
+            yield f"has column {prefix}{name} ({kind}), which the table lacks{meant}"
 
     def _value(
         self, wanted: IcebergType, found: pa.DataType, source: SourceColumns, name: str
@@ -99,19 +103,19 @@ class _Check:
             yield from self._value(wanted.key_type, found.key_type, source, f"{name}.key")
             yield from self._value(wanted.value_type, found.item_type, source, f"{name}.value")
         elif not _fits(wanted, found, source):
-            yield f"column {name} is {found} in {source.name} and {wanted} in the table"
+            yield f"has column {name} as {found}, the table as {wanted}"
 
 
 def _fits(wanted: IcebergType, found: pa.DataType, source: SourceColumns) -> bool:
     if source.file is None or not source.file.is_text:
         return promotable(found, wanted, by_name=True)
     if source.file.format == CSV:
-        return wanted.is_primitive
-    # Values of text formats are judged one by one as they are read; an object may be a map.
+        return True  # its cells are texts of whatever the table has
+    # Values of text formats are judged one by one as they are read; an object or pairs may be a map.
     nested = pa.types.is_struct(found) or _is_list(found)
-    return not nested if wanted.is_primitive else pa.types.is_null(found) or (
-        isinstance(wanted, MapType) and pa.types.is_struct(found)
-    )
+    if wanted.is_primitive:
+        return not nested
+    return pa.types.is_null(found) or (isinstance(wanted, MapType) and nested)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -125,7 +129,7 @@ def _named_by_folders(schema: Schema, source: SourceColumns) -> Iterator[str]:
     for part in source.name.split("/")[:-1]:
         name, equals, _ = part.partition("=")
         if equals and name in known:
-            yield f"column {name} of {source.name} stands only in its folder's name, which is not read"
+            yield f"has column {name} only in its folder's name, which is not read"
 
 
 def evolved(schema: Schema, last_column_id: int, next_schema_id: int, source: pa.Schema) -> Schema:
@@ -156,7 +160,9 @@ def _with_new_fields(
 ) -> tuple[NestedField, ...]:
     types = {item.name: item.type for item in found}
     kept = tuple(
-        _with_type(field, _with_new_parts(field.field_type, types.pop(field.name, pa.null()), fresh))
+        _with_type(
+            field, _with_new_parts(field.field_type, types.pop(field.name, pa.null()), fresh)
+        )
         for field in fields
     )
     new = pa.schema(list(types.items()))
@@ -164,9 +170,7 @@ def _with_new_fields(
     return kept + added
 
 
-def _with_new_parts(
-    kind: IcebergType, found: pa.DataType, fresh: Callable[[], int]
-) -> IcebergType:
+def _with_new_parts(kind: IcebergType, found: pa.DataType, fresh: Callable[[], int]) -> IcebergType:
     if isinstance(kind, StructType) and pa.types.is_struct(found):
         return StructType(*_with_new_fields(kind.fields, list(found), fresh))
     if isinstance(kind, ListType) and _is_list(found):

@@ -24,17 +24,31 @@ from pyiceberg.transforms import (
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
 
-_TERM = re.compile(r"^(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^(),]+?)\s*(?:,\s*(\d+)\s*)?\)|([^(),]+))$")
+_TERM = re.compile(
+    r"^(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^(),]+?)\s*(?:,\s*(\d+)\s*)?\)|([^(),]+))$"
+)
 _PLAIN: dict[str, Transform[Any, Any]] = {
     "identity": IdentityTransform(),
-    "year": YearTransform(), "years": YearTransform(),
-    "month": MonthTransform(), "months": MonthTransform(),
-    "day": DayTransform(), "days": DayTransform(), "date": DayTransform(),
-    "hour": HourTransform(), "hours": HourTransform(),
+    "year": YearTransform(),
+    "years": YearTransform(),
+    "month": MonthTransform(),
+    "months": MonthTransform(),
+    "day": DayTransform(),
+    "days": DayTransform(),
+    "date": DayTransform(),
+    "hour": HourTransform(),
+    "hours": HourTransform(),
     "void": VoidTransform(),
 }
-_SUFFIX = {"bucket": "bucket", "truncate": "trunc", "year": "year", "month": "month", "day": "day",
-           "hour": "hour", "void": "null"}
+_SUFFIX = {
+    "bucket": "bucket",
+    "truncate": "trunc",
+    "year": "year",
+    "month": "month",
+    "day": "day",
+    "hour": "hour",
+    "void": "null",
+}
 _SORT = re.compile(r"^(\S+)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?$", re.IGNORECASE)
 
 
@@ -74,9 +88,13 @@ def _new_type(item: pa.Field) -> pa.DataType:
     try:
         _pyarrow_to_schema_without_ids(pa.schema([pa.field(item.name, kind)]))
     except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
-        raise BadInputError(f"column {item.name} is {item.type}, which no Iceberg type holds") from error
+        raise BadInputError(
+            f"column {item.name} is {item.type}, which no Iceberg type holds"
+        ) from error
     if _has_empty_struct(kind):
-        raise BadInputError(f"column {item.name} is {item.type}: a struct without fields holds nothing")
+        raise BadInputError(
+            f"column {item.name} is {item.type}: a struct without fields holds nothing"
+        )
     return kind
 
 
@@ -92,26 +110,30 @@ def _storable(kind: pa.DataType) -> pa.DataType:
         return kind if kind == pa.uuid() else _storable(kind.storage_type)
     if pa.types.is_dictionary(kind):
         return _storable(kind.value_type)
-    if pa.types.is_unsigned_integer(kind):
-        return pa.int64() if kind.bit_width >= 32 else pa.int32()  # noqa: PLR2004
-    if pa.types.is_integer(kind):
-        return pa.int64() if kind.bit_width > 32 else pa.int32()  # noqa: PLR2004
-    if pa.types.is_float16(kind):
-        return pa.float32()
-    if pa.types.is_null(kind):
-        return pa.string()
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", None if kind.tz is None else "UTC")
-    if pa.types.is_time(kind):
-        return pa.time64("us")
-    if pa.types.is_date(kind):
-        return pa.date32()
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(item.name, _storable(item.type)) for item in kind])
     if pa.types.is_map(kind):
         return pa.map_(_storable(kind.key_type), _storable(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_storable(kind.value_type))
+    return _storable_primitive(kind)
+
+
+def _storable_primitive(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_integer(kind):
+        # Unsigned ones need a bit more; nothing is wider than 64 bits, so there values are checked.
+        return pa.int32() if kind.bit_width + types.is_unsigned_integer(kind) <= 32 else pa.int64()  # noqa: PLR2004
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    for test, storable in (
+        (types.is_float16, pa.float32()),
+        (types.is_null, pa.string()),
+        (types.is_time, pa.time64("us")),
+        (types.is_date, pa.date32()),
+    ):
+        if test(kind):
+            return storable
     return kind
 
 
@@ -127,7 +149,9 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
         transform, column = _parse_term(term)
         source = _column(schema, column)
         if not transform.can_transform(source.field_type):
-            raise InvalidRequestError(f"cannot partition {column} ({source.field_type}) by {transform}")
+            raise InvalidRequestError(
+                f"cannot partition {column} ({source.field_type}) by {transform}"
+            )
         name = column.replace(".", "_")
         if not isinstance(transform, IdentityTransform):
             name = f"{name}_{_SUFFIX[str(transform).partition('[')[0]]}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.engine import Engine, Task, TaskResult
-from lake.core.errors import CommitUnknownError, LakeError
+from lake.core.errors import LakeError
 from lake.core.expressions import filter_to_plain
 from lake.core.ingest.plan import APPEND, HASH, REPLACE, IngestPlan, describe, tasks_for
 from lake.core.outcome import Outcome, Status
@@ -111,10 +111,14 @@ def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Wri
         written.files += [DataFile.from_plain(file) for file in value["files"]]
         written.rows_read += value["rows_read"]
         last = 0 if value["input_bytes"] else 1
-        session.progress.advance(tasks=last, done_bytes=value["input_bytes"], rows=value["rows_read"])
+        session.progress.advance(
+            tasks=last, done_bytes=value["input_bytes"], rows=value["rows_read"]
+        )
     session.progress.finish()
     if written.rows != written.rows_read:
-        raise LakeError(f"read {written.rows_read} rows but wrote {written.rows}: nothing was committed")
+        raise LakeError(
+            f"read {written.rows_read} rows but wrote {written.rows}: nothing was committed"
+        )
     return written
 
 
@@ -199,8 +203,6 @@ def _no_empty_folders(table: Table) -> Iterator[None]:
     """When making a table fails or finds no rows, leave no folders of it on a local disk."""
     try:
         yield
-    except CommitUnknownError:
-        raise
     finally:
         root = paths.parse(table.metadata.location)
         if table.creating and root.is_local:
@@ -218,9 +220,7 @@ def _remove_empty(root: str) -> None:
 # Committing
 
 
-def _commit(
-    session: Session, plan: IngestPlan, operation_id: str, written: _Written
-) -> Committed:
+def _commit(session: Session, plan: IngestPlan, operation_id: str, written: _Written) -> Committed:
     run_id = plan.options.run_id
     marks = {RUN_ID: run_id} if run_id else {}
     replaces = {"replace-partitions": "true"} if plan.options.mode == REPLACE else {}

@@ -46,9 +46,13 @@ _TEXT_RATIO = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """What the user asked for; see the command line's help."""
+    """What the user asked for; see the command line's help.
+
+    `stdin` is the file in which what ``-`` among the sources gave is kept.
+    """
 
     sources: Sequence[str] = ()
+    stdin: str | None = None
     from_table: str | None = None
     format: str | None = None
     create: bool = False
@@ -71,7 +75,9 @@ class IngestOptions:
         if (self.partition_by or self.sort_by or self.properties) and not self.create:
             raise InvalidRequestError("--partition-by, --sort-by and --property need --create")
         if self.distribution not in {None, NONE, HASH, RANGE}:
-            raise InvalidRequestError(f"--distribution {self.distribution!r} is none of none, hash, range")
+            raise InvalidRequestError(
+                f"--distribution {self.distribution!r} is none of none, hash, range"
+            )
         if self.distribution == RANGE:
             raise RefusedError("range distribution is not available yet", hint="use none or hash")
         if self.run_id is not None and not self.run_id.strip():
@@ -236,7 +242,10 @@ def _pieces(file: FileSlice) -> list[tuple[FileSlice, int]]:
         return [(file, file.size_bytes)]
     starts = range(0, file.size_bytes, _PIECE_BYTES)
     return [
-        (replace(file, start=start, length=_PIECE_BYTES), min(_PIECE_BYTES, file.size_bytes - start))
+        (
+            replace(file, start=start, length=_PIECE_BYTES),
+            min(_PIECE_BYTES, file.size_bytes - start),
+        )
         for start in starts
     ]
 
@@ -247,9 +256,14 @@ def _pieces(file: FileSlice) -> list[tuple[FileSlice, int]]:
 def _plan_from_files(
     session: Session, identifier: str, existing: Table | None, options: IngestOptions
 ) -> IngestPlan:
-    storage = existing.storage if existing else Storage(storage_properties(session.catalog.configured))
-    files = find_sources(storage, options.sources, options.format)
-    columns = _columns_of(storage, files, existing.schema if existing else None, evolve=options.evolve)
+    storage = (
+        existing.storage if existing else Storage(storage_properties(session.catalog.configured))
+    )
+    names = [options.stdin if name == "-" and options.stdin else name for name in options.sources]
+    files = find_sources(storage, names, options.format)
+    columns = _columns_of(
+        storage, files, existing.schema if existing else None, evolve=options.evolve
+    )
     table = existing
     if table is None:
         if not columns:
@@ -362,7 +376,9 @@ def _warn_of_differences(session: Session, table: Table, options: IngestOptions)
     if options.partition_by is not None:
         asked = creation.partition_spec(options.partition_by, table.schema)
         if not asked.compatible_with(table.spec):
-            session.warn(f"{table.identifier} exists and is partitioned otherwise: --partition-by is ignored")
+            session.warn(
+                f"{table.identifier} exists and is partitioned otherwise: --partition-by is ignored"
+            )
     if options.sort_by is not None:
         order = creation.sort_order(options.sort_by, table.schema)
         if order.fields != table.metadata.sort_order().fields:

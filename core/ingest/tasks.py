@@ -225,7 +225,9 @@ def _null_in_required(item: pa.Field, column: pa.Array, name: str) -> str | None
         return next((one for one in found if one), None)
     if pa.types.is_list(kind):
         return _null_in_required(kind.value_field, column.flatten(), f"{name}.element")
-    entries = pa.StructArray.from_arrays([column.keys, column.items], fields=[kind.key_field, kind.item_field])
+    entries = pa.StructArray.from_arrays(
+        [column.keys, column.items], fields=[kind.key_field, kind.item_field]
+    )
     inside = pa.ListArray.from_arrays(column.offsets, entries).flatten()
     return _null_in_required(kind.item_field, inside.field(1), f"{name}.value")
 

@@ -42,9 +42,7 @@ def text_batches(storage: Storage, source: Source) -> Iterator[pa.RecordBatch]:
         yield from _open(stream, source, types)
 
 
-def infer_types(
-    storage: Storage, source: Source, names: Collection[str]
-) -> dict[str, pa.DataType]:
+def infer_types(storage: Storage, source: Source, names: Collection[str]) -> dict[str, pa.DataType]:
     """Return the narrowest type of each named column that holds all of its values in the whole file."""
     kinds = dict.fromkeys(names, Kind.NOTHING)
     for batch in text_batches(storage, source):

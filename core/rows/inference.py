@@ -1,4 +1,4 @@
-"""The type of a column of texts, found over all of its rows, so that no row is read otherwise than it is written.
+"""The type of a column of texts, found over all of its rows, so that every row is read as it is written.
 
 A type is taken only if it keeps every value: numbers with leading zeros and integers beyond 64 bits stay text,
 as do integers too large for a double in a column that also holds fractions.
@@ -40,7 +40,12 @@ class Kind(Enum):
 
 # Each is tried in turn; the first that takes every value of a block is the block's.
 _NARROW_TO_WIDE = (
-    Kind.BOOLEAN, Kind.INTEGER, Kind.FLOATING, Kind.DATE, Kind.TIMESTAMP, Kind.ZONED_TIMESTAMP,
+    Kind.BOOLEAN,
+    Kind.INTEGER,
+    Kind.FLOATING,
+    Kind.DATE,
+    Kind.TIMESTAMP,
+    Kind.ZONED_TIMESTAMP,
 )
 _JOINS = {
     frozenset({Kind.INTEGER, Kind.LARGE_INTEGER}): Kind.LARGE_INTEGER,

@@ -1,7 +1,7 @@
 """JSON lines as batches: one object a line, read fast by Arrow, and slowly but exactly where Arrow cannot.
 
 Arrow's reader takes a block of whole lines. What it refuses (a bad value, an unknown field, a map, a double
-written as "NaN") is read again by Python's own parser, which takes it or names the line, the field and the value.
+written as "NaN") is read again by Python's own parser, which takes it or names line, field and value.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def json_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[p
             yield batch
 
 
-def infer_columns(storage: Storage, source: Source, *, whole: bool) -> pa.Schema | None:
-    """Return the columns that the lines have, over the whole file or its first block; None for no lines.
+def infer_columns(storage: Storage, source: Source) -> pa.Schema | None:
+    """Return the columns of all lines, of types that hold all of their values; None for no lines.
 
     Raises:
-        BadInputError: a column is of two kinds that no type holds.
+        BadInputError: a line is no object, or a column is of two kinds that no type holds.
     """
     types: dict[str, pa.DataType] = {}
     texts: dict[str, Kind] = {}
@@ -89,10 +89,36 @@ def infer_columns(storage: Storage, source: Source, *, whole: bool) -> pa.Schema
             types[name] = _joined(types.get(name, pa.null()), column.type, name, source.path)
             if pa.types.is_string(column.type):
                 texts[name] = joined(texts.get(name, Kind.NOTHING), _time_kind(column))
-        if not whole:
-            break
     refined = {name: kind.arrow for name, kind in texts.items() if kind in TIMES}
-    return pa.schema([(name, refined.get(name, kind)) for name, kind in types.items()]) if seen else None
+    columns = [(name, refined.get(name, kind)) for name, kind in types.items()]
+    return pa.schema(columns) if seen else None
+
+
+def first_columns(storage: Storage, source: Source) -> pa.Schema | None:
+    """Return the columns of the first lines; None where reading them will say what is wrong."""
+    for block in _blocks(storage, source):
+        try:
+            found = _inferred(block, source.path)
+        except BadInputError:
+            return None
+        return found.schema if found.num_rows else None
+    return None
+
+
+def from_json_texts(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
+    """Return a column of JSON texts, as cells of a CSV file hold nested values, as a type's values.
+
+    Raises:
+        BadInputError: a text is no JSON, or not of the type; the message names the first.
+    """
+    values = []
+    for index, text in enumerate(column.to_pylist()):
+        try:
+            value = None if not text else _loads(text)
+        except (ValueError, RecursionError) as error:
+            raise place.problem(index, text, kind) from error
+        values.append(_shaped(value, kind, place, index))
+    return from_text(pa.array(values, _exact_form(kind)), kind, place)
 
 
 # Blocks of lines
@@ -107,7 +133,8 @@ def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
                 rest += data
                 if len(rest) > _LONGEST_LINE:
                     raise BadInputError(
-                        f"line {line} of {source.path} is longer than {_LONGEST_LINE} bytes", hint=_HINT
+                        f"line {line} of {source.path} is longer than {_LONGEST_LINE} bytes",
+                        hint=_HINT,
                     )
                 continue
             block = _Block(rest + data[:end], line)
@@ -177,10 +204,9 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 def _exact(block: _Block, schema: Schema, where: str) -> pa.RecordBatch:
     rows, lines = [], []
-    for number, line in enumerate(block.data.split(b"\n"), block.first_line):
-        if line.strip():
-            rows.append(_parsed_line(line, number, where))
-            lines.append(number)
+    for number, row in _lines(block, where):
+        rows.append(row)
+        lines.append(number)
     known = {item.name for item in schema.fields}
     for row, number in zip(rows, lines, strict=True):
         if unknown := row.keys() - known:
@@ -192,17 +218,29 @@ def _exact(block: _Block, schema: Schema, where: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
+def _lines(block: _Block, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(block.data.split(b"\n"), block.first_line):
+        if line.strip():
+            yield number, _parsed_line(line, number, where)
+
+
 def _parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
     text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace")
     try:
-        row = json.loads(text, parse_float=Decimal, object_pairs_hook=_no_duplicates)
+        row = _loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"line {number} of {where} cannot be read: {error}", hint=_HINT) from error
+        raise BadInputError(
+            f"line {number} of {where} cannot be read: {error}", hint=_HINT
+        ) from error
     if not isinstance(row, dict):
         raise BadInputError(f"line {number} of {where} is no JSON object", hint=_HINT)
     if "\ufffd" in text and b"\xef\xbf\xbd" not in line:
         raise BadInputError(f"line {number} of {where} is not UTF-8")
     return row
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, parse_float=Decimal, object_pairs_hook=_no_duplicates)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -217,9 +255,7 @@ def _exact_column(
 ) -> pa.Array:
     place = Place(item.name, where, lines, "line")
     kind = item.field_type
-    values = [
-        _shaped(row.get(item.name), kind, place, index) for index, row in enumerate(rows)
-    ]
+    values = [_shaped(row.get(item.name), kind, place, index) for index, row in enumerate(rows)]
     return from_text(pa.array(values, _exact_form(kind)), kind, place)
 
 
@@ -244,13 +280,31 @@ def _shaped(value: Any, kind: IcebergType, place: Place, index: int) -> Any:
     if isinstance(kind, ListType) and isinstance(value, list):
         inner = place.inside("element", counted=True)
         return [_shaped(one, kind.element_type, inner, index) for one in value]
-    if isinstance(kind, MapType) and isinstance(value, Mapping):
-        inner = place.inside("value", counted=True)
-        return [(key, _shaped(one, kind.value_type, inner, index)) for key, one in value.items()]
+    if isinstance(kind, MapType) and _pairs(value) is not None:
+        keys = place.inside("key", counted=True)
+        values = place.inside("value", counted=True)
+        return [
+            (
+                _shaped(key, kind.key_type, keys, index),
+                _shaped(one, kind.value_type, values, index),
+            )
+            for key, one in _pairs(value) or ()
+        ]
     shaped = _shaped_leaf(value, kind) if kind.is_primitive else None
     if shaped is None:
         raise place.problem(index, json.dumps(value, default=str), kind)
     return shaped
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return a map's entries: it is written as an object, or as a list of pairs."""
+    if isinstance(value, Mapping):
+        return list(value.items())
+    paired = isinstance(value, list) and all(
+        isinstance(one, list) and len(one) == 2  # noqa: PLR2004 - a pair
+        for one in value
+    )
+    return [(key, one) for key, one in value] if paired else None
 
 
 def _shaped_struct(
@@ -273,7 +327,9 @@ def _shaped_leaf(value: Any, kind: IcebergType) -> Any:
         return value if isinstance(value, bool) else None
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
     if isinstance(kind, _INTEGERS):
-        return _shaped_integer(value, 31 if isinstance(kind, IntegerType) else 63) if number else None
+        return (
+            _shaped_integer(value, 31 if isinstance(kind, IntegerType) else 63) if number else None
+        )
     if isinstance(kind, _FLOATING):
         return _shaped_double(value) if number or isinstance(value, str) else None
     if isinstance(kind, DecimalType) and number:
@@ -311,9 +367,12 @@ def _inferred(block: _Block, where: str) -> pa.Table:
             texts = pa.schema([item.with_type(_without_times(item.type)) for item in found.schema])
             found = _read(block.data, texts, "error")
     except (pa.ArrowException, UnicodeDecodeError) as error:
+        for _ in _lines(block, where):  # where one cannot be read, it is named
+            pass
         end = block.first_line + block.data.count(b"\n")
         raise BadInputError(
-            f"{where} cannot be read between lines {block.first_line} and {end}: {error}", hint=_HINT
+            f"{where} cannot be read between lines {block.first_line} and {end}: {error}",
+            hint=_HINT,
         ) from error
     return found
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Partition = tuple[bytes | None, ...]
 
+_ALIGNMENT = 16
+
 
 def partition_columns(
     batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
@@ -39,7 +41,8 @@ def partition_columns(
         else:
             if isinstance(kind, UUIDType):
                 source = source.cast(pa.binary())
-            columns.append(_as_array(field.transform.pyarrow_transform(kind)(source)))
+            values = field.transform.pyarrow_transform(kind)(_aligned(source))
+            columns.append(_as_array(values))
     return columns
 
 
@@ -107,6 +110,13 @@ def _source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.
         index = column.type.get_field_index(name)
         column = column.flatten()[index]
     return column
+
+
+def _aligned(column: pa.Array) -> pa.Array:
+    """Return a column whose memory PyIceberg's Rust transforms take: a mapped file's lies anyhow."""
+    if all(buffer is None or buffer.address % _ALIGNMENT == 0 for buffer in column.buffers()):
+        return column
+    return pa.concat_arrays([column, column.slice(0, 0)])
 
 
 def _codes(columns: Sequence[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -8,8 +8,8 @@ by position as Iceberg Java does. Source: https://iceberg.apache.org/spec/#colum
 from __future__ import annotations
 
 import base64
-import queue
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,13 @@ import pyarrow.parquet as pq
 from pyiceberg.types import NestedField
 
 from lake.core.errors import CorruptFileError, LakeError, RefusedError
-from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, filter_to_plain, row_mask
+from lake.core.expressions import (
+    bind_filter,
+    filter_columns,
+    filter_from_plain,
+    filter_to_plain,
+    row_mask,
+)
 from lake.core.rows.convert import convert, repeat
 from lake.core.rows.metrics import Mode, footer_metrics, leaves
 from lake.core.rows.schema import (
@@ -43,6 +49,9 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 BATCH_BYTES = 16 * 1024 * 1024
+AHEAD_BYTES = 64 * 1024 * 1024
+# Small batches cost more than their bytes.
+_MOST_AHEAD = 256
 _MOST_ROWS = 128 * 1024
 _MAX_ROW_GROUPS = 1_000_000
 
@@ -51,7 +60,8 @@ _MAX_ROW_GROUPS = 1_000_000
 class FileSlice:
     """A data file, or the row groups of it that begin in a range of its bytes.
 
-    `partition` holds single values as in `lake.core.table.files.DataFile`.
+    `partition` holds single values as in `lake.core.table.files.DataFile`; the slice's first `skip_rows` rows
+    are left out.
     """
 
     path: str
@@ -62,6 +72,7 @@ class FileSlice:
     partition: tuple[bytes | None, ...] = ()
     start: int = 0
     length: int | None = None
+    skip_rows: int = 0
 
     @classmethod
     def of(cls, file: DataFile) -> FileSlice:
@@ -134,7 +145,9 @@ class ReadSettings:
             projection=schema_from_plain(plain["projection"]),
             schema=schema,
             specs={spec.spec_id: spec for spec in specs},
-            row_filter=None if condition is None else bind_filter(filter_from_plain(condition), schema),
+            row_filter=None
+            if condition is None
+            else bind_filter(filter_from_plain(condition), schema),
             name_mapping=plain["name_mapping"],
             batch_bytes=plain["batch_bytes"],
         )
@@ -159,12 +172,14 @@ def read_batches(
         resolved = _resolve(parquet.schema_arrow, settings, file)
         groups = _row_groups(parquet, file, settings, resolved)
         names = [item.name for item in resolved.values() if item is not None]
+        groups, skip = _without_rows(parquet.metadata, groups, file.skip_rows)
         rows = _batch_rows(parquet.metadata, settings.batch_bytes)
         if groups:
             batches = parquet.iter_batches(
                 batch_size=rows, row_groups=groups, columns=names, use_threads=False
             )
-            for batch in batches:
+            for full in batches:
+                batch, skip = full.slice(skip), max(0, skip - full.num_rows)
                 shaped = _shape(batch, wanted, resolved, settings, file)
                 if settings.row_filter is not None:
                     mask = row_mask(settings.row_filter, shaped, settings.schema)
@@ -173,40 +188,70 @@ def read_batches(
                     yield _select(shaped, target)
 
 
-def read_ahead(batches: Iterator[pa.RecordBatch], depth: int = 4) -> Iterator[pa.RecordBatch]:
-    """Read in a thread while the caller works, at most ``depth`` batches ahead."""
-    ready: queue.Queue[Any] = queue.Queue(depth)
-    stop = threading.Event()
-
-    def fill() -> None:
-        try:
-            for batch in batches:
-                if not _offer(ready, batch, stop):
-                    return
-            _offer(ready, None, stop)
-        except BaseException as error:  # noqa: BLE001 - raised again by the one who reads
-            _offer(ready, error, stop)
-
-    thread = threading.Thread(target=fill, name="read-ahead", daemon=True)
+def read_ahead(
+    batches: Iterator[pa.RecordBatch], most_bytes: int = AHEAD_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Read in a thread while the caller works, at most so many bytes ahead (but always one batch)."""
+    ahead = _Ahead(most_bytes)
+    thread = threading.Thread(target=ahead.fill, args=(batches,), name="read-ahead", daemon=True)
     thread.start()
     try:
-        while (item := ready.get()) is not None:
+        while (item := ahead.take()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item
     finally:
-        stop.set()
+        ahead.stop()
         thread.join()
 
 
-def _offer(ready: queue.Queue[Any], item: Any, stop: threading.Event) -> bool:
-    while not stop.is_set():
+class _Ahead:
+    """Batches that were read and not yet taken; None is the end, an error is one too."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._items: deque[Any] = deque()
+        self._bytes = 0
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Read until the end, an error, or `stop`."""
         try:
-            ready.put(item, timeout=0.1)
-        except queue.Full:
-            continue
-        return True
-    return False
+            for batch in batches:
+                if not self._put(batch, batch.nbytes):
+                    return
+            self._put(None, 0)
+        except BaseException as error:  # noqa: BLE001 - raised again by the one who reads
+            self._put(error, 0)
+
+    def _put(self, item: Any, size: int) -> bool:
+        with self._changed:
+            while self._items and not self._stopped and self._is_full(size):
+                self._changed.wait()
+            self._items.append(item)
+            self._bytes += size
+            self._changed.notify_all()
+            return not self._stopped
+
+    def _is_full(self, size: int) -> bool:
+        return self._bytes + size > self._most_bytes or len(self._items) >= _MOST_AHEAD
+
+    def take(self) -> Any:
+        """Return the next batch, waiting for it."""
+        with self._changed:
+            while not self._items:
+                self._changed.wait()
+            item = self._items.popleft()
+            self._bytes -= item.nbytes if isinstance(item, pa.RecordBatch) else 0
+            self._changed.notify_all()
+            return item
+
+    def stop(self) -> None:
+        """Let the reading thread end."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
 
 
 # What to read
@@ -273,13 +318,11 @@ def _mapped(file_schema: pa.Schema, text: str, path: str) -> dict[int, pa.Field]
     try:
         mapping = parse_mapping_from_json(text)
     except ValueError as error:
-        raise CorruptFileError(f"the table's name mapping cannot be read, so {path} neither") from error
+        raise CorruptFileError(
+            f"the table's name mapping cannot be read, so {path} neither"
+        ) from error
     named = {name: item.field_id for item in mapping.root for name in item.names}
-    return {
-        named[item.name]: item
-        for item in file_schema
-        if named.get(item.name) is not None
-    }
+    return {named[item.name]: item for item in file_schema if named.get(item.name) is not None}
 
 
 def _row_groups(
@@ -296,6 +339,16 @@ def _row_groups(
     if settings.row_filter is None or len(groups) < 2:  # noqa: PLR2004 - one group is read anyway
         return groups
     return _matching_groups(parquet, groups, settings, resolved)
+
+
+def _without_rows(metadata: Any, groups: list[int], skip: int) -> tuple[list[int], int]:
+    """Drop row groups that lie wholly in the rows to skip; return the rest and the rows still to skip."""
+    for position, index in enumerate(groups):
+        rows = metadata.row_group(index).num_rows
+        if skip < rows:
+            return groups[position:], skip
+        skip -= rows
+    return [], 0
 
 
 def _matching_groups(
@@ -325,9 +378,14 @@ def _matching_groups(
         )
         files.append(
             DataFile(
-                path=str(index), spec_id=0, record_count=group.num_rows, size_bytes=1,
-                value_counts=found.value_counts, null_value_counts=found.null_value_counts,
-                lower_bounds=found.lower_bounds, upper_bounds=found.upper_bounds,
+                path=str(index),
+                spec_id=0,
+                record_count=group.num_rows,
+                size_bytes=1,
+                value_counts=found.value_counts,
+                null_value_counts=found.null_value_counts,
+                lower_bounds=found.lower_bounds,
+                upper_bounds=found.upper_bounds,
             )
         )
     spec = UNPARTITIONED_PARTITION_SPEC
@@ -430,9 +488,7 @@ def _narrow(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
 
 
-def _missing(
-    item: NestedField, rows: int, settings: ReadSettings, file: FileSlice
-) -> pa.Array:
+def _missing(item: NestedField, rows: int, settings: ReadSettings, file: FileSlice) -> pa.Array:
     """Return what a column is that the file lacks: its partition's value, its default, or NULL."""
     kind = arrow_type(item.field_type)
     spec = settings.specs.get(file.spec_id)
@@ -466,4 +522,3 @@ class _corrupt:  # noqa: N801 - reads as a statement
             raise CorruptFileError(
                 f"{self.path} cannot be read: {(text or [''])[0][:200]}"
             ) from error
-

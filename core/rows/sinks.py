@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
-from pyiceberg.types import UUIDType
+from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 
 from lake.core.errors import InvalidRequestError
 from lake.core.rows.schema import arrow_schema
@@ -159,12 +159,9 @@ class JsonSink:
 
 def plain_rows(batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
     """Return rows as JSON-ready values."""
-    uuids = {f.name for f in schema.fields if isinstance(f.field_type, UUIDType)}
+    kinds = {item.name: item.field_type for item in schema.fields}
     return [
-        {
-            name: str(uuid.UUID(bytes=value)) if name in uuids and value else _plain(value)
-            for name, value in row.items()
-        }
+        {name: _plain(value, kinds.get(name)) for name, value in row.items()}
         for row in _exact(batch).to_pylist()
     ]
 
@@ -180,7 +177,7 @@ def _exact(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, kind: IcebergType | None) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, Decimal):
@@ -188,14 +185,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime | date | time):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return str(uuid.UUID(bytes=value)) if isinstance(kind, UUIDType) else _base64(value)
+    if isinstance(value, dict) and isinstance(kind, StructType):
+        return {item.name: _plain(value[item.name], item.field_type) for item in kind.fields}
+    if isinstance(value, list) and isinstance(kind, MapType):
+        return [[_plain(key, kind.key_type), _plain(one, kind.value_type)] for key, one in value]
+    if isinstance(value, list) and isinstance(kind, ListType):
+        return [_plain(one, kind.element_type) for one in value]
     return value
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
 
 
 def _csv_writes(kind: pa.DataType) -> bool:
@@ -218,10 +219,10 @@ def _texts(column: pa.Array, kind: Any) -> pa.Array:
         values = [None if v is None else str(uuid.UUID(bytes=v)) for v in column.to_pylist()]
         return pa.array(values, pa.string())
     if pa.types.is_nested(column.type):
-        nested = [None if v is None else json.dumps(_plain(v)) for v in column.to_pylist()]
+        nested = [None if v is None else json.dumps(_plain(v, kind)) for v in column.to_pylist()]
         return pa.array(nested, pa.string())
     if pa.types.is_binary(column.type) or pa.types.is_fixed_size_binary(column.type):
-        return pa.array([_plain(value) for value in column.to_pylist()], pa.string())
+        return pa.array([_plain(value, kind) for value in column.to_pylist()], pa.string())
     return column.cast(pa.string())
 
 

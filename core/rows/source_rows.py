@@ -34,7 +34,7 @@ _PROBED_ROWS = 64
 def source_columns(
     storage: Storage, source: Source, known: Schema | None, *, infer: bool
 ) -> pa.Schema | None:
-    """Return a source's columns; None for a text file without a line.
+    """Return a source's columns; None for a text file without a line, or whose columns only reading tells.
 
     Args:
         storage: where it lies.
@@ -50,7 +50,8 @@ def source_columns(
             with _open_arrow(storage, source.path) as (schema, _):
                 return schema
         if source.format == JSON:
-            return json_source.infer_columns(storage, source, whole=infer)
+            look = json_source.infer_columns if infer else json_source.first_columns
+            return look(storage, source)
         return _csv_columns(storage, source, known, infer=infer)
 
 
@@ -91,7 +92,8 @@ def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.R
         for item in schema.fields:
             if item.name in batch.schema.names:
                 place = Place(item.name, source.path, numbers)
-                columns.append(from_text(batch.column(item.name), item.field_type, place))
+                parse = from_text if item.field_type.is_primitive else json_source.from_json_texts
+                columns.append(parse(batch.column(item.name), item.field_type, place))
             else:
                 columns.append(pa.nulls(batch.num_rows, arrow_type(item.field_type)))
         yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
@@ -181,7 +183,7 @@ def _batch_rows(parquet: Any, group: int) -> int:
     probed = next(parquet.iter_batches(_PROBED_ROWS, row_groups=[group], use_threads=False), None)
     if probed is None:
         return _BATCH_ROWS
-    per_row = max(
+    per_row: int = max(
         probed.nbytes // max(probed.num_rows, 1),
         stored.total_byte_size // max(stored.num_rows, 1),
         1,
@@ -228,7 +230,9 @@ def _arrow_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.R
 
 
 @contextmanager
-def _open_arrow(storage: Storage, path: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+def _open_arrow(
+    storage: Storage, path: str
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Open a file or a stream of Arrow IPC; local files are mapped, so that large batches stay on disk."""
     location = paths.parse(path)
     opened = pa.memory_map(location.path) if location.is_local else storage.open_input(path)

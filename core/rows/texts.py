@@ -45,7 +45,13 @@ NULL_WORDS = ("", "NULL", "null", "NA", "N/A")
 _FLOATING = (FloatType, DoubleType)
 _ZONED = (TimestamptzType, TimestamptzNanoType)
 _CAST = (
-    BooleanType, IntegerType, LongType, DecimalType, DateType, TimestampType, TimestampNanoType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    DecimalType,
+    DateType,
+    TimestampType,
+    TimestampNanoType,
     *_FLOATING,
 )
 _ZONE = r"[T ]\d{2}.*([Zz]|[+-]\d{2}(:?\d{2})?)$"
@@ -104,7 +110,9 @@ def from_text(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
     if isinstance(kind, MapType):
         keys = from_text(column.keys, kind.key_type, place.inside("key"))
         items = from_text(column.items, kind.value_type, place.inside("value"))
-        return pa.MapArray.from_arrays(column.offsets, keys, items, type=target, mask=_nulls(column))
+        return pa.MapArray.from_arrays(
+            column.offsets, keys, items, type=target, mask=_nulls(column)
+        )
     if pa.types.is_string(column.type):
         return _parsed(column, kind, place)
     return _narrowed(column, kind, place)

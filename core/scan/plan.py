@@ -15,7 +15,7 @@ from lake.core.expressions import bind_filter, parse_filter
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.rows.schema import project_schema
 from lake.core.scan.incremental import Increment, plan_increment
-from lake.core.scan.splits import Piece, SplitOptions, cut, pack, weight
+from lake.core.scan.splits import Piece, Pieces, SplitOptions, cut_all, pack, weights
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.files import DATA
@@ -90,7 +90,8 @@ class ScanPlan:
         snapshot: the snapshot read, or the end of the increment; None for an empty table.
         found: the files.
         snapshots: how many snapshots' files they are.
-        splits: pieces of files, by the files' order in `files`.
+        pieces: what the files were cut into; a piece's file is its place among all of `found`.
+        splits: numbers of pieces that are read together.
         projection: the columns to return.
         condition: bound row filter.
     """
@@ -100,7 +101,8 @@ class ScanPlan:
     snapshot: Snapshot | None
     found: LiveFiles
     snapshots: int
-    splits: Sequence[Sequence[Piece]]
+    pieces: Pieces
+    splits: Sequence[Sequence[int]]
     schema: Schema
     projection: Schema
     condition: BooleanExpression | None
@@ -146,7 +148,10 @@ class ScanPlan:
         if not self.options.incremental:
             self.found.refuse_deletes(self.table.identifier)
         files = self.found.files()
-        return [[_slice(files[piece.file], piece) for piece in split] for split in self.splits]
+        return [
+            [_slice(files[piece.file], piece) for piece in self.pieces.at(split)]
+            for split in self.splits
+        ]
 
 
 def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
@@ -189,13 +194,15 @@ def _planned(
     increment: Increment | None,
 ) -> ScanPlan:
     count = len(increment.appends) if increment else int(snapshot is not None)
+    pieces = _pieces(found.by_spec, options.splits)
     return ScanPlan(
         table=table,
         options=options,
         snapshot=snapshot,
         found=found,
         snapshots=count,
-        splits=_splits(found.by_spec, options.splits),
+        pieces=pieces,
+        splits=pack(weights(pieces.length, options.splits).tolist(), options.splits),
         schema=schema,
         projection=projection,
         condition=condition,
@@ -293,25 +300,20 @@ def _once(manifests: pa.Table) -> pa.Table:
     return manifests.take(pa.array(first, pa.int64()))
 
 
-def _splits(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> list[list[Piece]]:
-    pieces: list[Piece] = []
-    base = 0
-    for entries in by_spec.values():
-        pieces += _pieces(entries, base, options)
-        base += entries.num_rows
-    lengths = np.fromiter((piece.length for piece in pieces), np.int64, len(pieces))
-    weights = np.maximum(lengths, weight(0, 0, 0, options))
-    return pack(pieces, weights.tolist(), options)
-
-
-def _pieces(entries: pa.Table, base: int, options: SplitOptions) -> list[Piece]:
-    sizes = entries["file_size_in_bytes"].to_pylist()
-    offsets: list[Any] = entries["split_offsets"].to_pylist()
-    return [
-        piece
-        for index, (size, starts) in enumerate(zip(sizes, offsets, strict=True))
-        for piece in cut(base + index, size, starts, options)
+def _pieces(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> Pieces:
+    tables = [
+        entries.select(["file_size_in_bytes", "split_offsets"]) for entries in by_spec.values()
     ]
+    if not tables:
+        empty = np.zeros(0, np.int64)
+        return Pieces(empty, empty, empty)
+    files = pa.concat_tables(tables).combine_chunks()
+    sizes = files["file_size_in_bytes"].to_numpy()
+    return cut_all(sizes, _whole(files["split_offsets"]), options)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 def _slice(file: Any, piece: Piece) -> FileSlice:

@@ -184,7 +184,9 @@ class _EntryReader:
         return pa.repeat(pa.scalar(0 if column == "content" else None, kind), len(self._owner))
 
     def _numbers(self, column: str) -> np.ndarray[Any, np.dtype[Any]]:
-        return np.asarray(self._column(column).to_numpy(zero_copy_only=False))
+        values = self._column(column)
+        self._reject(values.is_null(), f"an entry without {column}")
+        return np.asarray(values.to_numpy(zero_copy_only=False))
 
     def _status(self) -> np.ndarray[Any, np.dtype[Any]]:
         return self._numbers("status")

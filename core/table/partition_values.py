@@ -229,12 +229,25 @@ def from_avro(column: pa.Array, kind: IcebergType) -> pa.Array:
         pa.ArrowInvalid: a value does not fit the type.
     """
     target = arrow_type(kind)
+    if _avro_form(target) != _avro_form(column.type):
+        raise pa.ArrowInvalid(f"{column.type} instead of {kind}")
     if isinstance(kind, DecimalType):
         return _decimals(column, target)
     if pa.types.is_temporal(target):
         width = pa.int32() if pa.types.is_date32(target) else pa.int64()
         return column.cast(width).cast(target)
     return column.cast(target)
+
+
+def _avro_form(kind: pa.DataType) -> str:
+    """Return what a type is in Avro; numbers of different widths and all bytes are alike."""
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        return "integer"
+    if pa.types.is_floating(kind):
+        return "floating"
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind):
+        return "bytes"
+    return str(kind)
 
 
 def _decimals(column: pa.Array, target: pa.DataType) -> pa.Array:

@@ -34,11 +34,21 @@ from table_support import make_table, open_session  # noqa: E402
 
 _MONEY = DecimalType(15, 2)
 _COLUMNS = {
-    "l_orderkey": LongType(), "l_partkey": LongType(), "l_suppkey": LongType(),
-    "l_linenumber": IntegerType(), "l_quantity": _MONEY, "l_extendedprice": _MONEY,
-    "l_discount": _MONEY, "l_tax": _MONEY, "l_returnflag": StringType(),
-    "l_linestatus": StringType(), "l_shipdate": DateType(), "l_commitdate": DateType(),
-    "l_receiptdate": DateType(), "l_shipinstruct": StringType(), "l_shipmode": StringType(),
+    "l_orderkey": LongType(),
+    "l_partkey": LongType(),
+    "l_suppkey": LongType(),
+    "l_linenumber": IntegerType(),
+    "l_quantity": _MONEY,
+    "l_extendedprice": _MONEY,
+    "l_discount": _MONEY,
+    "l_tax": _MONEY,
+    "l_returnflag": StringType(),
+    "l_linestatus": StringType(),
+    "l_shipdate": DateType(),
+    "l_commitdate": DateType(),
+    "l_receiptdate": DateType(),
+    "l_shipinstruct": StringType(),
+    "l_shipmode": StringType(),
     "l_comment": StringType(),
 }
 SCHEMA = Schema(
@@ -47,7 +57,62 @@ SCHEMA = Schema(
         for number, (name, kind) in enumerate(_COLUMNS.items(), 1)
     )
 )
-_WORDS = ["furiously", "quickly", "carefully", "slyly", "blithely", "even", "regular", "final", "ironic", "special", "pending", "bold", "express", "unusual", "silent", "packages", "deposits", "accounts", "requests", "instructions", "theodolites", "foxes", "ideas", "pinto", "beans", "dependencies", "excuses", "platelets", "asymptotes", "courts", "sleep", "wake", "haggle", "nag", "use", "boost", "affix", "detect", "integrate", "cajole", "are", "about", "above", "according", "to", "across", "after", "against", "along", "among", "around", "at", "the", "of"]
+_WORDS = [
+    "furiously",
+    "quickly",
+    "carefully",
+    "slyly",
+    "blithely",
+    "even",
+    "regular",
+    "final",
+    "ironic",
+    "special",
+    "pending",
+    "bold",
+    "express",
+    "unusual",
+    "silent",
+    "packages",
+    "deposits",
+    "accounts",
+    "requests",
+    "instructions",
+    "theodolites",
+    "foxes",
+    "ideas",
+    "pinto",
+    "beans",
+    "dependencies",
+    "excuses",
+    "platelets",
+    "asymptotes",
+    "courts",
+    "sleep",
+    "wake",
+    "haggle",
+    "nag",
+    "use",
+    "boost",
+    "affix",
+    "detect",
+    "integrate",
+    "cajole",
+    "are",
+    "about",
+    "above",
+    "according",
+    "to",
+    "across",
+    "after",
+    "against",
+    "along",
+    "among",
+    "around",
+    "at",
+    "the",
+    "of",
+]
 
 
 def lineitems(number: int, rows: int) -> pa.Table:
@@ -188,8 +253,12 @@ def timed(command: list[str], **environment: str) -> tuple[float, float, str]:
     """Run a process; return its seconds, peak memory in MiB, and output."""
     started = time.perf_counter()
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, **environment}, cwd=ROOT,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        cwd=ROOT,
     )
     memory = PeakMemory(process.pid)
     output, errors = process.communicate()
@@ -202,8 +271,17 @@ def timed(command: list[str], **environment: str) -> tuple[float, float, str]:
 def lake_command(warehouse: Path, engine: str, *more: str) -> list[str]:
     """Return the command line of lake's compaction."""
     return [
-        sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--engine", engine,
-        "--json", "compact", "db.t", *more,
+        sys.executable,
+        "-m",
+        "lake.cli",
+        "--warehouse",
+        str(warehouse),
+        "--engine",
+        engine,
+        "--json",
+        "compact",
+        "db.t",
+        *more,
     ]
 
 

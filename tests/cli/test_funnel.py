@@ -33,8 +33,18 @@ ERRORS = [
     (errors.EngineError("m"), 1, "failed", "engine"),
 ]
 KEYS = {
-    "command", "table", "branch", "status", "operation_id", "base_snapshot_id", "snapshot_ids",
-    "plan", "result", "warnings", "seconds", "error",
+    "command",
+    "table",
+    "branch",
+    "status",
+    "operation_id",
+    "base_snapshot_id",
+    "snapshot_ids",
+    "plan",
+    "result",
+    "warnings",
+    "seconds",
+    "error",
 }
 
 
@@ -210,7 +220,9 @@ def test_a_reader_that_leaves_early_is_no_failure(lake: CommandLine) -> None:
 
     done = subprocess.run(
         [sys.executable, "-m", "lake.cli", *lake.arguments("snapshots", "db.t")],
-        stdout=write, stderr=subprocess.PIPE, check=False,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
     )
     os.close(write)
 
@@ -222,7 +234,10 @@ def test_a_full_disk_behind_stdout_is_an_error_without_a_trace(lake: CommandLine
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "lake.cli", *lake.arguments("--json", "snapshots", "db.t")],
-            stdout=full, stderr=subprocess.PIPE, check=False, text=True,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            text=True,
         )
 
     assert done.returncode == 1

@@ -126,6 +126,16 @@ def test_lines_come_only_when_a_phase_lasts() -> None:
     assert stream.getvalue() == "rewriting: 10.0 MB of 40.0 MB, 1,000 rows, 30.0s left\n"
 
 
+def test_without_bytes_tasks_are_counted() -> None:
+    clock, stream = FixedClock(), io.StringIO()
+    lines = Lines(stream, clock)
+    lines.start("loading", tasks=4, total_bytes=0)
+    clock.sleep(10)
+    lines.advance(tasks=1, rows=500)
+
+    assert stream.getvalue() == "loading: 1 of 4, 500 rows, 30.0s left\n"
+
+
 def test_a_bar_shows_bytes_rows_and_the_phase_and_goes_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -45,7 +45,10 @@ PROGRAM = textwrap.dedent(
 def start(tmp_path: Path, seconds_to_close: float) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(seconds_to_close)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
     )
     assert process.stderr is not None
     assert process.stderr.readline() == "working\n"

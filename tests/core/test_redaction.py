@@ -87,7 +87,9 @@ def test_the_environment_gives_up_its_secrets_and_not_its_words() -> None:
         }
     )
 
-    assert redact("aws-canary two-canary db-canary wayland /home/me") == "*** *** *** wayland /home/me"
+    assert (
+        redact("aws-canary two-canary db-canary wayland /home/me") == "*** *** *** wayland /home/me"
+    )
 
 
 def test_a_text_is_cut_unless_it_is_a_trace() -> None:

@@ -19,8 +19,15 @@ from lake.core.units import (
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        ("64MB", 64 << 20), ("64 mb", 64 << 20), ("64MiB", 64 << 20), ("64m", 64 << 20),
-        ("1.5GB", 3 << 29), ("100GB", 100 << 30), ("2T", 2 << 40), ("7", 7), ("7B", 7),
+        ("64MB", 64 << 20),
+        ("64 mb", 64 << 20),
+        ("64MiB", 64 << 20),
+        ("64m", 64 << 20),
+        ("1.5GB", 3 << 29),
+        ("100GB", 100 << 30),
+        ("2T", 2 << 40),
+        ("7", 7),
+        ("7B", 7),
     ],
 )
 def test_sizes_are_counted_in_mebibytes(text: str, size: int) -> None:
@@ -28,7 +35,8 @@ def test_sizes_are_counted_in_mebibytes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "0MB", "-1MB", "MB", "1XB", "1e3", "nan", "inf", "9999999999PB", "1 0MB", "٣MB"]
+    "text",
+    ["", "0", "0MB", "-1MB", "MB", "1XB", "1e3", "nan", "inf", "9999999999PB", "1 0MB", "٣MB"],
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="not a size"):
@@ -43,8 +51,14 @@ def test_a_bare_number_is_bytes_exactly(size: int) -> None:
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
     [
-        ("90s", 90_000), ("15m", 900_000), ("12h", 43_200_000), ("7d", 604_800_000),
-        ("250ms", 250), ("1.5h", 5_400_000), ("2w", 1_209_600_000), ("0s", 0),
+        ("90s", 90_000),
+        ("15m", 900_000),
+        ("12h", 43_200_000),
+        ("7d", 604_800_000),
+        ("250ms", 250),
+        ("1.5h", 5_400_000),
+        ("2w", 1_209_600_000),
+        ("0s", 0),
     ],
 )
 def test_durations_are_milliseconds(text: str, milliseconds: int) -> None:
@@ -62,8 +76,13 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("size", "text"),
     [
-        (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KB"), ((1 << 20) - 1, "1.0 MB"),
-        (3 << 19, "1.5 MB"), (5 << 30, "5.0 GB"), (5 << 50, "5120.0 TB"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KB"),
+        ((1 << 20) - 1, "1.0 MB"),
+        (3 << 19, "1.5 MB"),
+        (5 << 30, "5.0 GB"),
+        (5 << 50, "5120.0 TB"),
     ],
 )
 def test_sizes_read_as_people_say_them(size: int, text: str) -> None:

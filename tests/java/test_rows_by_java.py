@@ -122,7 +122,7 @@ def test_java_prunes_nothing_that_it_should_find(java: JavaPeer, tmp_path: Path)
         "big > 100",
         "small < -10",
         "day = DATE '1969-12-31'",
-        "f > 10",
+        "f > 10 AND NOT isnan(f)",
         "tz = TIMESTAMP '2020-01-01 00:05:00'",
         f"name = '{'x' * 40}'",
         "flag",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import deque
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lake.core.errors import InvalidRequestError
-from lake.core.scan.splits import Piece, SplitOptions, cut, merged, pack, weight
+from lake.core.scan.splits import Piece, SplitOptions, cut, cut_all, merged, pack, weights
 
 
 def packed_by_the_book(weights: list[int], size: int, lookback: int) -> list[list[int]]:
@@ -37,11 +39,9 @@ def packed_by_the_book(weights: list[int], size: int, lookback: int) -> list[lis
 def test_packing_is_first_fit_with_a_lookback_and_the_heaviest_goes_first(
     weights: list[int], size: int, lookback: int
 ) -> None:
-    pieces = [Piece(number, 0, each) for number, each in enumerate(weights)]
-    found = pack(pieces, weights, SplitOptions(size=size, lookback=lookback, open_cost=0))
+    found = pack(weights, SplitOptions(size=size, lookback=lookback, open_cost=0))
 
-    expected = packed_by_the_book(weights, size, lookback)
-    assert [[piece.file for piece in split] for split in found] == expected
+    assert found == packed_by_the_book(weights, size, lookback)
 
 
 @settings(deadline=None, max_examples=200)
@@ -76,12 +76,36 @@ def test_neighbouring_pieces_of_a_file_become_one_again() -> None:
     assert merged(pieces) == [Piece(0, 0, 15), Piece(1, 0, 5), Piece(0, 20, 5)]
 
 
-def test_a_piece_weighs_its_bytes_and_deletes_but_at_least_their_opening() -> None:
-    options = SplitOptions(open_cost=100)
+def test_a_piece_weighs_its_bytes_but_at_least_its_opening() -> None:
+    assert weights(np.array([10, 250]), SplitOptions(open_cost=100)).tolist() == [100, 250]
 
-    assert weight(10, 0, 0, options) == 100
-    assert weight(250, 1, 30, options) == 280
-    assert weight(10, 2, 30, options) == 300
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 3000),
+            st.none() | st.lists(st.integers(0, 3000), max_size=4),
+        ),
+        max_size=20,
+    )
+)
+def test_cutting_many_files_at_once_is_cutting_each(
+    files: list[tuple[int, list[int] | None]],
+) -> None:
+    options = SplitOptions(size=700)
+    sizes = np.array([size for size, _ in files], np.int64)
+    offsets = pa.array([starts for _, starts in files], pa.list_(pa.int64()))
+
+    found = cut_all(sizes, offsets, options)
+
+    expected = [
+        piece
+        for number, (size, starts) in enumerate(files)
+        for piece in cut(number, size, starts, options)
+    ]
+    columns = (found.file.tolist(), found.start.tolist(), found.length.tolist())
+    assert [Piece(*row) for row in zip(*columns, strict=True)] == expected
 
 
 @pytest.mark.parametrize("wrong", [{"size": 0}, {"lookback": 0}, {"open_cost": -1}])

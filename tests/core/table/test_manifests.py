@@ -948,6 +948,15 @@ def test_a_void_field_of_a_forgotten_column_is_written_and_read() -> None:
     assert read["partition"].to_pylist() == [{"1000": None, "1001": 3}]
 
 
+def test_a_partition_value_of_another_type_is_refused() -> None:
+    schema, spec = table_of(["string"])
+    table = entries_table([simple(partition={"1000": "5"})], schema, spec)
+    data, row = manifest_of(table, schema, spec)
+    other, _ = table_of(["int"])
+    with pytest.raises(CorruptFileError, match="not valid"):
+        read_manifest(Shelf({"m.avro": data}), row, metadata_of((other, spec)))
+
+
 def test_nanoseconds_are_kept() -> None:
     schema = Schema(NestedField(1, "t", TimestampNanoType()), schema_id=3)
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "t"), spec_id=4)
@@ -1066,6 +1075,24 @@ def test_a_field_of_another_type_is_refused() -> None:
             {**row, "manifest_length": len(changed)},
             metadata_of(UNPARTITIONED),
         )
+
+
+@pytest.mark.parametrize("column", ["status", "record_count", "content"])
+def test_an_entry_that_lacks_a_number_is_refused(column: str) -> None:
+    data, row = manifest_of(entries_table([simple()], *UNPARTITIONED))
+    (entry,) = fastavro.reader(io.BytesIO(data))
+    schema = json.loads(read_container(data, name="x").schema_json)
+    outer = {field["name"]: field for field in schema["fields"]}
+    inner = {field["name"]: field for field in outer["data_file"]["type"]["fields"]}
+    field, holder = (
+        (inner[column], entry["data_file"]) if column in inner else (outer[column], entry)
+    )
+    field["type"], holder[column] = ["null", field["type"]], None
+    sink = io.BytesIO()
+    fastavro.writer(sink, schema, [entry])
+    row["manifest_length"] = len(sink.getvalue())
+    with pytest.raises(CorruptFileError, match=f"without {column}"):
+        read_manifest(Shelf({"m.avro": sink.getvalue()}), row, metadata_of(UNPARTITIONED))
 
 
 def test_an_encrypted_manifest_is_refused() -> None:

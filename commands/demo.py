@@ -1,0 +1,21 @@
+"""`lake demo`: the tour on real data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from lake.commands.context import session_of
+from lake.core.demo import FOLDER, run_demo
+from lake.core.outcome import Outcome
+
+
+def demo(context: typer.Context) -> Outcome:
+    """Load a year of real flights into ./lake-demo; read, compact and expire them.
+
+    Example: lake demo
+    """
+    folder = Path(FOLDER).absolute()
+    session = session_of(context, warehouse=str(folder), catalog=None, catalog_type="sql")
+    return run_demo(session, folder)

@@ -1,0 +1,111 @@
+"""What a compaction runs on the engine: rewrite a range of rows, and compare rows before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lake.core.compaction.verify import ContentHash, hash_all
+from lake.core.engine import TaskContext
+from lake.core.errors import LakeError, StoppedError
+from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
+from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.table.files import DataFile
+
+# While a row group is encoded, the next one's rows are read.
+_AHEAD_BYTES = 128 * 1024 * 1024
+# Smaller batches are put together: each costs memory and time of its own.
+_SMALL_ROWS = 16 * 1024
+_SMALL_BYTES = 2 * 1024 * 1024
+_REPORTS = 50
+_SIGTERM = 15
+
+
+def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Write a range of rows to new files, in order; reports rows as they are read, then the files."""
+    settings = WriteSettings.from_plain(payload["write"])
+    reading = ReadSettings.from_plain(payload["reading"])
+    content = ContentHash() if payload["verify"] else None
+    read = reported = 0
+    with open_writer(
+        context.storage, settings, task=payload["task"], attempt=context.attempt
+    ) as writer:
+        # One thread decodes while this one encodes: both cores work on one output file.
+        for batch in read_ahead(_rows(payload, reading, context), _AHEAD_BYTES):
+            if context.stopped.is_set():
+                raise StoppedError(_SIGTERM)
+            if content is not None:
+                content.add(batch)
+            writer.write(batch)
+            read += batch.num_rows
+            if (read - reported) * _REPORTS >= payload["rows"]:
+                yield {"rows": read - reported}
+                reported = read
+        written = writer.close()
+        if content is not None:
+            _compare(content.text(), written, reading, context)
+    yield {"rows": read - reported, "files": [file.to_plain() for file in written]}
+
+
+def compare(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Tell whether two lists of files hold the same rows, value by value."""
+    reading = ReadSettings.from_plain(payload["reading"])
+    before, after = (
+        hash_all(read_ahead(_of_files(payload[side], reading, context)))
+        for side in ("before", "after")
+    )
+    yield {"same": before == after}
+
+
+def _compare(
+    expected: str, written: list[DataFile], reading: ReadSettings, context: TaskContext
+) -> None:
+    """Read the written files again and compare every value.
+
+    Raises:
+        LakeError: they hold other rows than were read.
+    """
+    files = [FileSlice.of(file).to_plain() for file in written]
+    found = hash_all(read_ahead(_of_files(files, reading, context)))
+    if found != expected:
+        raise LakeError(f"the content hash was {expected} and is {found}: nothing was committed")
+
+
+def _rows(
+    payload: Mapping[str, Any], reading: ReadSettings, context: TaskContext
+) -> Iterator[pa.RecordBatch]:
+    """Yield the range's rows."""
+    left = payload["rows"]
+    for batch in _together(_of_files(payload["files"], reading, context)):
+        if left < batch.num_rows:
+            batch = batch.slice(0, left)  # noqa: PLW2901 - the rest is the next range's
+        left -= batch.num_rows
+        yield batch
+        if left == 0:
+            return
+
+
+def _of_files(
+    files: Iterable[Mapping[str, Any]], reading: ReadSettings, context: TaskContext
+) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        if context.stopped.is_set():
+            raise StoppedError(_SIGTERM)
+        yield from read_batches(context.storage, FileSlice.from_plain(file), reading)
+
+
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put neighbouring small batches together."""
+    small: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        small.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _SMALL_ROWS or size >= _SMALL_BYTES:
+            yield pa.concat_batches(small) if len(small) > 1 else batch
+            small, rows, size = [], 0, 0
+    if small:
+        yield pa.concat_batches(small)

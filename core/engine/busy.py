@@ -1,0 +1,75 @@
+"""Which worker processes of this machine work on a batch of tasks, and their end.
+
+A worker that works holds a lock on a file named by its process id. The system drops the lock when the
+process ends, however it ends, so a free lock proves that nobody writes any more, and a held one that the
+id still means that worker.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from lake.core.clock import Clock, SystemClock
+from lake.core.errors import EngineError
+
+_STOP = "stop"
+_POLL_SECONDS = 0.01
+_PATIENCE_SECONDS = 5.0
+
+
+@contextmanager
+def working(folder: str) -> Iterator[bool]:
+    """Hold this process's lock in the block; gives False when the batch has been ended already.
+
+    Without a folder (on a cluster, where the driver sees no executor's files) nothing is held.
+    """
+    if not folder:
+        yield True
+        return
+    path = os.path.join(folder, str(os.getpid()))
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Looked at under the lock: either this worker sees the mark, or `end_workers` sees its lock.
+        yield not os.path.exists(os.path.join(folder, _STOP))
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        os.close(descriptor)
+
+
+def end_workers(folder: str, clock: Clock | None = None) -> None:
+    """Kill the workers that hold a lock in the folder and let no further one begin.
+
+    Raises:
+        EngineError: one would not go.
+    """
+    clock = clock or SystemClock()
+    with suppress(FileExistsError):
+        os.close(os.open(os.path.join(folder, _STOP), os.O_CREAT | os.O_EXCL, 0o600))
+    deadline = clock.monotonic() + _PATIENCE_SECONDS
+    while held := [name for name in os.listdir(folder) if name != _STOP and _held(folder, name)]:
+        for name in held:
+            with suppress(ProcessLookupError):
+                os.kill(int(name), signal.SIGKILL)
+        if clock.monotonic() > deadline:
+            raise EngineError(f"worker processes {', '.join(held)} did not end")
+        clock.sleep(_POLL_SECONDS)
+
+
+def _held(folder: str, name: str) -> bool:
+    try:
+        descriptor = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,164 @@
+"""Tasks on Spark: rows of plain data go out, `mapInArrow` runs them, results come back as tasks finish."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lake.core.clock import Ids, SystemIds
+from lake.core.engine import Task, TaskResult
+from lake.core.engine import spark_plans as plans
+from lake.core.engine.busy import end_workers
+from lake.core.engine.pool import Pool
+from lake.core.engine.spark_conf import SparkConf
+from lake.core.engine.spark_jobs import ConnectJobs, DriverJobs, Jobs
+from lake.core.engine.spark_launch import Launch
+from lake.core.engine.spark_plans import Plan
+from lake.core.engine.worker import decode_error, resolve
+from lake.core.errors import EngineError
+from lake.core.settings import Settings
+from lake.core.table.storage import Storage
+
+# A job costs some hundredths of a second: many small tasks share one.
+_JOBS_PER_CORE = 16
+_JOIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """One call of `run` or `exchange`: its name, its threads, and where its workers hold their locks."""
+
+    name: str
+    jobs: Jobs
+    pool: Pool[TaskResult]
+    folder: Path | None
+
+    def stream(self, plan: Plan, storage: Storage) -> Iterator[TaskResult]:
+        """Run a plan's tasks and yield their results."""
+        folder = str(self.folder or "")
+        pieces = self.jobs.pieces(plan.rows(self.name, folder, storage), plan)
+
+        def work(index: int) -> Iterator[TaskResult]:
+            self.jobs.tag(self.name)
+            for text in pieces[index]():
+                yield from _decoded(text)
+
+        yield from self.pool.spread(len(pieces), work)
+
+    def end_workers(self) -> None:
+        """Wait until none of its tasks runs on this machine."""
+        if self.folder:
+            end_workers(str(self.folder))
+
+
+class SparkEngine:
+    """Runs task functions on Spark's executors, or on the cores of this machine.
+
+    The JVM starts with the first tasks, or with `start_in_background`.
+    """
+
+    name = "spark"
+
+    def __init__(self, settings: Settings, *, ids: Ids | None = None) -> None:
+        self._conf = SparkConf.of(settings.master, settings.spark_conf)
+        self._remote = settings.remote
+        self._ids = ids or SystemIds()
+        self.parallelism = self._conf.parallelism
+        self._most = self.parallelism * _JOBS_PER_CORE
+        self._launch: Launch | None = None
+        self._batches: list[_Batch] = []
+        self._stopped = False
+
+    def start_in_background(self) -> None:
+        """Begin to start Spark and return at once; a failure is raised by the first use."""
+        if self._launch is None and not self._stopped:
+            self._launch = Launch(self._conf, self._remote)
+
+    def run(
+        self, tasks: Sequence[Task], function: str, *, storage: Storage
+    ) -> Iterator[TaskResult]:
+        """Run the function on every task; results come as tasks, or small groups of them, finish."""
+        resolve(function)
+        with self._batch() as batch:
+            yield from batch.stream(plans.run(tasks, function, self._most), storage)
+
+    def exchange(
+        self,
+        tasks: Sequence[Task],
+        map_function: str,
+        reduce_function: str,
+        reduce_payloads: Sequence[Mapping[str, Any]],
+        *,
+        storage: Storage,
+    ) -> Iterator[TaskResult]:
+        """Send what tasks give through Spark's shuffle, one key for each reducer, and reduce it.
+
+        The map function must give the same for the same payload: Spark runs it again when it loses an
+        executor, while some reducers may have read what it gave before.
+        """
+        resolve(map_function)
+        resolve(reduce_function)
+        plan = plans.exchange(tasks, map_function, reduce_function, reduce_payloads, self._most)
+        with self._batch() as batch:
+            yield from batch.stream(plan, storage)
+
+    def stop(self) -> None:
+        """End Spark and every process of it on this machine; may be called twice."""
+        self._stopped = True
+        launch, self._launch = self._launch, None
+        if launch is None:
+            return
+        if not self._conf.is_local or self._remote:
+            for batch in self._batches:
+                batch.pool.cancel()
+        launch.end()
+        for batch in list(self._batches):
+            batch.pool.cancel()
+            batch.pool.join()
+            batch.end_workers()
+        launch.remove()
+        launch.make_archive()
+
+    @contextmanager
+    def _batch(self) -> Iterator[_Batch]:
+        """Give a batch that `stop` knows of; after the block none of its tasks runs."""
+        self.start_in_background()
+        if self._launch is None:
+            raise EngineError("the engine was stopped")
+        launch, running = self._launch, self._launch.running()
+        jobs: Jobs = ConnectJobs(running.spark) if self._remote else DriverJobs(running.spark)
+        name = self._ids.uuid().split("-")[0]
+        folder = launch.folder / f"batch-{name}" if running.is_local else None
+        if folder:
+            folder.mkdir()
+        pool: Pool[TaskResult] = Pool(
+            self.parallelism,
+            on_cancel=partial(self._cancel, jobs, name),
+            join_seconds=_JOIN_SECONDS,
+        )
+        batch = _Batch(name, jobs, pool, folder)
+        self._batches.append(batch)
+        try:
+            yield batch
+        finally:
+            self._batches.remove(batch)
+            if pool.stopped.is_set() and not self._stopped:
+                batch.end_workers()
+
+    def _cancel(self, jobs: Jobs, name: str) -> None:
+        # Spark may be the reason why the batch ends.
+        if not self._stopped or self._remote or not self._conf.is_local:
+            with suppress(EngineError):
+                jobs.cancel(name)
+
+
+def _decoded(text: str) -> Iterator[TaskResult]:
+    for task, value in json.loads(text):
+        if task is None:
+            raise decode_error(value)
+        yield TaskResult(task, value)

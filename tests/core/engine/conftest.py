@@ -1,0 +1,52 @@
+"""One Spark for all tests of the engines: a JVM takes seconds to start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import engine_drill
+import pytest
+
+from lake.core.engine import Engine
+from lake.core.engine.inline import InlineEngine
+from lake.core.engine.spark import SparkEngine
+from lake.core.settings import Settings
+
+WORKER_PATH = Path(engine_drill.__file__).parent / "worker_path"
+sys.modules["lake.core.drill"] = engine_drill
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _workers_find_the_drill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let workers find the tests' task functions, and no test make archives in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        parts = [str(WORKER_PATH), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, parts)))
+        # A file where a folder is to be: nothing can be made there.
+        blocked = tmp_path_factory.mktemp("cache") / "blocked"
+        blocked.touch()
+        patch.setenv("LAKE_CACHE_DIR", str(blocked / "lake"))
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkEngine]:
+    engine = SparkEngine(Settings(master="local[2]"))
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(scope="session")
+def inline() -> Iterator[InlineEngine]:
+    engine = InlineEngine(2)
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(params=["inline", "spark"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    found: Engine = request.getfixturevalue(request.param)
+    return found

@@ -1,0 +1,152 @@
+"""Exchanges on both engines, judged by a model: all that was sent, by reducer, in the tasks' order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lake.core.engine import Engine, Task
+from lake.core.engine.spark import SparkEngine
+from lake.core.errors import CorruptFileError, EngineError, NotFoundError
+from lake.core.table.storage import Storage
+
+DRILL = "lake.core.drill:"
+Sent = list[list[tuple[int, str]]]
+
+
+def exchange(
+    engine: Engine,
+    payloads: list[dict[str, Any]],
+    reducers: int,
+    *,
+    send: str = "send",
+    receive: str = "receive",
+) -> dict[int, Any]:
+    results = list(
+        engine.exchange(
+            [Task(payload) for payload in payloads],
+            DRILL + send,
+            DRILL + receive,
+            [{"r": number} for number in range(reducers)],
+            storage=Storage(),
+        )
+    )
+    assert len({result.task for result in results}) == len(results)
+    return {result.task: result.value for result in results}
+
+
+def model(sent: Sent) -> dict[int, Any]:
+    received: dict[int, Any] = {}
+    for blobs in sent:
+        for reducer, text in blobs:
+            value = received.setdefault(reducer, {"payload": {"r": reducer}, "texts": []})
+            value["texts"].append(text)
+    return received
+
+
+@st.composite
+def _sent(draw: st.DrawFn) -> tuple[Sent, int]:
+    reducers = draw(st.integers(1, 40))
+    blob = st.tuples(st.integers(0, reducers - 1), st.text(max_size=5))
+    return draw(st.lists(st.lists(blob, max_size=12), max_size=6)), reducers
+
+
+def check(engine: Engine, sent: Sent, reducers: int) -> None:
+    payloads = [{"n": number, "blobs": blobs} for number, blobs in enumerate(sent)]
+    assert exchange(engine, payloads, reducers) == model(sent)
+
+
+@given(case=_sent())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_inline_reducers_get_what_was_sent_to_them(inline: Engine, case: tuple[Sent, int]) -> None:
+    check(inline, *case)
+
+
+@given(case=_sent())
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_spark_reducers_get_what_was_sent_to_them(spark: Engine, case: tuple[Sent, int]) -> None:
+    check(spark, *case)
+
+
+def test_many_reducers_share_partitions(engine: Engine) -> None:
+    sent = [[(number % 300, f"{task}-{number}") for number in range(600)] for task in range(3)]
+
+    check(engine, sent, 300)
+
+
+def test_each_task_sends_once(engine: Engine, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    payloads = [
+        {"n": number, "blobs": [[r, "x"] for r in range(8)], "calls": str(calls)}
+        for number in range(5)
+    ]
+
+    exchange(engine, payloads, 8)
+
+    assert sorted(calls.read_text().split()) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_reducer_may_leave_blobs_unread(engine: Engine) -> None:
+    blobs = [[0, "a"], [0, "b"], [1, "c"], [1, "d"]]
+
+    received = exchange(engine, [{"n": 0, "blobs": blobs}], 2, receive="receive_first")
+
+    assert received == {0: {"first": "a"}, 1: {"first": "c"}}
+
+
+def test_megabytes_pass_through(engine: Engine) -> None:
+    payload = {"count": 12, "reducers": 3, "bytes": 5_000_000}
+
+    received = exchange(engine, [payload, payload], 3, send="send_much", receive="measure")
+
+    assert received == {number: {"bytes": 40_000_000} for number in range(3)}
+
+
+def test_an_error_while_sending_reduces_nothing(engine: Engine) -> None:
+    payloads = [
+        {"n": 0, "blobs": [[r, "x"] for r in range(4)]},
+        {"n": 1, "class": "NotFoundError", "message": "no such source"},
+    ]
+    results = engine.exchange(
+        [Task(payload) for payload in payloads],
+        DRILL + "send",
+        DRILL + "receive",
+        [{}] * 4,
+        storage=Storage(),
+    )
+
+    with pytest.raises(NotFoundError, match="no such source"):
+        next(results)
+
+
+def test_an_error_while_reducing_keeps_its_class(engine: Engine) -> None:
+    with pytest.raises(CorruptFileError) as caught:
+        exchange(engine, [{"n": 0, "blobs": [[0, "x"]]}], 1, receive="fail_reducer")
+
+    assert caught.value.hint == "look"
+
+
+def test_sending_to_a_reducer_that_is_not_there_is_a_defect(engine: Engine) -> None:
+    with pytest.raises(EngineError, match="reducer 2 of 2"):
+        exchange(engine, [{"n": 0, "blobs": [[2, "x"]]}], 2)
+
+
+def test_an_exchange_of_nothing_gives_nothing(engine: Engine) -> None:
+    assert exchange(engine, [], 3) == {}
+    assert exchange(engine, [{"n": 0, "blobs": []}], 3) == {}
+
+
+def test_spark_computes_the_shuffle_once_for_all_its_jobs(
+    spark: SparkEngine, tmp_path: Path
+) -> None:
+    calls = tmp_path / "calls"
+    blobs = [[r, "x"] for r in range(32)]
+
+    received = exchange(spark, [{"n": 7, "blobs": blobs, "calls": str(calls)}], 32)
+
+    assert len(received) == 32
+    assert calls.read_text().split() == ["7"]

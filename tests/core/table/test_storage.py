@@ -1,0 +1,98 @@
+"""Bytes are read, written and deleted where they should be, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lake.core.errors import BadInputError, CorruptFileError, NotAuthorisedError, NotFoundError
+from lake.core.table.storage import Storage
+
+
+def test_what_is_written_is_read_back_under_every_spelling(tmp_path: Path) -> None:
+    storage = Storage()
+    path = tmp_path / "data" / "p=a#b?c %2F é" / "f.avro"
+    storage.write(f"file://{path}", b"bytes")
+
+    for location in (str(path), f"file://{path}", f"file:{path}"):
+        assert storage.read(location) == b"bytes"
+        assert storage.size(location) == 5
+    assert path.read_bytes() == b"bytes"
+
+
+def test_missing_files_folders_and_large_files_are_told_apart(tmp_path: Path) -> None:
+    storage = Storage()
+    storage.write(str(tmp_path / "f"), b"12345")
+
+    with pytest.raises(NotFoundError):
+        storage.read(str(tmp_path / "g"))
+    with pytest.raises(NotFoundError):
+        storage.size(str(tmp_path))
+    with pytest.raises(CorruptFileError):
+        storage.read(str(tmp_path / "f"), limit=4)
+    with pytest.raises(BadInputError):
+        storage.read("nosuchscheme://host/f")
+    assert not storage.exists(str(tmp_path / "g"))
+
+
+def test_deleting_what_is_not_there_is_a_success_and_a_failure_is_told(tmp_path: Path) -> None:
+    storage = Storage()
+    there, gone, folder = (str(tmp_path / name) for name in ("there", "gone", "folder"))
+    storage.write(there, b"")
+    os.mkdir(folder)
+
+    outcome = storage.delete([there, gone, folder, there])
+
+    assert outcome.deleted == [there, gone]
+    assert list(outcome.failed) == [folder]
+    assert os.path.isdir(folder)
+
+
+def test_nothing_is_deleted_through_a_link_that_leaves_the_table(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("rows")
+    table = tmp_path / "db" / "t" / "data"
+    table.mkdir(parents=True)
+    (table / "p=1").symlink_to(outside)
+
+    outcome = Storage().delete([str(table / "p=1" / "precious")])
+
+    assert (outside / "precious").exists()
+    assert len(outcome.failed) == 1
+
+
+def test_files_are_found_by_a_part_of_their_name_without_following_links(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x-op1.parquet").touch()
+    data = tmp_path / "data"
+    (data / "p=1").mkdir(parents=True)
+    (data / "p=1" / "a-op1.parquet").touch()
+    (data / "b-op2.parquet").touch()
+    (data / "link").symlink_to(outside)
+
+    found = Storage().find(f"file://{data}", "op1")
+
+    assert found == [f"file://{data}/p=1/a-op1.parquet"]
+    assert Storage().find(f"file://{tmp_path}/none", "op1") == []
+
+
+def test_a_file_that_may_not_be_read_is_an_authorisation_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Locked:
+        def open_input_file(self, path: str) -> None:
+            raise PermissionError(13, "Permission denied", path)
+
+    storage = Storage()
+    monkeypatch.setattr(storage, "resolve", lambda location: (Locked(), location))
+    with pytest.raises(NotAuthorisedError):
+        storage.read(str(tmp_path / "f"))
+
+
+def test_secrets_are_not_shown() -> None:
+    storage = Storage({"s3.secret-access-key": "canary"})
+    assert "canary" not in repr(storage)
