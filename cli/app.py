@@ -13,13 +13,21 @@ from typer.core import TyperCommand, TyperGroup
 
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.errors import InvalidRequestError
+from lake.core.redaction import is_secret
 from lake.core.settings import Settings
 
 if TYPE_CHECKING:
     from lake.core.session import Session
 
-# In the order in which help shows them. A verb's module is loaded only when it is needed.
-VERBS = ("ingest", "scan", "snapshots", "compact", "expire", "demo")
+# In the order in which help shows them, with what help says, so that help need load none of them.
+VERBS = {
+    "ingest": "Load files into a table, checked before a byte is written, committed once.",
+    "scan": "Read a table, or what was appended between two snapshots.",
+    "snapshots": "Show a table's snapshots, newest first.",
+    "compact": "Rewrite small files into large ones; no row changes.",
+    "expire": "Forget old snapshots and delete the files that only they reach.",
+    "demo": "Load a year of real flights into ./lake-demo; read, compact and expire them.",
+}
 DISTRIBUTION = "lake-iceberg"
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -50,7 +58,13 @@ class State:
     def session(self) -> Session:
         """The session, opened on first use: a command without a table needs no catalog."""
         if self.opened is None:
-            self.opened = self.open_session(self.settings or Settings(), self.quiet)
+            settings = self.settings or Settings()
+            self.opened = self.open_session(settings, self.quiet)
+            for key in filter(is_secret, settings.spark_conf):
+                self.opened.warn(
+                    f"whoever can list this machine's processes can read {key}: "
+                    "keep it in Spark's own configuration files instead"
+                )
         return self.opened
 
     @property
@@ -100,6 +114,10 @@ class _Verbs(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         return load_verb(cmd_name) if cmd_name in VERBS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
 
 
 class _Verb(TyperCommand):

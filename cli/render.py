@@ -109,6 +109,7 @@ class Renderer:
             if len(tables) > 1:
                 sys.stdout.write(f"\n{one_line(title)}\n")
             _print_table(columns, rows)
+        sys.stdout.flush()
         # Rows on a pipe are data; the summary beside them is conversation.
         if tables and not sys.stdout.isatty():
             self._tell(self._summary(outcome))
@@ -119,10 +120,16 @@ class Renderer:
     def _summary(self, outcome: Outcome) -> str:
         planned = outcome.status is Status.DRY_RUN or not outcome.result
         facts = outcome.plan if planned else outcome.result
-        shown = [
-            f"{key.replace('_', ' ')} {_for_people(key, value)}"
+        told = {
+            key: value
             for key, value in facts.items()
             if value is not None and not isinstance(value, list | tuple | Mapping)
+        }
+        # Zeros say something only where there is nothing else.
+        shown = [
+            f"{key.replace('_', ' ')} {_for_people(key, value)}"
+            for key, value in told.items()
+            if value != 0 or not any(told.values())
         ]
         if outcome.snapshot_ids:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)

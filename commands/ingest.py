@@ -89,9 +89,9 @@ def ingest(
     Columns are matched by name. With --create a missing table (and namespace) is made by the same
     commit; an existing one is used as it is, so the command can run from cron.
 
-    CSV has one header line. An empty cell is NULL, "" in quotes is the empty text; in columns that are
-    not text, NULL, null, NA and N/A are NULL too. Times are ISO 8601 (UTC where a zoned time has no
-    zone), binaries base64. JSON holds one object a line.
+    CSV has one header line. An empty cell is NULL, "" in quotes is the empty text; in columns of
+    numbers, times, UUIDs and booleans NULL, null, NA and N/A are NULL too. Times are ISO 8601 (UTC
+    where a zoned time has no zone), binaries base64. JSON holds one object a line.
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """

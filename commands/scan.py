@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -14,9 +13,9 @@ from lake.commands.parsing import parse_names
 from lake.core.errors import InvalidRequestError, RefusedError
 from lake.core.outcome import Outcome
 from lake.core.rows.sinks import FORMATS
-from lake.core.scan.execute import Output, describe, output_to, preview, write
+from lake.core.scan.execute import describe, preview, write
+from lake.core.scan.output import Output, output_stream, output_to
 from lake.core.scan.plan import ScanOptions, plan_scan
-from lake.core.scan.splits import SplitOptions
 from lake.core.units import parse_size
 
 
@@ -44,13 +43,15 @@ def scan(
         bool, typer.Option("--ignore-case", help="Column names in any case.")
     ] = False,
     plan_only: Annotated[bool, typer.Option("--plan", help="Plan only, read no data.")] = False,
-    split_size: Annotated[str, typer.Option(metavar="SIZE", help="Size of a split.")] = "128MB",
+    split_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Size of a split [default: 128MB].")
+    ] = None,
     split_lookback: Annotated[
-        int, typer.Option(metavar="N", help="Splits kept open while packing.")
-    ] = 10,
+        int | None, typer.Option(metavar="N", help="Splits open while packing [default: 10].")
+    ] = None,
     split_open_cost: Annotated[
-        str, typer.Option(metavar="SIZE", help="Least that a file counts.")
-    ] = "4MB",
+        str | None, typer.Option(metavar="SIZE", help="Least that a file counts [default: 4MB].")
+    ] = None,
     output: Annotated[
         str | None, typer.Option(metavar="PATH|-", help="A file, a folder, or stdout.")
     ] = None,
@@ -80,18 +81,16 @@ def scan(
         select=parse_names(select),
         limit=limit,
         case_sensitive=not ignore_case,
-        splits=SplitOptions(
-            size=parse_size(split_size),
-            lookback=split_lookback,
-            open_cost=0 if split_open_cost.strip() == "0" else parse_size(split_open_cost),
-        ),
+        split_size=_size(split_size),
+        split_lookback=split_lookback,
+        split_open_cost=_size(split_open_cost),
     )
     plan = plan_scan(session.table(table), options)
     if plan_only:
         return describe(plan)
     if target is None:
         return preview(plan)
-    return replace(write(session, plan, target), details=())
+    return write(session, plan, target)
 
 
 def _output(
@@ -107,7 +106,16 @@ def _output(
         return None
     if path != "-":
         return output_to(path, format_name, replace=replace_it)
+    if replace_it:
+        raise InvalidRequestError("--replace contradicts --output -")
     if context.obj.as_json:
         raise InvalidRequestError("--json and --output - both want standard output")
+    # The rows are the user's data: a summary would be in their way.
     context.obj.quiet = True
-    return Output(format_name or "csv", stream=sys.stdout.buffer)
+    return output_stream(sys.stdout.buffer, format_name)
+
+
+def _size(text: str | None) -> int | None:
+    if text is None:
+        return None
+    return 0 if text.strip() == "0" else parse_size(text)

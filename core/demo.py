@@ -30,6 +30,7 @@ from lake.core.ingest.plan import IngestOptions, plan_ingest
 from lake.core.outcome import Outcome, Status
 from lake.core.progress import Silent
 from lake.core.scan import execute as scan
+from lake.core.scan.output import output_to
 from lake.core.scan.plan import ScanOptions, plan_scan
 from lake.core.session import Session
 from lake.core.units import format_duration, format_size
@@ -162,7 +163,7 @@ class _Tour:
         with self._step(f"lake scan nyc.flights {between} --output week.csv") as say:
             options = ScanOptions(start=str(start), end=str(end))
             plan = plan_scan(self.session.table(TABLE), options)
-            target = scan.output_to(str(self.folder / "week.csv"), None, replace=True)
+            target = output_to(str(self.folder / "week.csv"), None, replace=True)
             outcome = scan.write(self.session, plan, target)
             say(f"{outcome.result['rows']:,} rows of {plan.facts()['files']} files")
 
@@ -170,7 +171,7 @@ class _Tour:
         """Rewrite the small files on Spark."""
         settings = self.session.settings
         engine = "spark" if settings.engine == "auto" else settings.engine
-        moving = replace(self.session, settings=replace(settings, engine=engine))
+        moving = replace(self.session, settings=replace(settings, engine=engine), _engine=None)
         command = f"lake --engine {engine} compact nyc.flights --verify"
         with self._step(command) as say, closing(moving):
             table = moving.table(TABLE)

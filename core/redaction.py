@@ -64,6 +64,11 @@ _BIDIRECTIONAL = frozenset(
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
+def is_secret(key: str) -> bool:
+    """Whether a configuration key names something to hide."""
+    return bool(_SECRET_KEYS.search(key)) and not _PUBLIC_KEYS.search(key)
+
+
 class Redactor:
     """Masks what looks like a secret and what is known to be one."""
 
@@ -87,7 +92,7 @@ class Redactor:
                 continue
             if found := _USER_INFO.search(str(value)):
                 self._add(found[2])
-            if _SECRET_KEYS.search(name) and not _PUBLIC_KEYS.search(name):
+            if is_secret(name):
                 self._add(str(value))
 
     def __call__(self, text: str, *, limit: int | None = MAX_TEXT) -> str:

@@ -95,6 +95,12 @@ def test_every_command_has_an_example_that_it_understands(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
+def test_help_says_of_a_command_what_the_command_says_of_itself(verb: str) -> None:
+    assert (load_verb(verb).help or "").split("\n\n")[0] == VERBS[verb]
+    assert " ".join(VERBS[verb].split()) in " ".join(help_of().split())
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_command_and_option_is_in_the_readme(verb: str) -> None:
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_of(verb))) - {"--help"}
 

@@ -14,6 +14,11 @@ from typing import Any
 from lake.core.errors import EngineError
 
 _MESSAGE_LIMIT = 400
+# What Spark says of a Python process that ended without a word.
+_CRASHED = "Python worker exited unexpectedly"
+_MEMORY_HINT = (
+    "the system kills a process that takes too much memory: --master 'local[1]' needs least"
+)
 
 
 def frame_of(spark: Any, rows: Sequence[Sequence[Any]], schema: str) -> Any:
@@ -84,7 +89,8 @@ def spark_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException, OSError, ValueError) as error:
-        raise EngineError(f"{what}: {_brief(error)}") from error
+        hint = _MEMORY_HINT if _CRASHED in str(error) else None
+        raise EngineError(f"{what}: {_brief(error)}", hint=hint) from error
 
 
 def _brief(error: BaseException) -> str:

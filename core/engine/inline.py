@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,7 +45,7 @@ class InlineEngine:
         run = resolve(function)
         with self._pool() as (pool, batch):
 
-            def work(index: int) -> Iterator[TaskResult]:
+            def work(index: int) -> Generator[TaskResult]:
                 context = context_for(storage, f"{batch}-{index}", pool.stopped)
                 for value in run(_plain(tasks[index].payload), context):
                     yield TaskResult(index, _plain(value))
@@ -85,7 +85,7 @@ class InlineEngine:
     ) -> None:
         with self._pool() as (pool, batch):
 
-            def work(index: int) -> Iterator[None]:
+            def work(index: int) -> Generator[None]:
                 context = context_for(storage, f"{batch}-{index}", pool.stopped)
                 for reducer, blob in send(_plain(tasks[index].payload), context):
                     spill.add(reducer, index, blob)
@@ -105,7 +105,7 @@ class InlineEngine:
         filled = spill.filled()
         with self._pool() as (pool, batch):
 
-            def work(position: int) -> Iterator[TaskResult]:
+            def work(position: int) -> Generator[TaskResult]:
                 reducer = filled[position]
                 context = context_for(storage, f"{batch}-{reducer}", pool.stopped)
                 for value in reduce(_plain(payloads[reducer]), spill.read(reducer), context):

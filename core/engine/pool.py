@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Generic, TypeVar
 
@@ -45,7 +45,7 @@ class Pool(Generic[T]):
         self._queue: queue.Queue[T | BaseException | _Done] = queue.Queue(_QUEUED)
         self._lock = threading.Lock()
 
-    def spread(self, count: int, work: Callable[[int], Iterator[T]]) -> Iterator[T]:
+    def spread(self, count: int, work: Callable[[int], Generator[T]]) -> Iterator[T]:
         """Run ``work`` for 0 … count - 1 and yield what each gives, as it comes.
 
         The first exception that a piece raises is raised here. Ending early, for that or by closing the
@@ -87,15 +87,15 @@ class Pool(Generic[T]):
             if thread is not threading.current_thread():
                 thread.join(self._join_seconds)
 
-    def _launch(self, numbers: Iterator[int], work: Callable[[int], Iterator[T]]) -> None:
+    def _launch(self, numbers: Iterator[int], work: Callable[[int], Generator[T]]) -> None:
         thread = threading.Thread(target=self._run, args=(numbers, work), name="task", daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _run(self, numbers: Iterator[int], work: Callable[[int], Iterator[T]]) -> None:
+    def _run(self, numbers: Iterator[int], work: Callable[[int], Generator[T]]) -> None:
         try:
             while (number := self._take(numbers)) is not None:
-                with closing(work(number)) as values:  # type: ignore[type-var]
+                with closing(work(number)) as values:
                     for value in values:
                         self._put(value)
                         if self.stopped.is_set():

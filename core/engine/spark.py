@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +43,7 @@ class _Batch:
         folder = str(self.folder or "")
         pieces = self.jobs.pieces(plan.rows(self.name, folder, storage), plan)
 
-        def work(index: int) -> Iterator[TaskResult]:
+        def work(index: int) -> Generator[TaskResult]:
             self.jobs.tag(self.name)
             for text in pieces[index]():
                 yield from _decoded(text)
@@ -113,12 +113,12 @@ class SparkEngine:
         launch, self._launch = self._launch, None
         if launch is None:
             return
-        if not self._conf.is_local or self._remote:
-            for batch in self._batches:
-                batch.pool.cancel()
-        launch.end()
-        for batch in list(self._batches):
+        batches = list(self._batches)
+        # First, or its threads would take the JVM's end for a failure.
+        for batch in batches:
             batch.pool.cancel()
+        launch.end()
+        for batch in batches:
             batch.pool.join()
             batch.end_workers()
         launch.remove()

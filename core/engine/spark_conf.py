@@ -93,11 +93,10 @@ class SparkConf:
         """Return the user's settings for a command line, where all can read them: without secrets."""
         redact = Redactor()
         redact.learn(self.given)
-        texts = [f"{key}={value}" for key, value in self.given.items()]
+        settings = {**self.given, "spark.master": self.master}
+        texts = [f"{key}={value}" for key, value in settings.items()]
         shown = [text for text in texts if redact(text, limit=None) == text]
-        return [
-            part for text in [f"spark.master={self.master}", *shown] for part in ("--conf", text)
-        ]
+        return [part for text in shown for part in ("--conf", text)]
 
     @property
     def changes_classes(self) -> bool:

@@ -110,7 +110,10 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
         _keep_by_rule(metadata, refs, limits, kept)
     if options.branch is not None:
         head = lineage.branch_head(metadata, options.branch)
-        own = {item.snapshot_id for item in lineage.ancestors(metadata, head.snapshot_id if head else None)}
+        own = {
+            item.snapshot_id
+            for item in lineage.ancestors(metadata, head.snapshot_id if head else None)
+        }
         for snapshot in metadata.snapshots:
             if snapshot.snapshot_id not in own:
                 kept.setdefault(snapshot.snapshot_id, KeepReason.OTHER_BRANCH)

@@ -30,7 +30,9 @@ def convert(column: pa.Array, item: NestedField, where: str, *, by_name: bool = 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not promotable(column.type, kind, by_name=by_name):
-        raise CorruptFileError(f"column {item.name} of {where} is {column.type}, the table has {kind}")
+        raise CorruptFileError(
+            f"column {item.name} of {where} is {column.type}, the table has {kind}"
+        )
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), arrow_type(kind))
     if isinstance(kind, StructType):
@@ -96,19 +98,21 @@ def _primitive_promotable(source: pa.DataType, target: pa.DataType) -> bool:
     if types.is_integer(source) and types.is_integer(target):
         # No Iceberg type is wider than a 64-bit integer: whether a value fits is seen value by value.
         widest = source == pa.uint64() and target == pa.int64()
-        return bool(source.bit_width < target.bit_width or widest or (
-            source.bit_width == target.bit_width and types.is_signed_integer(source)
-        ))
+        return bool(
+            source.bit_width < target.bit_width
+            or widest
+            or (source.bit_width == target.bit_width and types.is_signed_integer(source))
+        )
     if types.is_float32(source) or types.is_float16(source):
-        return types.is_float64(target) or types.is_float32(target)
+        return bool(types.is_float64(target) or types.is_float32(target))
     if types.is_decimal(source) and types.is_decimal(target):
         return bool(source.scale == target.scale and source.precision <= target.precision)
     if types.is_timestamp(source) and types.is_timestamp(target):
-        return (source.tz is None) == (target.tz is None)
+        return bool((source.tz is None) == (target.tz is None))
     if types.is_date(source):
-        return types.is_date32(target) or (types.is_timestamp(target) and target.tz is None)
+        return bool(types.is_date32(target) or (types.is_timestamp(target) and target.tz is None))
     if types.is_time(source):
-        return types.is_time(target)
+        return bool(types.is_time(target))
     return _same_bytes(source, target)
 
 
@@ -117,10 +121,10 @@ def _same_bytes(source: pa.DataType, target: pa.DataType) -> bool:
     text = (types.is_string, types.is_large_string, types.is_string_view)
     raw = (types.is_binary, types.is_large_binary, types.is_binary_view)
     if any(test(source) for test in text):
-        return types.is_string(target) or types.is_binary(target)
+        return bool(types.is_string(target) or types.is_binary(target))
     if any(test(source) for test in raw):
         # Old writers do not mark text as text.
-        return types.is_binary(target) or types.is_string(target)
+        return bool(types.is_binary(target) or types.is_string(target))
     return False
 
 

@@ -48,7 +48,14 @@ if TYPE_CHECKING:
 _MODE = re.compile(r"^(none|counts|full|truncate\((\d+)\))$")
 _DEFAULT_LENGTH = 16
 _MAX_INFERRED = 100
-_LONGS = (LongType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_LONGS = (
+    LongType,
+    TimeType,
+    TimestampType,
+    TimestamptzType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,7 @@ Partition = tuple[bytes | None, ...]
 _ALIGNMENT = 16
 
 
-def partition_columns(
-    batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
-) -> list[pa.Array]:
+def partition_columns(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
     """Return one array of partition values per field of the spec."""
     columns = []
     for field in spec.fields:
@@ -62,10 +60,7 @@ def group_rows(
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     partitions = _partition_at(columns, spec, schema, order[starts])
-    if np.all(np.diff(order) == 1):
-        sorted_batch = batch
-    else:
-        sorted_batch = batch.take(pa.array(order))
+    sorted_batch = batch if np.all(np.diff(order) == 1) else batch.take(pa.array(order))
     ends = [*starts[1:], batch.num_rows]
     for partition, start, end in zip(partitions, starts, ends, strict=True):
         yield partition, sorted_batch.slice(start, end - start)

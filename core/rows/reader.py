@@ -322,7 +322,8 @@ def _mapped(file_schema: pa.Schema, text: str, path: str) -> dict[int, pa.Field]
             f"the table's name mapping cannot be read, so {path} neither"
         ) from error
     named = {name: item.field_id for item in mapping.root for name in item.names}
-    return {named[item.name]: item for item in file_schema if named.get(item.name) is not None}
+    found = ((named.get(item.name), item) for item in file_schema)
+    return {number: item for number, item in found if number is not None}
 
 
 def _row_groups(
@@ -442,7 +443,7 @@ def _batch_rows(metadata: Any, batch_bytes: int) -> int:
         metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)
     )
     per_row = max(total // max(metadata.num_rows, 1), 1)
-    return max(1, min(_MOST_ROWS, batch_bytes // per_row))
+    return int(max(1, min(_MOST_ROWS, batch_bytes // per_row)))
 
 
 # Shaping a batch

@@ -1,30 +1,25 @@
 """Rows to files for people and other tools: Parquet, CSV, JSON lines, Arrow.
 
-Text keeps values exact: decimals and times as text, binaries as base64, UUIDs with hyphens; NULL is an empty
-CSV cell and the empty text is "" in quotes. What is written here `lake.core.rows.sources` reads back.
+In CSV, NULL is an empty cell and the empty text is "" in quotes; `lake.core.rows.rendering` tells how other
+values are written. What is written here `lake.core.rows.source_rows` reads back.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import math
-import uuid
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
+from pyiceberg.types import IcebergType, UUIDType
 
 from lake.core.errors import InvalidRequestError
+from lake.core.rows.rendering import cells, json_lines
 from lake.core.rows.schema import arrow_schema
 
-PARQUET, CSV, JSON, ARROW = "parquet", "csv", "json", "arrow"
+PARQUET, CSV, JSON, ARROW, ARROW_STREAM = "parquet", "csv", "json", "arrow", "arrow-stream"
 FORMATS = (PARQUET, CSV, JSON, ARROW)
 SUFFIXES = {
     "parquet": PARQUET,
@@ -36,6 +31,7 @@ SUFFIXES = {
     "arrow": ARROW,
     "ipc": ARROW,
     "feather": ARROW,
+    "arrows": ARROW_STREAM,
 }
 _BUFFERED_BYTES = 64 * 1024 * 1024
 
@@ -51,7 +47,7 @@ class Sink(Protocol):
 
 
 def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
-    """Return a sink of a format on a binary stream.
+    """Return a sink of a format on a binary stream, which is only written to from front to back.
 
     Raises:
         InvalidRequestError: an unknown format.
@@ -61,6 +57,7 @@ def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
         CSV: CsvSink,
         JSON: JsonSink,
         ARROW: ArrowSink,
+        ARROW_STREAM: ArrowStreamSink,
     }
     if format_name not in makers:
         raise InvalidRequestError(
@@ -73,14 +70,16 @@ class ParquetSink:
     """One Parquet file; row groups of about 64 MiB."""
 
     def __init__(self, stream: Any, schema: Schema) -> None:
-        self._schema = _without_ids(arrow_schema(schema))
-        self._writer = pq.ParquetWriter(stream, self._schema, compression="zstd")
+        self._schema = _plain_schema(schema)
+        self._writer = pq.ParquetWriter(
+            stream, self._schema, compression="zstd", write_page_checksum=True
+        )
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        self._waiting.append(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
+        self._waiting.append(_dressed(batch, self._schema))
         self._bytes += batch.nbytes
         if self._bytes >= _BUFFERED_BYTES:
             self._flush()
@@ -97,15 +96,31 @@ class ParquetSink:
 
 
 class ArrowSink:
-    """An Arrow IPC stream."""
+    """An Arrow IPC file, which readers may map into memory."""
 
     def __init__(self, stream: Any, schema: Schema) -> None:
-        self._schema = _without_ids(arrow_schema(schema))
+        self._schema = _plain_schema(schema)
+        self._writer = pa.ipc.new_file(stream, self._schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write rows."""
+        self._writer.write_batch(_dressed(batch, self._schema))
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.close()
+
+
+class ArrowStreamSink:
+    """An Arrow IPC stream, which can be read while it is written."""
+
+    def __init__(self, stream: Any, schema: Schema) -> None:
+        self._schema = _plain_schema(schema)
         self._writer = pa.ipc.new_stream(stream, self._schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        self._writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
+        self._writer.write_batch(_dressed(batch, self._schema))
 
     def close(self) -> None:
         """Finish the stream."""
@@ -113,7 +128,7 @@ class ArrowSink:
 
 
 class CsvSink:
-    """CSV with a header."""
+    """CSV with a header; all texts are in quotes, so that none is taken for NULL or a number."""
 
     def __init__(self, stream: Any, schema: Schema) -> None:
         from pyarrow import csv  # noqa: PLC0415 - only for such files
@@ -130,7 +145,7 @@ class CsvSink:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
         columns = [
-            column if _csv_writes(column.type) else _texts(column, kind)
+            column if _csv_writes(column.type) else cells(column, kind)
             for column, kind in zip(batch.columns, self._kinds, strict=True)
         ]
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
@@ -149,9 +164,8 @@ class JsonSink:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        lines = [json.dumps(row, ensure_ascii=False) for row in plain_rows(batch, self._schema)]
-        if lines:
-            self._stream.write(("\n".join(lines) + "\n").encode())
+        for line_block in _buffers(json_lines(batch, self._schema)):
+            self._stream.write(line_block)
 
     def close(self) -> None:
         """Nothing is pending."""
@@ -159,44 +173,16 @@ class JsonSink:
 
 def plain_rows(batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
     """Return rows as JSON-ready values."""
-    kinds = {item.name: item.field_type for item in schema.fields}
-    return [
-        {name: _plain(value, kinds.get(name)) for name, value in row.items()}
-        for row in _exact(batch).to_pylist()
-    ]
+    return [json.loads(line) for line in json_lines(batch, schema).to_pylist()]
 
 
-def _exact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn nanoseconds, which Python's times cannot hold, into text."""
-    columns = [
-        column.cast(pa.string())
-        if pa.types.is_timestamp(column.type) and column.type.unit == "ns"
-        else column
-        for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _plain(value: Any, kind: IcebergType | None) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, datetime | date | time):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, bytes):
-        return str(uuid.UUID(bytes=value)) if isinstance(kind, UUIDType) else _base64(value)
-    if isinstance(value, dict) and isinstance(kind, StructType):
-        return {item.name: _plain(value[item.name], item.field_type) for item in kind.fields}
-    if isinstance(value, list) and isinstance(kind, MapType):
-        return [[_plain(key, kind.key_type), _plain(one, kind.value_type)] for key, one in value]
-    if isinstance(value, list) and isinstance(kind, ListType):
-        return [_plain(one, kind.element_type) for one in value]
-    return value
-
-
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
+def _buffers(texts: pa.Array) -> list[memoryview]:
+    """Return all texts one behind the other, as they lie in memory."""
+    if not len(texts):
+        return []
+    _, offsets, values = texts.buffers()
+    ends = memoryview(offsets).cast("i")
+    return [memoryview(values)[ends[texts.offset] : ends[texts.offset + len(texts)]]]
 
 
 def _csv_writes(kind: pa.DataType) -> bool:
@@ -205,40 +191,42 @@ def _csv_writes(kind: pa.DataType) -> bool:
         types.is_boolean(kind)
         or types.is_integer(kind)
         or types.is_floating(kind)
+        or types.is_decimal(kind)
         or types.is_string(kind)
-        or types.is_date32(kind)
     )
 
 
-def _texts(column: pa.Array, kind: Any) -> pa.Array:
-    if pa.types.is_timestamp(column.type):
-        zone = "Z" if column.type.tz else ""
-        digits = pc.strftime(column.cast(pa.timestamp(column.type.unit)), "%Y-%m-%dT%H:%M:%S")
-        return pc.binary_join_element_wise(digits, zone, "") if zone else digits
-    if isinstance(kind, UUIDType):
-        values = [None if v is None else str(uuid.UUID(bytes=v)) for v in column.to_pylist()]
-        return pa.array(values, pa.string())
-    if pa.types.is_nested(column.type):
-        nested = [None if v is None else json.dumps(_plain(v, kind)) for v in column.to_pylist()]
-        return pa.array(nested, pa.string())
-    if pa.types.is_binary(column.type) or pa.types.is_fixed_size_binary(column.type):
-        return pa.array([_plain(value, kind) for value in column.to_pylist()], pa.string())
-    return column.cast(pa.string())
-
-
-def _without_ids(schema: pa.Schema) -> pa.Schema:
+def _plain_schema(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema without field ids, which mean something in one table only."""
     return pa.schema(
-        [pa.field(item.name, _plain_type(item.type), item.nullable) for item in schema]
+        [
+            pa.field(item.name, _plain_type(item.type, field.field_type), item.nullable)
+            for item, field in zip(arrow_schema(schema), schema.fields, strict=True)
+        ]
     )
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return a nested type without field metadata."""
+def _plain_type(kind: pa.DataType, meaning: IcebergType | None = None) -> pa.DataType:
+    if isinstance(meaning, UUIDType):
+        return pa.uuid()
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _plain_type(f.type), f.nullable) for f in kind])
+        return pa.struct([_plain_field(item) for item in kind])
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, pa.field("value", _plain_type(kind.item_type)))
+        return pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field))
     if pa.types.is_list(kind):
-        inner = kind.value_field
-        return pa.list_(pa.field(inner.name, _plain_type(inner.type), inner.nullable))
+        return pa.list_(_plain_field(kind.value_field))
     return kind
+
+
+def _plain_field(item: pa.Field) -> pa.Field:
+    return pa.field(item.name, _plain_type(item.type), item.nullable)
+
+
+def _dressed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        pa.ExtensionArray.from_storage(item.type, column)
+        if isinstance(item.type, pa.BaseExtensionType)
+        else column
+        for column, item in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -96,12 +96,14 @@ def _expand(storage: Storage, name: str) -> list[str]:
         chosen = _expand_local(parsed.path)
     elif storage.is_folder(name):
         chosen = _data_below(storage, name)
-    elif not _WILD.search(parsed.path) or storage.exists(name):
+    elif storage.exists(name):
         chosen = [name]
     else:
-        chosen = _expand_remote(storage, name)
+        chosen = _expand_remote(storage, name) if _WILD.search(parsed.path) else []
     if not chosen:
-        raise NotFoundError(f"no file matches {name}")
+        raise NotFoundError(
+            f"no such file: {name}" if not _WILD.search(name) else f"no file matches {name}"
+        )
     return chosen
 
 
@@ -111,8 +113,6 @@ def _expand_local(path: str) -> list[str]:
         return [item for item in inside if _is_data(item.removeprefix(path))]
     if os.path.lexists(path):
         return [path]
-    if not _WILD.search(path):
-        raise NotFoundError(f"no such file: {path}")
     return [item for item in sorted(glob.glob(path, recursive=True)) if os.path.isfile(item)]
 
 

@@ -1,8 +1,8 @@
 """Values that CSV and JSON lines write as text: parsed as the table's types, exactly or not at all.
 
 Accepted are ISO 8601 dates and times (UTC where a zoned time has no zone), decimal numbers, UUIDs with or
-without hyphens, and base64 for binaries. In columns that are not text, an empty cell and the words in
-`NULL_WORDS` mean NULL, and blanks around a value do not count.
+without hyphens, and base64 for binaries. In columns that are neither text nor binary (where any word may be a value),
+an empty text and the words in `NULL_WORDS` mean NULL, and blanks around a value do not count.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _parsed(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
     try:
         return parse(column)
     except (pa.ArrowInvalid, ValueError):
-        tidy = tidied(column)
+        tidy = column if isinstance(kind, BinaryType | FixedType) else tidied(column)
     try:
         return parse(tidy)
     except (pa.ArrowInvalid, ValueError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,8 +44,15 @@ _BUFFER_BYTES = 256 * 1024 * 1024
 # A rest smaller than this part of the target is not worth a row group of its own.
 _NEARLY_FULL = 0.95
 _SMALLEST_ROW_GROUP = 64 * 1024
-_CODECS = {"zstd": "zstd", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "brotli": "brotli",
-           "uncompressed": "none", "none": "none"}
+_CODECS = {
+    "zstd": "zstd",
+    "gzip": "gzip",
+    "snappy": "snappy",
+    "lz4": "lz4",
+    "brotli": "brotli",
+    "uncompressed": "none",
+    "none": "none",
+}
 _PROPERTIES = ("write.parquet.", "write.metadata.metrics.", "write.object-storage.", "write.data.")
 
 
@@ -101,7 +108,8 @@ class WriteSettings:
             data_location=table.data_location,
             location=table.metadata.location,
             operation_id=operation_id,
-            target_bytes=target_bytes or (int(size) if size.isdigit() and int(size) else TARGET_BYTES),
+            target_bytes=target_bytes
+            or (int(size) if size.isdigit() and int(size) else TARGET_BYTES),
             properties=properties,
         )
 
@@ -367,11 +375,14 @@ class TableWriter:
         self._common.storage.delete(written)
         self._open.clear()
 
-    def __enter__(self) -> TableWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is not None or not self._closed:
             self.abort()

@@ -3,174 +3,163 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import IO, Any
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
 
 import pyarrow as pa
 
-from lake.core.engine import Task, TaskContext
+from lake.core.engine import Engine, Task, TaskContext
+from lake.core.engine.choose import engine_name
 from lake.core.engine.inline import InlineEngine
-from lake.core.errors import InvalidRequestError, StoppedError
+from lake.core.engine.spark_conf import SparkConf
+from lake.core.errors import CorruptFileError, LakeError, StoppedError
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
 from lake.core.rows.schema import schema_from_plain, schema_to_plain
-from lake.core.rows.sinks import ARROW, FORMATS, SUFFIXES, open_sink, plain_rows
+from lake.core.rows.sinks import ARROW_STREAM, open_sink, plain_rows
+from lake.core.scan.incremental import operation_of
+from lake.core.scan.output import PART, Output, opened, refuse_inside, replacing
 from lake.core.scan.plan import ScanPlan
 from lake.core.session import Session
 from lake.core.table.storage import Storage
 
 PREVIEW_ROWS = 20
+_SHOWN_SNAPSHOTS = 20
 _WRITE_PART = "lake.core.scan.execute:write_part"
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where rows go.
-
-    Args:
-        path: a local path; None with ``stream``.
-        stream: an open binary stream.
-        format: of the rows.
-        single: one file rather than a folder of files.
-        replace: an existing one may go.
-    """
-
-    format: str
-    path: str | None = None
-    stream: IO[bytes] | None = None
-    single: bool = True
-    replace: bool = False
-
-
-def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
-    """Decide what a path means: with a file suffix one file, else a folder.
-
-    Raises:
-        InvalidRequestError: the format is unknown or the path exists and may not go.
-    """
-    suffix = (
-        os.path.basename(path).rsplit(".", 1)[-1].lower() if "." in os.path.basename(path) else ""
-    )
-    chosen = format_name or SUFFIXES.get(suffix, "parquet")
-    if chosen not in FORMATS:
-        raise InvalidRequestError(f"--output-format {chosen!r} is none of {', '.join(FORMATS)}")
-    if os.path.lexists(path) and not replace:
-        raise InvalidRequestError(f"{path} exists already", hint="--replace overwrites it")
-    return Output(chosen, path, single=bool(suffix), replace=replace)
 
 
 def describe(plan: ScanPlan) -> Outcome:
     """Tell the plan; no data is read."""
-    return _outcome(plan, Status.DONE if plan.found.count else Status.NOTHING_TO_DO, {})
+    return _outcome(plan, {})
 
 
 def preview(plan: ScanPlan) -> Outcome:
-    """Read the first rows in this process."""
+    """Read the first rows in this process.
+
+    Raises:
+        RefusedError: the rows cannot be told without applying deletes.
+    """
+    plan.refuse_deletes()
     wanted = PREVIEW_ROWS if plan.options.limit is None else min(plan.options.limit, PREVIEW_ROWS)
     rows: list[dict[str, Any]] = []
     for batch in _limited(_stream(plan), wanted):
         rows += plain_rows(batch, plan.projection)
     names = [field.name for field in plan.projection.fields]
-    status = Status.DONE if plan.found.count else Status.NOTHING_TO_DO
     result = {"rows": len(rows), "bytes_written": 0, "files": 0, "preview": rows}
     table = [[row[name] for name in names] for row in rows]
-    return _outcome(plan, status, result, details=[("rows", names, table)])
+    return _outcome(plan, result, details=[("rows", names, table)])
 
 
 def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
     """Write all rows.
 
     Raises:
+        RefusedError: the rows cannot be told without applying deletes, or the output lies in the table.
         CorruptFileError: a file cannot be read; nothing is left behind.
+        BadInputError: the output cannot be written.
     """
-    if output.stream is not None:
-        rows = _write_stream(session, plan, output.format, output.stream)
-        # The stream is the user's data: a summary would be in its way.
-        return _outcome(plan, Status.DONE, {"rows": rows, "bytes_written": None, "files": 0})
-    if output.path is None:
-        raise InvalidRequestError("the output has neither a path nor a stream")
+    plan.refuse_deletes()
+    refuse_inside(output, plan.table)
     if output.single:
-        with _replacing(output) as temporary:
-            with open(temporary, "wb") as file:
-                rows = _write_stream(session, plan, output.format, file)
-            size = os.path.getsize(temporary)
-        return _outcome(plan, Status.DONE, {"rows": rows, "bytes_written": size, "files": 1})
-    with _replacing(output) as temporary:
+        with opened(output) as sink:
+            rows = _write_rows(plan, _all_rows(session, plan, output), output.format, sink)
+        kept = output.stream is None and not output.is_device
+        written = os.path.getsize(output.path) if kept else None
+        return _outcome(plan, {"rows": rows, "bytes_written": written, "files": int(kept)})
+    with replacing(output) as temporary:
         os.makedirs(temporary)
-        written = _write_parts(session, plan, output.format, temporary)
+        parts = _write_folder(session, plan, output, temporary)
     result = {
-        "rows": sum(item["rows"] for item in written),
-        "bytes_written": sum(item["bytes"] for item in written),
-        "files": sum(1 for item in written if item["rows"]),
+        "rows": sum(part["rows"] for part in parts),
+        "bytes_written": sum(part["bytes"] for part in parts),
+        "files": len(parts),
     }
-    return _outcome(plan, Status.DONE, result)
+    return _outcome(plan, result)
 
 
-@contextmanager
-def _replacing(output: Output) -> Iterator[str]:
-    """Give a temporary name beside the output that takes its place at the end, or vanishes."""
-    path = os.path.abspath(output.path or "")
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    temporary = f"{path}.{os.getpid()}.partial"
-    try:
-        yield temporary
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        os.replace(temporary, path)
-    finally:
-        _remove(temporary)
+# One stream of rows
 
 
-def _remove(path: str) -> None:
-    if os.path.isdir(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
-
-
-def _write_stream(session: Session, plan: ScanPlan, format_name: str, stream: IO[bytes]) -> int:
+def _write_rows(
+    plan: ScanPlan, batches: Iterator[pa.RecordBatch], format_name: str, stream: Any
+) -> int:
     sink = open_sink(format_name, stream, plan.projection)
     rows = 0
-    for batch in _limited(_all_rows(session, plan), plan.options.limit):
+    for batch in _limited(batches, plan.options.limit):
         sink.write(batch)
         rows += batch.num_rows
     sink.close()
-    stream.flush()
+    _check_rows(plan, rows)
     return rows
 
 
-def _all_rows(session: Session, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    """Yield all rows in the order of the splits."""
-    if plan.options.limit is not None:
-        yield from _stream(plan)
-        return
-    engine = session.engine(plan.bytes)
-    if isinstance(engine, InlineEngine):
-        session.progress.start("reading", tasks=1, total_bytes=plan.bytes)
-        for batch in _stream(plan):
-            session.progress.advance(rows=batch.num_rows)
-            yield batch
-        session.progress.finish()
-        return
-    import tempfile  # noqa: PLC0415
+def _check_rows(plan: ScanPlan, rows: int) -> None:
+    """Compare what was read with what the table's metadata says, where all of it was to be read."""
+    whole = plan.condition is None and plan.options.limit is None
+    if whole and rows != plan.records:
+        raise CorruptFileError(f"the files gave {rows} rows of the {plan.records} that they hold")
 
-    with tempfile.TemporaryDirectory(prefix="lake-scan-") as folder:
-        _write_parts(session, plan, ARROW, folder)
-        for name in sorted(os.listdir(folder)):
-            with pa.OSFile(os.path.join(folder, name)) as file:
-                yield from pa.ipc.open_stream(file)
+
+def _all_rows(session: Session, plan: ScanPlan, output: Output) -> Iterator[pa.RecordBatch]:
+    """Yield all rows in the order of the splits."""
+    engine = None if plan.options.limit is not None else _engine(session, plan)
+    if engine is None or isinstance(engine, InlineEngine):
+        yield from _progressing(session, plan, _stream(plan))
+        return
+    beside = os.path.dirname(os.path.abspath(output.path)) if output.path else None
+    with tempfile.TemporaryDirectory(prefix=".lake-scan-", dir=beside) as folder:
+        tasks = _tasks(plan, ARROW_STREAM, folder)
+        with closing(_run(session, plan, engine, tasks)) as results:
+            for part in _in_order(results):
+                if part["rows"]:
+                    with pa.OSFile(part["path"]) as file:
+                        yield from pa.ipc.open_stream(file)
+                    os.unlink(part["path"])
+
+
+def _engine(session: Session, plan: ScanPlan) -> Engine:
+    """Return what reads: Spark only where its tasks can write files of this machine."""
+    settings = session.settings
+    if engine_name(settings.engine, plan.bytes, settings) != InlineEngine.name:
+        local = SparkConf.of(settings.master, settings.spark_conf).is_local
+        if settings.remote or not local:
+            session.warn("the output lies on this machine, so this process reads, not the cluster")
+            return InlineEngine()
+    return session.engine(plan.bytes)
+
+
+def _progressing(
+    session: Session, plan: ScanPlan, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    per_row = plan.bytes / max(plan.records, 1)
+    session.progress.start("reading", tasks=1, total_bytes=plan.bytes)
+    with closing(batches):  # type: ignore[type-var]
+        for batch in batches:
+            session.progress.advance(rows=batch.num_rows, done_bytes=int(per_row * batch.num_rows))
+            yield batch
+    session.progress.finish()
+
+
+def _in_order(results: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
+    """Yield parts by their number, each as soon as all before it are there."""
+    early: dict[int, Mapping[str, Any]] = {}
+    turn = 0
+    for number, part in results:
+        early[number] = part
+        while turn in early:
+            yield early.pop(turn)
+            turn += 1
 
 
 def _stream(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    slices = [item for split in plan.slices() for item in split]
+    slices = (item for split in plan.slices() for item in split)
     return read_ahead(_read(plan.table.storage, slices, plan.reading()))
 
 
 def _read(
-    storage: Storage, slices: Sequence[FileSlice], reading: ReadSettings
+    storage: Storage, slices: Iterable[FileSlice], reading: ReadSettings
 ) -> Iterator[pa.RecordBatch]:
     for item in slices:
         yield from read_batches(storage, item, reading)
@@ -178,67 +167,87 @@ def _read(
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
     left = limit
-    try:
-        for batch in batches:
-            if left is None:
-                yield batch
-                continue
-            if left <= 0:
-                return
-            taken = batch.slice(0, left)
-            left -= taken.num_rows
+    with closing(batches):  # type: ignore[type-var]
+        for batch in batches if limit != 0 else ():
+            taken = batch if left is None else batch.slice(0, left)
             yield taken
-            if left <= 0:
+            left = None if left is None else left - taken.num_rows
+            if left == 0:
                 return
-    finally:
-        batches.close()  # type: ignore[attr-defined]
 
 
-def _write_parts(
-    session: Session, plan: ScanPlan, format_name: str, folder: str
+# A folder of files, one a split
+
+
+def _write_folder(
+    session: Session, plan: ScanPlan, output: Output, folder: str
 ) -> list[Mapping[str, Any]]:
-    """Write each split to a file of its own, on the engine; files of no rows are not kept."""
-    splits = plan.slices()
-    if plan.options.limit is not None:
-        path = os.path.join(folder, f"part-00000.{format_name}")
-        with open(path, "wb") as file:
-            rows = _write_stream(session, plan, format_name, file)
-        return [{"rows": rows, "bytes": os.path.getsize(path)}]
+    """Write the splits on the engine; files without rows are not kept, but one is if there are no others."""
+    filled: list[Mapping[str, Any]] = []
+    if plan.options.limit is None:
+        tasks = _tasks(plan, output.format, folder)
+        with closing(_run(session, plan, _engine(session, plan), tasks)) as results:
+            filled = [part for _, part in results if part["rows"]]
+        _check_rows(plan, sum(part["rows"] for part in filled))
+    if filled:
+        return filled
+    path = _part_path(folder, 0, output.format)
+    batches = (batch for batch in ()) if plan.options.limit is None else _stream(plan)
+    with open(path, "wb") as file:
+        rows = _write_rows(plan, batches, output.format, file)
+    return [{"rows": rows, "bytes": os.path.getsize(path)}]
+
+
+def _part_path(folder: str, number: int, format_name: str) -> str:
+    return os.path.join(folder, f"{PART}{number:05d}.{format_name}")
+
+
+def _tasks(plan: ScanPlan, format_name: str, folder: str) -> list[Task]:
     common = {
         "reading": plan.reading().to_plain(),
         "projection": schema_to_plain(plan.projection),
         "format": format_name,
     }
-    tasks = [
+    return [
         Task(
             {
                 **common,
                 "files": [item.to_plain() for item in split],
-                "path": os.path.join(folder, f"part-{number:05d}.{format_name}"),
+                "path": _part_path(folder, number, format_name),
             },
-            sum(item.length or item.size_bytes for item in split),
+            sum(item.length or item.size_bytes - item.start for item in split),
         )
-        for number, split in enumerate(splits)
+        for number, split in enumerate(plan.slices())
     ]
+
+
+def _run(
+    session: Session, plan: ScanPlan, engine: Engine, tasks: Sequence[Task]
+) -> Generator[tuple[int, Mapping[str, Any]]]:
+    """Yield each task's number and what it wrote, as they finish."""
     session.progress.start("reading", tasks=len(tasks), total_bytes=plan.bytes)
-    written = []
-    for result in session.engine(plan.bytes).run(tasks, _WRITE_PART, storage=plan.table.storage):
-        written.append(result.value)
-        session.progress.advance(
-            tasks=1, done_bytes=tasks[result.task].input_bytes, rows=result.value["rows"]
-        )
+    ended = 0
+    results = engine.run(tasks, _WRITE_PART, storage=plan.table.storage)
+    with closing(results):  # type: ignore[type-var]
+        for result in results:
+            ended += 1
+            session.progress.advance(
+                tasks=1, done_bytes=tasks[result.task].input_bytes, rows=result.value["rows"]
+            )
+            yield result.task, result.value
     session.progress.finish()
-    return written
+    if ended != len(tasks):
+        raise LakeError(f"the engine lost {len(tasks) - ended} tasks: nothing was written")
 
 
 def write_part(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Task: write a split's rows to one file."""
+    """Task: write a split's rows to one file; none is there for no rows."""
     reading = ReadSettings.from_plain(payload["reading"])
     projection = schema_from_plain(payload["projection"])
     slices = [FileSlice.from_plain(item) for item in payload["files"]]
     # Two attempts at one task must not write into one file; the last to finish gives it its name.
     temporary = f"{payload['path']}.{context.attempt}"
-    rows = 0
+    rows = size = 0
     try:
         with open(temporary, "wb") as file:
             sink = open_sink(payload["format"], file, projection)
@@ -249,26 +258,28 @@ def write_part(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
                 rows += batch.num_rows
             sink.close()
         if rows:
+            size = os.path.getsize(temporary)
             os.replace(temporary, payload["path"])
     finally:
-        _remove(temporary)
-    yield {"rows": rows, "bytes": os.path.getsize(payload["path"]) if rows else 0}
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
+    yield {"path": payload["path"], "rows": rows, "bytes": size}
 
 
 def _outcome(
     plan: ScanPlan,
-    status: Status,
     result: Mapping[str, Any],
     details: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]] = (),
 ) -> Outcome:
     warnings = []
     if plan.skipped:
         shown = ", ".join(
-            f"{item.snapshot_id} ({item.summary.operation.value if item.summary else '?'})"
-            for item in plan.skipped[:20]
+            f"{item.snapshot_id} ({operation_of(item)})" for item in plan.skipped[:_SHOWN_SNAPSHOTS]
         )
+        more = len(plan.skipped) - _SHOWN_SNAPSHOTS
         warnings.append(
             f"an append scan does not show what {len(plan.skipped)} snapshots changed: {shown}"
+            + (f" and {more} more" if more > 0 else "")
         )
     if plan.truncated:
         warnings.append("older snapshots have expired: what they appended is not in this scan")
@@ -276,7 +287,7 @@ def _outcome(
         command="scan",
         table=plan.table.identifier,
         branch=plan.options.branch,
-        status=status,
+        status=Status.DONE if plan.found.count else Status.NOTHING_TO_DO,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
         plan=plan.facts(),
         result=result,

@@ -55,14 +55,19 @@ def plan_increment(
         if start is not None:
             raise NotFoundError("the table has no snapshot, so there is nothing after the start")
         return Increment(None, (), ())
-    start_id = None if start is None else _start(metadata, start, last, branch, inclusive=inclusive)
-    if start_id is not None and start_id == last.snapshot_id and not inclusive:
+    start_id = None if start is None else lineage.resolve_id(metadata, start, branch=branch)
+    if start_id == last.snapshot_id and not inclusive:
         # A reader that is up to date asks exactly this.
         return Increment(last, (), ())
     chosen, truncated = _after(metadata, last, start_id, inclusive=inclusive)
-    appends = tuple(item for item in chosen if _operation(item) == "append")
-    skipped = tuple(item for item in chosen if _operation(item) != "append")
+    appends = tuple(item for item in chosen if operation_of(item) == "append")
+    skipped = tuple(item for item in chosen if operation_of(item) != "append")
     return Increment(last, appends, skipped, truncated)
+
+
+def operation_of(snapshot: Snapshot) -> str:
+    """Return what a snapshot did; old writers of version 1 did not say."""
+    return str(snapshot.summary.operation.value) if snapshot.summary else "unknown"
 
 
 def _end(metadata: TableMetadata, end: str | None, branch: str) -> Snapshot | None:
@@ -80,50 +85,40 @@ def _end(metadata: TableMetadata, end: str | None, branch: str) -> Snapshot | No
     return last
 
 
-def _start(
-    metadata: TableMetadata,
-    start: str,
-    last: Snapshot,
-    branch: str,
-    *,
-    inclusive: bool,
-) -> int:
-    start_id = lineage.resolve_id(metadata, start, branch=branch)
-    if inclusive:
-        lineage.resolve(metadata, str(start_id))
-        if not lineage.is_ancestor(metadata, start_id, last.snapshot_id):
-            raise BadInputError(
-                f"starting snapshot (inclusive) {start_id} is not an ancestor of "
-                f"end snapshot {last.snapshot_id}"
-            )
-    return start_id
-
-
 def _after(
-    metadata: TableMetadata,
-    last: Snapshot,
-    start_id: int | None,
-    *,
-    inclusive: bool,
+    metadata: TableMetadata, last: Snapshot, start_id: int | None, *, inclusive: bool
 ) -> tuple[list[Snapshot], bool]:
+    """Return the snapshots after a start, newest first, and whether older ones may be missing."""
     chosen: list[Snapshot] = []
     for snapshot in lineage.ancestors(metadata, last.snapshot_id):
-        if snapshot.snapshot_id == start_id and not inclusive:
-            return chosen, False
         chosen.append(snapshot)
-        if snapshot.snapshot_id == start_id or (
-            start_id is not None and snapshot.parent_snapshot_id == start_id and not inclusive
-        ):
+        first = snapshot.snapshot_id if inclusive else snapshot.parent_snapshot_id
+        if start_id is not None and first == start_id:
             return chosen, False
     if start_id is not None:
-        raise BadInputError(
-            f"starting snapshot (exclusive) {start_id} is not a parent ancestor of "
-            f"end snapshot {last.snapshot_id}",
-            hint="it was rolled back, lies on another branch, or it and its child have expired; "
-            "what came between cannot be told: read the whole table instead",
+        raise _no_ancestor(metadata, start_id, last, chosen[-1], inclusive=inclusive)
+    return chosen, chosen[-1].parent_snapshot_id is not None
+
+
+def _no_ancestor(
+    metadata: TableMetadata, start_id: int, last: Snapshot, oldest: Snapshot, *, inclusive: bool
+) -> BadInputError:
+    known = metadata.snapshot_by_id(start_id) is not None
+    missing = oldest.parent_snapshot_id
+    if known:
+        hint = "it was rolled back, lies on another branch, or comes after the end"
+    elif missing is None:
+        hint = "the table's history is whole and never had it"
+    elif inclusive and missing == start_id:
+        hint = "it has expired: without --inclusive, what came after it can still be read"
+    else:
+        hint = (
+            f"what came between {start_id} and {missing} has expired (the oldest snapshot kept is "
+            f"{oldest.snapshot_id}) and cannot be told: read the whole table instead"
         )
-    return chosen, bool(chosen) and chosen[-1].parent_snapshot_id is not None
-
-
-def _operation(snapshot: Snapshot) -> str:
-    return snapshot.summary.operation.value if snapshot.summary else "append"
+    kind, relation = ("inclusive", "an") if inclusive else ("exclusive", "a parent")
+    return BadInputError(
+        f"starting snapshot ({kind}) {start_id} is not {relation} ancestor of "
+        f"end snapshot {last.snapshot_id}",
+        hint=hint,
+    )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
 
-from lake.core.errors import InvalidRequestError
+from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.rows.schema import project_schema
@@ -18,15 +20,14 @@ from lake.core.scan.incremental import Increment, plan_increment
 from lake.core.scan.splits import Piece, Pieces, SplitOptions, cut_all, pack, weights
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
-from lake.core.table.files import DATA
+from lake.core.table.files import DATA, DataFile
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.manifest_schemas import ADDED, MANIFEST_SCHEMA
-from lake.core.table.manifests import read_manifest_list, read_manifests
+from lake.core.table.manifests import files_of, read_manifest_list, read_manifests
 from lake.core.table.pruning import prune_files, prune_manifests
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
 _COLUMNS = (
@@ -40,6 +41,17 @@ _COLUMNS = (
     "file_size_in_bytes",
     "split_offsets",
 )
+# What reading needs to know of a file.
+_READ_COLUMNS = (
+    "file_path",
+    "file_format",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "split_offsets",
+)
+_MOST_SPLITS = 256
+_FETCH_THREADS = 16
 _STATISTICS = (
     "value_counts",
     "null_value_counts",
@@ -51,7 +63,10 @@ _STATISTICS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """What the user asked for; see the command line's help."""
+    """What the user asked for; see the command line's help.
+
+    Sizes are bytes; where they are None the table's properties decide.
+    """
 
     snapshot: str | None = None
     start: str | None = None
@@ -62,17 +77,29 @@ class ScanOptions:
     select: Sequence[str] | None = None
     limit: int | None = None
     case_sensitive: bool = True
-    splits: SplitOptions = field(default_factory=SplitOptions)
+    split_size: int | None = None
+    split_lookback: int | None = None
+    split_open_cost: int | None = None
 
     def __post_init__(self) -> None:
         if self.snapshot is not None and (self.start is not None or self.end is not None):
             raise InvalidRequestError("--snapshot contradicts --from-snapshot and --to-snapshot")
-        if self.snapshot is not None and self.branch != lineage.MAIN:
+        if self.snapshot is not None and self.branch != lineage.MAIN and self.snapshot[:1] != "@":
             raise InvalidRequestError("--snapshot contradicts --branch")
         if self.inclusive and self.start is None:
             raise InvalidRequestError("--inclusive needs --from-snapshot")
         if self.limit is not None and self.limit < 0:
             raise InvalidRequestError(f"--limit must not be negative: {self.limit}")
+        self.splits({})
+
+    def splits(self, properties: Mapping[str, str]) -> SplitOptions:
+        """Return how a table with such properties is cut."""
+        return SplitOptions.of(
+            properties,
+            size=self.split_size,
+            lookback=self.split_lookback,
+            open_cost=self.split_open_cost,
+        )
 
     @property
     def incremental(self) -> bool:
@@ -103,7 +130,6 @@ class ScanPlan:
     snapshots: int
     pieces: Pieces
     splits: Sequence[Sequence[int]]
-    schema: Schema
     projection: Schema
     condition: BooleanExpression | None
     skipped: Sequence[Snapshot] = ()
@@ -111,12 +137,11 @@ class ScanPlan:
 
     def facts(self) -> dict[str, int]:
         """Return the plan as it is shown."""
-        entries = self.found.by_spec.values()
         return {
             "snapshots": self.snapshots,
             "files": self.found.count,
             "delete_files": 0 if self.options.incremental else self.found.delete_count,
-            "records": sum(int(pc.sum(item["record_count"]).as_py() or 0) for item in entries),
+            "records": self.records,
             "bytes": self.bytes,
             "splits": len(self.splits),
             "skipped_files": self.found.skipped_files,
@@ -124,10 +149,23 @@ class ScanPlan:
         }
 
     @property
+    def schema(self) -> Schema:
+        """What the filter and the projection are of."""
+        return self.found.schema
+
+    @property
+    def records(self) -> int:
+        """Rows of the files, by their metadata."""
+        return self._total("record_count")
+
+    @property
     def bytes(self) -> int:
         """Bytes of the files."""
+        return self._total("file_size_in_bytes")
+
+    def _total(self, column: str) -> int:
         entries = self.found.by_spec.values()
-        return sum(int(pc.sum(item["file_size_in_bytes"]).as_py() or 0) for item in entries)
+        return sum(int(pc.sum(item[column]).as_py() or 0) for item in entries)
 
     def reading(self) -> ReadSettings:
         """Return how the files are read."""
@@ -139,19 +177,42 @@ class ScanPlan:
             name_mapping=self.table.properties.get("schema.name-mapping.default"),
         )
 
-    def slices(self) -> list[list[FileSlice]]:
-        """Return the splits as slices of files to read.
+    def refuse_deletes(self) -> None:
+        """Refuse to read rows that cannot be told without applying deletes.
+
+        An increment has none: a row that a later snapshot deleted was appended all the same.
 
         Raises:
-            RefusedError: the snapshot has deletes, which cannot be applied yet.
+            RefusedError: the snapshot has delete files, which cannot be applied yet.
         """
         if not self.options.incremental:
             self.found.refuse_deletes(self.table.identifier)
-        files = self.found.files()
-        return [
-            [_slice(files[piece.file], piece) for piece in self.pieces.at(split)]
-            for split in self.splits
-        ]
+
+    def slices(self) -> Iterator[list[FileSlice]]:
+        """Yield the splits as slices of files to read."""
+        start, count = 0, 1
+        # A preview takes the first splits only: describing all files would be most of its work.
+        while start < len(self.splits):
+            chosen = [self.pieces.at(split) for split in self.splits[start : start + count]]
+            files = self._described({piece.file for pieces in chosen for piece in pieces})
+            for pieces in chosen:
+                yield [_slice(files[piece.file], piece) for piece in pieces]
+            start, count = start + count, min(2 * count, _MOST_SPLITS)
+
+    def _described(self, numbers: Iterable[int]) -> dict[int, DataFile]:
+        """Return the files with the given places among all of `found`."""
+        wanted = np.sort(np.fromiter(numbers, np.int64))
+        files: dict[int, DataFile] = {}
+        base = 0
+        for spec_id, entries in self.found.by_spec.items():
+            end = base + entries.num_rows
+            mine = wanted[np.searchsorted(wanted, base) : np.searchsorted(wanted, end)]
+            rows = entries.select(_READ_COLUMNS).take(pa.array(mine - base))
+            spec = self.table.metadata.specs()[spec_id]
+            described = files_of(rows, spec=spec, schema=self.schema)
+            files.update(zip(mine.tolist(), described, strict=True))
+            base = end
+        return files
 
 
 def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
@@ -170,44 +231,39 @@ def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
             end=options.end,
             branch=options.branch,
         )
-        schema = table.schema
-        condition, projection = _bound(schema, options)
+        condition, projection = _bound(table.schema, options)
         found = _appended(table, increment, condition)
-        return _planned(
-            table, options, increment.end, found, schema, condition, projection, increment
-        )
+        return _planned(table, options, increment, found, condition, projection)
     snapshot = _snapshot(table, options)
     schema = _schema_at(table, options, snapshot)
     condition, projection = _bound(schema, options)
-    found = _nothing(table) if snapshot is None else _live(table, snapshot, condition)
-    return _planned(table, options, snapshot, found, schema, condition, projection, None)
+    found = _live(table, snapshot, condition, schema)
+    whole = Increment(snapshot, () if snapshot is None else (snapshot,), ())
+    return _planned(table, options, whole, found, condition, projection)
 
 
 def _planned(
     table: Table,
     options: ScanOptions,
-    snapshot: Snapshot | None,
+    chosen: Increment,
     found: LiveFiles,
-    schema: Schema,
     condition: BooleanExpression | None,
     projection: Schema,
-    increment: Increment | None,
 ) -> ScanPlan:
-    count = len(increment.appends) if increment else int(snapshot is not None)
-    pieces = _pieces(found.by_spec, options.splits)
+    splits = options.splits(table.properties)
+    pieces = _pieces(found.by_spec, splits)
     return ScanPlan(
         table=table,
         options=options,
-        snapshot=snapshot,
+        snapshot=chosen.end,
         found=found,
-        snapshots=count,
+        snapshots=len(chosen.appends),
         pieces=pieces,
-        splits=pack(weights(pieces.length, options.splits).tolist(), options.splits),
-        schema=schema,
+        splits=pack(weights(pieces.length, splits).tolist(), splits),
         projection=projection,
         condition=condition,
-        skipped=increment.skipped if increment else (),
-        truncated=increment.truncated if increment else False,
+        skipped=chosen.skipped,
+        truncated=chosen.truncated,
     )
 
 
@@ -221,6 +277,9 @@ def _schema_at(table: Table, options: ScanOptions, snapshot: Snapshot | None) ->
     """Return the schema to read with: a past snapshot's own, else the current one.
 
     Source: Iceberg's SnapshotUtil.schemaFor: branches are read with the table's schema.
+
+    Raises:
+        BadInputError: the snapshot's schema is not in the table's metadata.
     """
     ref = table.metadata.refs.get(options.snapshot or "")
     is_branch = ref is not None and ref.snapshot_ref_type == "branch"
@@ -229,7 +288,9 @@ def _schema_at(table: Table, options: ScanOptions, snapshot: Snapshot | None) ->
     for schema in table.metadata.schemas:
         if schema.schema_id == snapshot.schema_id:
             return schema
-    return table.schema
+    raise BadInputError(
+        f"snapshot {snapshot.snapshot_id} has schema {snapshot.schema_id}, which the table's metadata lacks"
+    )
 
 
 def _bound(schema: Schema, options: ScanOptions) -> tuple[BooleanExpression | None, Schema]:
@@ -240,18 +301,30 @@ def _bound(schema: Schema, options: ScanOptions) -> tuple[BooleanExpression | No
         )
     if options.select is None:
         return condition, schema
-    names = options.select
-    return condition, project_schema(schema, names, case_sensitive=options.case_sensitive)
+    return condition, _selected(schema, options.select, case_sensitive=options.case_sensitive)
 
 
-def _live(table: Table, snapshot: Snapshot, condition: BooleanExpression | None) -> LiveFiles:
+def _selected(schema: Schema, names: Sequence[str], *, case_sensitive: bool) -> Schema:
+    """Return the named columns in the order in which they, or first parts of them, are named."""
+    projection = project_schema(schema, names, case_sensitive=case_sensitive)
+    order = [
+        project_schema(schema, [name], case_sensitive=case_sensitive).fields[0].field_id
+        for name in names
+    ]
+    return Schema(*sorted(projection.fields, key=lambda field: order.index(field.field_id)))
+
+
+def _columns(condition: BooleanExpression | None) -> Sequence[str]:
     # Statistics are most of a manifest's bytes: without a filter nobody looks at them.
-    columns = _COLUMNS if condition is None else (*_COLUMNS, *_STATISTICS)
-    return live_files(table, snapshot, condition, columns=columns)
+    return _COLUMNS if condition is None else (*_COLUMNS, *_STATISTICS)
 
 
-def _nothing(table: Table) -> LiveFiles:
-    return LiveFiles(table, {}, MANIFEST_SCHEMA.empty_table())
+def _live(
+    table: Table, snapshot: Snapshot | None, condition: BooleanExpression | None, schema: Schema
+) -> LiveFiles:
+    if snapshot is None:
+        return LiveFiles(table, {}, MANIFEST_SCHEMA.empty_table(), schema)
+    return live_files(table, snapshot, condition, columns=_columns(condition), schema=schema)
 
 
 def _appended(table: Table, increment: Increment, condition: BooleanExpression | None) -> LiveFiles:
@@ -261,22 +334,16 @@ def _appended(table: Table, increment: Increment, condition: BooleanExpression |
     manifest's and the entry's snapshot must be one of the chosen.
     """
     chosen = pa.array([item.snapshot_id for item in increment.appends], pa.int64())
-    lists = [read_manifest_list(table.storage, item.manifest_list) for item in increment.appends]
-    everything = pa.concat_tables([MANIFEST_SCHEMA.empty_table(), *lists])
-    wanted = pc.and_(
-        pc.equal(everything["content"], DATA),
-        pc.is_in(everything["added_snapshot_id"], value_set=chosen),
-    )
-    manifests = _once(everything.filter(wanted))
     metadata, schema = table.metadata, table.schema
+    manifests = _added_manifests(table, increment, chosen)
     kept = (
         manifests
         if condition is None
         else prune_manifests(manifests, metadata, condition, schema=schema)
     )
-    columns = _COLUMNS if condition is None else (*_COLUMNS, *_STATISTICS)
     by_spec, skipped = {}, 0
-    for spec_id, entries in read_manifests(table.storage, kept, metadata, columns=columns).items():
+    found = read_manifests(table.storage, kept, metadata, columns=_columns(condition))
+    for spec_id, entries in found.items():
         mine = entries.filter(
             pc.and_(
                 pc.equal(entries["status"], ADDED),
@@ -289,15 +356,33 @@ def _appended(table: Table, increment: Increment, condition: BooleanExpression |
             mine = mine.filter(mask)
         by_spec[spec_id] = mine
     return LiveFiles(
-        table, by_spec, MANIFEST_SCHEMA.empty_table(), manifests.num_rows - kept.num_rows, skipped
+        table=table,
+        by_spec=by_spec,
+        delete_manifests=MANIFEST_SCHEMA.empty_table(),
+        schema=schema,
+        skipped_manifests=manifests.num_rows - kept.num_rows,
+        skipped_files=skipped,
     )
 
 
-def _once(manifests: pa.Table) -> pa.Table:
-    names = manifests["manifest_path"].to_pylist()
-    seen: set[str] = set()
-    first = [index for index, name in enumerate(names) if not (name in seen or seen.add(name))]  # type: ignore[func-returns-value]
-    return manifests.take(pa.array(first, pa.int64()))
+def _added_manifests(table: Table, increment: Increment, chosen: pa.Array) -> pa.Table:
+    """Return the data manifests that the chosen snapshots added, each once."""
+
+    def added(snapshot: Snapshot) -> pa.Table:
+        listed = read_manifest_list(table.storage, snapshot.manifest_list)
+        is_data = pc.equal(listed["content"], DATA)
+        return listed.filter(
+            pc.and_(is_data, pc.is_in(listed["added_snapshot_id"], value_set=chosen))
+        )
+
+    with ThreadPoolExecutor(_FETCH_THREADS) as pool:
+        found = pa.concat_tables(
+            [MANIFEST_SCHEMA.empty_table(), *pool.map(added, increment.appends)]
+        )
+    first = {
+        path: row for row, path in reversed(list(enumerate(found["manifest_path"].to_pylist())))
+    }
+    return found.take(pa.array(sorted(first.values()), pa.int64()))
 
 
 def _pieces(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> Pieces:
@@ -316,20 +401,10 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _slice(file: Any, piece: Piece) -> FileSlice:
-    whole = FileSlice.of(file)
+def _slice(file: DataFile, piece: Piece) -> FileSlice:
+    """Return a piece as what to read; what lies before the first piece or behind the last belongs to them."""
     first = min(file.split_offsets, default=0)
-    covers = piece.start <= first and piece.start + piece.length >= file.size_bytes
-    if covers:
-        return whole
-    return FileSlice(
-        path=whole.path,
-        format=whole.format,
-        size_bytes=whole.size_bytes,
-        record_count=whole.record_count,
-        spec_id=whole.spec_id,
-        partition=whole.partition,
-        # The first piece begins behind the file's magic number; the first row group must be in it.
-        start=0 if piece.start <= first else piece.start,
-        length=piece.length + (piece.start if piece.start <= first else 0),
-    )
+    is_first, is_last = piece.start <= first, piece.start + piece.length >= file.size_bytes
+    start = 0 if is_first else piece.start
+    length = None if is_last else piece.start + piece.length - start
+    return replace(FileSlice.of(file), start=start, length=length)

@@ -6,7 +6,7 @@ Source: Iceberg's TableScanUtil and BinPacking.PackingIterable.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.errors import InvalidRequestError
+from lake.core.errors import BadInputError, InvalidRequestError
 
 SPLIT_BYTES = 128 * 1024 * 1024
 LOOKBACK = 10
 OPEN_COST_BYTES = 4 * 1024 * 1024
+_MOST_PIECES = 50_000_000
+_PROPERTIES = {
+    "size": "read.split.target-size",
+    "lookback": "read.split.planning-lookback",
+    "open_cost": "read.split.open-file-cost",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,27 @@ class SplitOptions:
     lookback: int = LOOKBACK
     open_cost: int = OPEN_COST_BYTES
 
+    @classmethod
+    def of(
+        cls,
+        properties: Mapping[str, str],
+        *,
+        size: int | None = None,
+        lookback: int | None = None,
+        open_cost: int | None = None,
+    ) -> SplitOptions:
+        """Return what was asked for, else what the table's properties say, else the defaults.
+
+        Raises:
+            InvalidRequestError: a value is out of its range.
+            BadInputError: a property is no number.
+        """
+        given = {"size": size, "lookback": lookback, "open_cost": open_cost}
+        for name, key in _PROPERTIES.items():
+            if given[name] is None and key in properties:
+                given[name] = _number(key, properties[key])
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
     def __post_init__(self) -> None:
         if self.size <= 0:
             raise InvalidRequestError(f"split size must be > 0: {self.size}")
@@ -36,6 +63,13 @@ class SplitOptions:
             raise InvalidRequestError(f"split planning lookback must be > 0: {self.lookback}")
         if self.open_cost < 0:
             raise InvalidRequestError(f"file open cost must be >= 0: {self.open_cost}")
+
+
+def _number(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise BadInputError(f"the table's {key} is no number: {text!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +122,14 @@ def cut_all(sizes: Any, offsets: pa.Array, options: SplitOptions) -> Pieces:
         sizes: bytes of each file (numpy).
         offsets: list array of split offsets.
         options: the split size.
+
+    Raises:
+        InvalidRequestError: there would be more pieces than memory holds.
     """
+    if float(np.sum(sizes / options.size)) > _MOST_PIECES:
+        raise InvalidRequestError(
+            f"splits of {options.size} bytes would cut the files into more than {_MOST_PIECES} pieces"
+        )
     counts = pc.fill_null(pc.list_value_length(offsets), 0).to_numpy(zero_copy_only=False)
     first = pc.fill_null(_first(offsets), 0).to_numpy(zero_copy_only=False)
     simple = (counts == 1) & (first < sizes)

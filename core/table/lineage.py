@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 MAIN = "main"
-# Digits of a 64-bit number, with its sign.
-_LONGEST_ID = 20
+_ID = re.compile(r"-?[0-9]{1,19}")
 
 
 def snapshots_by_id(metadata: TableMetadata) -> dict[int, Snapshot]:
@@ -55,7 +55,7 @@ def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapsh
     ref = metadata.refs.get(name)
     if ref is not None:
         return _required(metadata, ref.snapshot_id, name)
-    if name.lstrip("-").isdigit() and len(name) <= _LONGEST_ID:
+    if _ID.fullmatch(name):
         found = metadata.snapshot_by_id(int(name))
         if found is not None:
             return found
@@ -64,7 +64,7 @@ def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapsh
 
 def resolve_id(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> int:
     """Return the id that a name means; a plain number need not be a retained snapshot's."""
-    if name not in metadata.refs and name.lstrip("-").isdigit() and len(name) <= _LONGEST_ID:
+    if name not in metadata.refs and _ID.fullmatch(name):
         return int(name)
     return resolve(metadata, name, branch=branch).snapshot_id
 

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.errors import RefusedError
-from lake.core.table.files import DATA, DataFile
+from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.core.table.manifests import files_of, read_manifest_list, read_manifests
 from lake.core.table.pruning import prune_files, prune_manifests, strict_files
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.table.catalog import Table
@@ -29,6 +30,7 @@ class LiveFiles:
         table: whose they are.
         by_spec: spec id to entries (canonical columns), pruned by the filter if there was one.
         delete_manifests: rows of the manifest list that hold delete files with live entries.
+        schema: what the filter was bound to: the table's, or a past snapshot's own.
         skipped_manifests: data manifests that the filter excluded.
         skipped_files: files that it excluded in the others.
     """
@@ -36,6 +38,7 @@ class LiveFiles:
     table: Table
     by_spec: Mapping[int, pa.Table]
     delete_manifests: pa.Table
+    schema: Schema
     skipped_manifests: int = 0
     skipped_files: int = 0
 
@@ -60,14 +63,28 @@ class LiveFiles:
             RefusedError: it has delete files.
         """
         if self.delete_count:
+            positions, equalities = self._deletes_by_kind()
             raise RefusedError(
-                f"{name} has {self.delete_count} delete files, which lake cannot apply yet",
+                f"{name} has {positions} position and {equalities} equality delete files, "
+                "which lake cannot apply yet",
                 hint="`lake scan --plan` counts them",
             )
 
+    def _deletes_by_kind(self) -> tuple[int, int]:
+        """Return how many live delete files name positions (deletion vectors too), and how many keys."""
+        found = read_manifests(
+            self.table.storage,
+            self.delete_manifests,
+            self.table.metadata,
+            columns=("status", "content"),
+            live_only=True,
+        )
+        kinds = [kind for entries in found.values() for kind in entries["content"].to_pylist()]
+        return kinds.count(POSITION_DELETES), kinds.count(EQUALITY_DELETES)
+
     def files(self) -> list[DataFile]:
         """Return the files one by one, in the order of their manifests."""
-        specs, schema = self.table.metadata.specs(), self.table.schema
+        specs, schema = self.table.metadata.specs(), self.schema
         return [
             file
             for spec_id, entries in self.by_spec.items()
@@ -78,7 +95,7 @@ class LiveFiles:
         """Return files all of whose rows match, and those of which only some may."""
         whole: list[DataFile] = []
         partly: list[DataFile] = []
-        specs, schema = self.table.metadata.specs(), self.table.schema
+        specs, schema = self.table.metadata.specs(), self.schema
         for spec_id, entries in self.by_spec.items():
             spec = specs[spec_id]
             every = (
@@ -97,13 +114,21 @@ def live_files(
     condition: BooleanExpression | None = None,
     *,
     columns: Collection[str] | None = None,
+    schema: Schema | None = None,
 ) -> LiveFiles:
     """Read a snapshot's live data files, leaving out what a bound filter excludes.
+
+    Args:
+        table: whose they are.
+        snapshot: the snapshot.
+        condition: a filter.
+        columns: of their entries; None for all.
+        schema: what the filter is bound to; the table's by default.
 
     Raises:
         CorruptFileError: a manifest is not what its list says.
     """
-    metadata, schema = table.metadata, table.schema
+    metadata, schema = table.metadata, schema or table.schema
     manifests = read_manifest_list(table.storage, snapshot.manifest_list)
     is_data = pc.equal(manifests["content"], DATA)
     data, deletes = manifests.filter(is_data), manifests.filter(pc.invert(is_data))
@@ -124,6 +149,7 @@ def live_files(
         table=table,
         by_spec=by_spec,
         delete_manifests=_live_manifests(deletes),
+        schema=schema,
         skipped_manifests=data.num_rows - chosen.num_rows,
         skipped_files=skipped,
     )

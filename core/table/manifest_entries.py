@@ -17,6 +17,7 @@ from lake.core.table.partition_values import (
     partition_struct,
     partition_type,
     single_values,
+    stored_partition_type,
     struct_array,
 )
 
@@ -90,10 +91,10 @@ def files_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[
     Args:
         entries: `ENTRY_COLUMNS`; missing columns give a `DataFile`'s defaults.
         spec: their partition spec.
-        schema: the schema that has the spec's source columns.
+        schema: where the spec's source columns are looked up; of one that it lacks, the type is the column's.
     """
-    kind = partition_type(spec, [schema])
     partition = entries["partition"].combine_chunks()
+    kind = stored_partition_type(spec, schema, partition.type)
     children = dict(zip([f.name for f in partition.type], partition.flatten(), strict=True))
     values = [single_values(children[str(f.field_id)], f.field_type) for f in kind.fields]
     partitions = list(zip(*values, strict=True)) if values else [()] * entries.num_rows

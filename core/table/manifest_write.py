@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, StructType, UnknownType
+from pyiceberg.types import StructType
 
 from lake.core.table.avro import write_container
 from lake.core.table.avro_encode import encode_records
@@ -30,9 +30,8 @@ from lake.core.table.manifest_schemas import (
 from lake.core.table.partition_values import (
     arrow_type,
     bounds,
-    iceberg_type,
     partition_struct,
-    partition_type,
+    stored_partition_type,
     struct_array,
 )
 
@@ -106,7 +105,7 @@ def encode_manifest(
             manifest.
     """
     _check_entries(entries, format_version, content)
-    partition = _written_partition_type(spec, schema, entries.schema.field("partition").type)
+    partition = stored_partition_type(spec, schema, entries.schema.field("partition").type)
     form = entry_form(partition, format_version)
     header = {
         "schema": schema.model_dump_json(),
@@ -192,27 +191,11 @@ def _lowest_sequence(entries: pa.Table, sequence_number: int) -> int:
 
 def _summaries(entries: pa.Table, spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
     partition = _one_array(entries["partition"])
-    kind = _written_partition_type(spec, schema, partition.type)
+    kind = stored_partition_type(spec, schema, partition.type)
     children = _children(partition, kind)
     return [
         bounds(child, field.field_type) for child, field in zip(children, kind.fields, strict=True)
     ]
-
-
-def _written_partition_type(
-    spec: PartitionSpec, schema: Schema, struct: pa.StructType
-) -> StructType:
-    """Return the spec's partition struct; types that the schema lacks are the column's own."""
-    fields = []
-    for field in partition_type(spec, [schema]).fields:
-        kind = field.field_type
-        index = struct.get_field_index(str(field.field_id))
-        if isinstance(kind, UnknownType) and index >= 0:
-            kind = iceberg_type(struct.field(index).type)
-        # Avro has no union of null with itself.
-        required = isinstance(kind, UnknownType)
-        fields.append(NestedField(field.field_id, field.name, kind, required=required))
-    return StructType(*fields)
 
 
 def _children(partition: pa.Array, kind: StructType) -> list[pa.Array]:

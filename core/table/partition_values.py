@@ -85,6 +85,20 @@ def partition_type(spec: PartitionSpec, schemas: Sequence[Schema]) -> StructType
     return StructType(*fields)
 
 
+def stored_partition_type(spec: PartitionSpec, schema: Schema, struct: pa.StructType) -> StructType:
+    """Return a column's partition struct by a spec; types that the schema lacks are the column's own."""
+    fields = []
+    for field in partition_type(spec, [schema]).fields:
+        kind = field.field_type
+        index = struct.get_field_index(str(field.field_id))
+        if isinstance(kind, UnknownType) and index >= 0:
+            kind = iceberg_type(struct.field(index).type)
+        # Avro has no union of null with itself.
+        required = isinstance(kind, UnknownType)
+        fields.append(NestedField(field.field_id, field.name, kind, required=required))
+    return StructType(*fields)
+
+
 def source_type(source_id: int, schemas: Sequence[Schema]) -> IcebergType:
     """Return a field's type in the first schema that has it, else `UnknownType`."""
     for schema in schemas:

@@ -30,7 +30,9 @@ from lake.core.table.files import DataFile  # noqa: E402
 from lake.core.table.operations import AppendFiles  # noqa: E402
 
 COLUMNS = 15
-SCHEMA = Schema(*(NestedField(n, f"c{n}", LongType(), required=False) for n in range(1, COLUMNS + 1)))
+SCHEMA = Schema(
+    *(NestedField(n, f"c{n}", LongType(), required=False) for n in range(1, COLUMNS + 1))
+)
 PER_COMMIT = 10_000
 
 
@@ -41,7 +43,9 @@ def make(warehouse: Path, files: int) -> float:
     table = session.table("db.t")
     spent = 0.0
     for begin in range(0, files, PER_COMMIT):
-        added = [_file(table.data_location, begin + n) for n in range(min(PER_COMMIT, files - begin))]
+        added = [
+            _file(table.data_location, begin + n) for n in range(min(PER_COMMIT, files - begin))
+        ]
         started = time.perf_counter()
         operation = AppendFiles(added=added)
         table = commit_snapshot(session, table, operation, operation_id=str(uuid.uuid4())).table

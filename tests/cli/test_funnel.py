@@ -210,6 +210,22 @@ class Broken:
         raise errors.BadInputError(self.text, hint=self.text)
 
 
+def test_a_secret_on_the_command_line_works_but_is_warned_about(lake: CommandLine) -> None:
+    make_table(lake.warehouse)
+
+    document = lake.ok("--spark-conf", "spark.ssl.keyPassword=hush-hush", "snapshots", "db.t")
+
+    assert "spark.ssl.keyPassword" in document["warnings"][0]
+    assert "hush" not in document["warnings"][0]
+
+
+def test_what_follows_two_dashes_is_no_option(lake: CommandLine) -> None:
+    result = lake("snapshots", "--", "--json")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--json" in result.stderr
+
+
 def test_a_reader_that_leaves_early_is_no_failure(lake: CommandLine) -> None:
     table = make_table(lake.warehouse)
     for _ in range(3):

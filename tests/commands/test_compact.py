@@ -571,9 +571,13 @@ def test_rows_are_found_by_their_partition_of_any_type_afterwards(
     partitions = [task.file.partition[0] for task in table.scan().plan_files()]
     assert len(set(partitions)) == 3
     for value in TYPES[column][1][:2]:
-        wanted = uuid.UUID(bytes=value) if column == "code" else value
-        found = table.scan(row_filter=EqualTo(column, wanted)).to_arrow()
-        assert found[column].to_pylist() in ([value, value], [wanted, wanted])
+        if column == "code":
+            # PyIceberg finds no row by a UUID, whoever wrote the file.
+            wanted = f"code = '{uuid.UUID(bytes=value)}'"
+            assert lake.ok("scan", "db.t", "--where", wanted)["result"]["rows"] == 2
+            continue
+        found = table.scan(row_filter=EqualTo(column, value)).to_arrow()
+        assert found[column].to_pylist() == [value, value]
 
 
 # What is refused
@@ -640,7 +644,7 @@ def test_a_table_with_delete_files_is_refused_until_they_can_be_applied(lake: Co
     result = lake("--json", "compact", "db.t")
 
     assert result.exit_code == 3
-    assert "1 delete file" in result.json()["error"]["message"]
+    assert "1 position" in result.json()["error"]["message"]
     assert files_below(lake.warehouse) == before
 
 

@@ -12,6 +12,8 @@ from table_support import pyiceberg_catalog
 
 from lake.cli.app import VERBS
 from lake.core import demo
+from lake.core.engine.inline import InlineEngine
+from lake.core.settings import Settings
 
 DAYS = 24
 
@@ -55,6 +57,24 @@ def test_the_tour_keeps_every_row_and_leaves_one_file_a_month_and_one_snapshot(
     with (tmp_path / "lake-demo/week.csv").open() as week:
         days = {(row["month"], row["day"]) for row in csv.DictReader(week)}
     assert len(days) == 7
+
+
+def test_it_compacts_on_spark(
+    lake: CommandLine, few_days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def choose(kind: str, input_bytes: int, settings: Settings) -> InlineEngine:
+        asked.append(kind)
+        return InlineEngine()
+
+    monkeypatch.setattr("lake.core.engine.choose.choose_engine", choose)
+
+    document = lake.ok("demo")
+
+    assert asked[-1] == "spark"
+    assert set(asked[:-1]) == {"auto"}
+    assert document["result"]["steps"][2]["command"].startswith("lake --engine spark compact")
 
 
 def test_it_takes_an_earlier_demo_away_but_nothing_else(

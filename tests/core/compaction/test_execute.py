@@ -480,7 +480,7 @@ EVENTS: dict[str, Callable[[World], None]] = {
 counter = itertools.count()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(events=st.lists(st.sampled_from(sorted(EVENTS)), min_size=1, max_size=3))
 def test_no_order_of_other_writers_loses_or_doubles_a_row(
     tmp_path_factory: pytest.TempPathFactory, events: list[str]

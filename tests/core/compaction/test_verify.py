@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import struct
 from decimal import Decimal
@@ -38,6 +39,7 @@ ROW = pa.schema(
         ("nothing", pa.null()),
     ]
 )
+MIDDLE_AGES = datetime.datetime(1066, 1, 1)
 texts = st.text(max_size=20)
 rows = st.lists(
     st.fixed_dictionaries(
@@ -52,7 +54,7 @@ rows = st.lists(
             "code": st.none() | st.binary(min_size=16, max_size=16),
             "odd": st.none() | st.binary(min_size=3, max_size=3),
             "day": st.none() | st.dates(),
-            "ts": st.none() | st.datetimes(timezones=st.timezones()),
+            "ts": st.none() | st.datetimes(MIDDLE_AGES, timezones=st.just(datetime.UTC)),
             "tags": st.none() | st.lists(st.none() | texts, max_size=3),
             "point": st.none()
             | st.fixed_dictionaries({"x": st.none() | st.integers(-3, 3), "y": st.none() | texts}),

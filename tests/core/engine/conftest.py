@@ -1,4 +1,4 @@
-"""One Spark for all tests of the engines: a JVM takes seconds to start."""
+"""One Spark for the tests of a module: a JVM takes seconds to start, and a process has one at a time."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _workers_find_the_drill(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[SparkEngine]:
     engine = SparkEngine(Settings(master="local[2]"))
     yield engine
     engine.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def inline() -> Iterator[InlineEngine]:
     engine = InlineEngine(2)
     yield engine

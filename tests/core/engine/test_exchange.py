@@ -61,13 +61,17 @@ def check(engine: Engine, sent: Sent, reducers: int) -> None:
 
 
 @given(case=_sent())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_inline_reducers_get_what_was_sent_to_them(inline: Engine, case: tuple[Sent, int]) -> None:
     check(inline, *case)
 
 
 @given(case=_sent())
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_spark_reducers_get_what_was_sent_to_them(spark: Engine, case: tuple[Sent, int]) -> None:
     check(spark, *case)
 

@@ -352,7 +352,8 @@ def test_many_small_appends_merge_their_manifests_without_losing_a_row(tmp_path:
 def test_old_metadata_files_go_when_the_table_asks_for_it(tmp_path: Path) -> None:
     world = World(
         tmp_path,
-        write__metadata__delete_after_commit__enabled="true", write__metadata__previous_versions_max="2",
+        write__metadata__delete_after_commit__enabled="true",
+        write__metadata__previous_versions_max="2",
     )
     for index in range(6):
         world.append(index)

@@ -1,0 +1,319 @@
+"""Spark from its start to its end: what runs, what is left, and what anyone can read meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lake.core.engine import Task
+from lake.core.engine import spark_plans as plans
+from lake.core.engine.archive import ClassArchive
+from lake.core.engine.bridge import frame_of
+from lake.core.engine.executor import TASK_ROWS
+from lake.core.engine.java import find_java
+from lake.core.engine.jvm import Jvm
+from lake.core.engine.spark import SparkEngine
+from lake.core.engine.spark_start import archive_for
+from lake.core.errors import EngineError
+from lake.core.settings import Settings
+from lake.core.table.storage import Storage
+
+DRILL = "lake.core.drill:"
+CANARY = "canary-51f0d7e2"
+_PATIENCE_SECONDS = 60
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for something that must happen."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+def processes_of(session: int) -> list[int]:
+    """Return the living processes of a session: the JVM leads one, its workers are in it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] not in "ZX":
+            found.append(int(path.parent.name))
+    return found
+
+
+def jvm_of(engine: SparkEngine) -> Jvm:
+    assert engine._launch
+    jvm = engine._launch.running().jvm
+    assert jvm
+    return jvm
+
+
+def echo(engine: SparkEngine, storage: Storage | None = None) -> None:
+    function = "lake.core.engine.worker:echo"
+    (result,) = engine.run([Task({"n": 1})], function, storage=storage or Storage())
+    assert result.value["payload"] == {"n": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def archived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache with the class archive in it, for the Java of the extra; starts here use it."""
+    folder = tmp_path_factory.mktemp("archived")
+    bundled = find_java({"PATH": "/nonexistent"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAKE_CACHE_DIR", str(folder))
+        patch.setenv("JAVA_HOME", str(bundled.home))
+        command = [sys.executable, "-P", "-m", "lake.core.engine.train", str(bundled.home)]
+        subprocess.run(command, check=True, capture_output=True)
+        yield folder
+
+
+@pytest.fixture
+def own() -> Iterator[SparkEngine]:
+    engine = SparkEngine(Settings(master="local[2]"))
+    yield engine
+    engine.stop()
+
+
+def test_stop_leaves_no_process_and_no_file_and_no_more_writing(
+    own: SparkEngine, tmp_path: Path
+) -> None:
+    written = tmp_path / "written"
+    written.mkdir()
+    tasks = [Task({"folder": str(written), "n": n}) for n in (0, 1, 2)]
+    results = own.run(tasks, DRILL + "write_on", storage=Storage())
+    next(results)
+    until(lambda: len(list(written.iterdir())) == 2)
+    session, folder = jvm_of(own).process.pid, own._launch.folder  # type: ignore[union-attr]
+    workers = {int(path.name.split("-")[1]) for path in written.iterdir()}
+    assert workers < set(processes_of(session))
+
+    own.stop()
+
+    sizes = {path: path.stat().st_size for path in written.iterdir()}
+    assert not workers & set(processes_of(session))
+    assert not folder.exists()
+    until(lambda: not processes_of(session))
+    assert {path: path.stat().st_size for path in written.iterdir()} == sizes
+    with pytest.raises(EngineError, match="stopped"):
+        next(results)
+
+
+def test_stop_during_the_start_leaves_no_process(own: SparkEngine) -> None:
+    own.start_in_background()
+    launch = own._launch
+    assert launch
+    until(lambda: launch._attempt.jvms)
+    session = launch._attempt.jvms[0].process.pid
+
+    own.stop()
+
+    assert not processes_of(session)
+    assert not launch.folder.exists()
+
+
+def test_a_process_can_start_spark_again(own: SparkEngine) -> None:
+    echo(own)
+    own.stop()
+    second = SparkEngine(Settings(master="local[1]"))
+
+    echo(second)
+
+    second.stop()
+
+
+def test_a_worker_that_dies_is_an_error_of_the_engine(own: SparkEngine) -> None:
+    with pytest.raises(EngineError, match="lost a task") as caught:
+        list(own.run([Task({})], DRILL + "die", storage=Storage()))
+
+    assert "memory" in (caught.value.hint or "")
+    echo(own)
+
+
+def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.log.level": "INFO",
+        "spark.hadoop.fs.s3a.secret.key": f"{CANARY}-of-spark",
+    }
+    engine = SparkEngine(Settings(master="local[2]", spark_conf=conf))
+    storage = Storage({"s3.secret-access-key": CANARY})
+    tasks = [Task({"n": 0, "blobs": [[0, "x"]]})]
+    list(engine.run(tasks, DRILL + "twice", storage=storage))
+    list(engine.exchange(tasks, DRILL + "send", DRILL + "receive", [{}], storage=storage))
+    jvm, spark = jvm_of(engine), engine._launch.running().spark  # type: ignore[union-attr]
+    plan = plans.exchange(tasks, DRILL + "send", DRILL + "receive", [{}], 2)
+    frame = plan.build(frame_of(spark, plan.rows("x", "", storage), TASK_ROWS))
+    shown = [
+        frame._jdf.queryExecution().toString(),
+        frame._jdf.queryExecution().logical().toJSON(),
+        Path(f"/proc/{jvm.process.pid}/cmdline").read_text(),
+        Path(f"/proc/{jvm.process.pid}/environ").read_text(),
+        jvm.output.text(),
+    ]
+    assert "MapInArrow" in shown[0]
+    spark.stop()
+    engine.stop()
+    shown += [path.read_text() for path in events.rglob("*") if path.is_file()]
+
+    assert "SparkListenerJobEnd" in "".join(shown)
+    assert CANARY not in "".join(shown)
+
+
+def test_no_word_of_java_reaches_the_terminal(tmp_path: Path) -> None:
+    code = (
+        "from lake.core.engine import Task\n"
+        "from lake.core.engine.spark import SparkEngine\n"
+        "from lake.core.settings import Settings\n"
+        "from lake.core.table.storage import Storage\n"
+        "engine = SparkEngine(Settings(master='local[1]'))\n"
+        "print(len(list(engine.run([Task({})], 'lake.core.engine.worker:echo', storage=Storage()))))\n"
+        "engine.stop()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+
+    assert (done.stdout, done.stderr) == ("1\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_nothing_survives_a_driver_that_is_killed(tmp_path: Path) -> None:
+    written = tmp_path / "written"
+    written.mkdir()
+    code = (
+        "import sys\n"
+        "from lake.core.engine import Task\n"
+        "from lake.core.engine.spark import SparkEngine\n"
+        "from lake.core.settings import Settings\n"
+        "from lake.core.table.storage import Storage\n"
+        "engine = SparkEngine(Settings(master='local[2]'))\n"
+        "engine.start_in_background()\n"
+        "print(engine._launch.running().jvm.process.pid, flush=True)\n"
+        "task = Task({'folder': sys.argv[1], 'n': 1})\n"
+        "list(engine.run([task], 'lake.core.drill:write_on', storage=Storage()))\n"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code, str(written)], stdout=subprocess.PIPE, text=True
+    )
+    assert driver.stdout
+    session = int(driver.stdout.readline())
+    until(lambda: list(written.iterdir()))
+
+    driver.send_signal(signal.SIGKILL)
+
+    driver.wait()
+    driver.stdout.close()
+    until(lambda: not processes_of(session))
+
+
+def test_a_stop_while_waiting_for_results_is_felt(own: SparkEngine) -> None:
+    results = own.run([Task({"n": 0})], DRILL + "twice", storage=Storage())
+    next(results)
+    waiting = own.run([Task({"file": "/never"})], DRILL + "wait_for", storage=Storage())
+    threading.Timer(1, own.stop).start()
+
+    with pytest.raises(EngineError, match="stopped"):
+        next(waiting)
+
+
+def test_a_signals_exception_comes_through_while_waiting(own: SparkEngine) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    echo(own)
+    waiting = own.run([Task({"file": "/never"})], DRILL + "wait_for", storage=Storage())
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(waiting)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    echo(own)
+
+
+def test_sparks_own_start_does_when_the_direct_one_fails(
+    own: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(*_: object) -> Jvm:
+        raise EngineError("no")
+
+    monkeypatch.setattr(Jvm, "launch", launch)
+
+    echo(own)
+
+    session = jvm_of(own).process.pid
+    own.stop()
+    until(lambda: not processes_of(session))
+
+
+def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = {"spark.driver.extraJavaOptions": "-XX:MaxDirectMemorySize=nonsense"}
+    engine = SparkEngine(Settings(spark_conf=conf))
+
+    with pytest.raises(EngineError, match="does not start"):
+        echo(engine)
+
+    engine.stop()
+
+
+def test_an_archive_of_garbage_does_not_break_the_start(
+    own: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("LAKE_CACHE_DIR", str(folder))
+    archive = archive_for(find_java())
+    archive.path.write_bytes(os.urandom(100_000))
+
+    echo(own)
+
+    assert any("SharedArchiveFile" in word for word in _command(own))
+
+
+def test_an_archive_that_breaks_the_start_is_removed(
+    own: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("LAKE_CACHE_DIR", str(folder))
+    monkeypatch.setattr(ClassArchive, "make_aside", lambda *_: None)
+    archive = archive_for(find_java())
+    archive.path.touch()
+    broken = ["-Xmx1z"] if archive.options() else []
+    monkeypatch.setattr(ClassArchive, "options", lambda self: broken if self.path.exists() else [])
+
+    echo(own)
+
+    assert not archive.path.exists()
+
+
+def test_a_start_uses_the_archive_that_was_made(own: SparkEngine, archived: Path) -> None:
+    assert sorted(path.suffix for path in archived.iterdir()) == [".jsa", ".jsa", ".lock"]
+
+    echo(own)
+
+    # The JVM has mapped them: it took them for fitting ones.
+    maps = Path(f"/proc/{jvm_of(own).process.pid}/maps").read_text()
+    assert all(str(path) in maps for path in archived.glob("*.jsa"))
+
+
+def _command(engine: SparkEngine) -> list[str]:
+    return Path(f"/proc/{jvm_of(engine).process.pid}/cmdline").read_text().split("\0")
