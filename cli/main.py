@@ -85,6 +85,9 @@ def _run(arguments: list[str], state: State) -> _Ending:
         return _usage_error(error, state)
     except BrokenPipeError as error:
         return 0 if _reader_left() else error
+    except SystemExit:
+        # Typer's own end when any pipe breaks.
+        return 0 if _reader_left() else LakeError("the other side closed a connection")
     except Exception as error:  # noqa: BLE001 - a defect: told as one, with its trace
         return error
     return ended if isinstance(ended, Outcome | int) else 0

@@ -54,7 +54,7 @@ def _all(row: Mapping[str, Any]) -> list[Any]:
 def _short(row: Mapping[str, Any]) -> list[Any]:
     return [
         row["snapshot_id"],
-        row["committed_at"][:19].replace("T", " "),
+        (row["committed_at"] or "")[:19].replace("T", " "),
         row["operation"],
         _change(row["added_files"], row["removed_files"]),
         _change(row["added_rows"], row["removed_rows"]),

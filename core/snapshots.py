@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lake.core.table import lineage
@@ -19,6 +19,8 @@ _COUNTERS = {
     "added_rows": "added-records",
     "removed_rows": "deleted-records",
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS = 19  # of the largest 63-bit number
 
 
 def list_snapshots(
@@ -41,11 +43,10 @@ def _describe(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     parent = snapshot.parent_snapshot_id
     refs = sorted(n for n, ref in metadata.refs.items() if ref.snapshot_id == snapshot.snapshot_id)
-    moment = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, tz=UTC)
     return {
         "snapshot_id": str(snapshot.snapshot_id),
         "parent_id": None if parent is None else str(parent),
-        "committed_at": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "committed_at": _moment(snapshot.timestamp_ms),
         "operation": snapshot.summary.operation.value if snapshot.summary else None,
         **{name: _count(summary.get(key)) for name, key in _COUNTERS.items()},
         "refs": refs,
@@ -55,8 +56,16 @@ def _describe(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _moment(timestamp_ms: int) -> str | None:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return None  # no calendar has it
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def _count(text: str | None) -> int | None:
     # A counter that is zero is not written.
     if text is None:
         return 0
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None

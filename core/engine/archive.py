@@ -22,6 +22,7 @@ from pathlib import Path
 from lake.core.clock import Clock, SystemClock
 from lake.core.engine.java import Java
 
+_CACHE = "LAKE_CACHE_DIR"
 _MS_PER_DAY = 24 * 3600 * 1000
 # After a failure it is tried again, for its cause may be gone.
 _RETRY_DAYS = 7
@@ -30,7 +31,7 @@ _UNUSED_DAYS = 90
 
 def cache_folder() -> Path:
     """Return lake's folder for what can be made again: LAKE_CACHE_DIR, or in the user's cache."""
-    if chosen := os.environ.get("LAKE_CACHE_DIR"):
+    if chosen := os.environ.get(_CACHE):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lake"
 
@@ -101,6 +102,7 @@ class ClassArchive:
             start_new_session=True,
             check=False,
             cwd="/",
+            env={**os.environ, _CACHE: str(self.folder)},
         )
 
     def _worth_trying(self, clock: Clock) -> bool:

@@ -188,6 +188,8 @@ class Jvm:
 
     def kill(self) -> None:
         """End it at once; the Python workers' parent ends when the JVM does."""
+        if self.process.poll() is not None:
+            return
         with suppress(ProcessLookupError):
             if os.getpgid(self.process.pid) == self.process.pid:
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -24,8 +24,6 @@ from lake.core.errors import EngineError
 from lake.core.settings import Settings
 from lake.core.table.storage import Storage
 
-# A job costs some hundredths of a second: many small tasks share one.
-_JOBS_PER_CORE = 16
 _JOIN_SECONDS = 5.0
 
 
@@ -69,7 +67,6 @@ class SparkEngine:
         self._remote = settings.remote
         self._ids = ids or SystemIds()
         self.parallelism = self._conf.parallelism
-        self._most = self.parallelism * _JOBS_PER_CORE
         self._launch: Launch | None = None
         self._batches: list[_Batch] = []
         self._stopped = False
@@ -85,7 +82,7 @@ class SparkEngine:
         """Run the function on every task; results come as tasks, or small groups of them, finish."""
         resolve(function)
         with self._batch() as batch:
-            yield from batch.stream(plans.run(tasks, function, self._most), storage)
+            yield from batch.stream(plans.run(tasks, function, self.parallelism), storage)
 
     def exchange(
         self,
@@ -103,7 +100,9 @@ class SparkEngine:
         """
         resolve(map_function)
         resolve(reduce_function)
-        plan = plans.exchange(tasks, map_function, reduce_function, reduce_payloads, self._most)
+        plan = plans.exchange(
+            tasks, map_function, reduce_function, reduce_payloads, self.parallelism
+        )
         with self._batch() as batch:
             yield from batch.stream(plan, storage)
 

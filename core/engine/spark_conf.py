@@ -23,6 +23,7 @@ _SOCKET_PATH = 103
 _SOCKET_NAME = 43
 # Unless the user says how wide a cluster is.
 _CLUSTER_PARALLELISM = 32
+_MOST_THREADS = 256
 
 _ALWAYS = {
     "spark.app.name": "lake",
@@ -73,12 +74,14 @@ class SparkConf:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once, as far as can be known before a start."""
+        """How many tasks run at once, as far as can be known before a start; each is waited for by a thread."""
         if self.is_local:
             threads = self.master.partition("[")[2].partition("]")[0].partition(",")[0]
             return int(threads) if threads.isdigit() else usable_cores() if threads else 1
         wide = self.given.get("spark.default.parallelism", "")
-        return int(wide) if wide.isdigit() and int(wide) else _CLUSTER_PARALLELISM
+        return (
+            min(int(wide), _MOST_THREADS) if wide.isdigit() and int(wide) else _CLUSTER_PARALLELISM
+        )
 
     def complete(self, folder: Path) -> dict[str, str]:
         """Return all settings; what Spark writes down lies in the folder if it runs here."""

@@ -19,6 +19,11 @@ from lake.core.engine.executor import (
 from lake.core.engine.placement import keys_of_partitions
 from lake.core.table.storage import Storage
 
+# A job costs some hundredths of a second: small tasks share one, but every core gets a few to balance.
+_JOB_BYTES = 8 * 1024 * 1024
+_FEWEST_PER_CORE = 4
+_MOST_PER_CORE = 16
+
 # The values of a row of TASK_ROWS.
 TaskRow = tuple[str, str, str, str, bytes]
 
@@ -45,9 +50,9 @@ class Plan:
         return [(json.dumps(group), self.function, batch, folder, secrets) for group in self.groups]
 
 
-def run(tasks: Sequence[Task], function: str, most: int) -> Plan:
-    """Return the plan of independent tasks, in about ``most`` rows or fewer."""
-    return Plan(function, list(_groups(tasks, most)), _run)
+def run(tasks: Sequence[Task], function: str, cores: int) -> Plan:
+    """Return the plan of independent tasks for so many cores."""
+    return Plan(function, list(_groups(tasks, _jobs(tasks, cores))), _run)
 
 
 def exchange(
@@ -55,10 +60,11 @@ def exchange(
     map_function: str,
     reduce_function: str,
     reduce_payloads: Sequence[Mapping[str, Any]],
-    most: int,
+    cores: int,
 ) -> Plan:
-    """Return the plan of tasks that send and reducers that receive, in about ``most`` partitions or fewer."""
-    partitions = min(len(reduce_payloads), most)
+    """Return the plan of tasks that send and reducers that receive, for so many cores."""
+    jobs = _jobs(tasks, cores)
+    partitions = min(len(reduce_payloads), jobs)
     shared = {
         "reducers": len(reduce_payloads),
         "places": keys_of_partitions(partitions),
@@ -68,7 +74,7 @@ def exchange(
     payloads: list[Any] = [dict(payload) for payload in reduce_payloads]
     groups = [
         {**shared, "tasks": group, "payloads": [] if number else payloads}
-        for number, group in enumerate(_groups(tasks, most))
+        for number, group in enumerate(_groups(tasks, jobs))
     ]
     return Plan(map_function, groups, partial(_exchange, max(1, partitions)), shuffled=True)
 
@@ -81,6 +87,12 @@ def _exchange(partitions: int, frame: Any) -> Any:
     sent = frame.mapInArrow(send_blobs, BLOB_ROWS)
     placed = sent.repartition(partitions, "place").sortWithinPartitions("reducer", "task", "number")
     return placed.mapInArrow(reduce_blobs, RESULT_ROWS)
+
+
+def _jobs(tasks: Sequence[Task], cores: int) -> int:
+    """Return into about how many jobs the tasks are to be cut."""
+    by_size = sum(task.input_bytes for task in tasks) // _JOB_BYTES
+    return min(max(by_size, _FEWEST_PER_CORE * cores), _MOST_PER_CORE * cores)
 
 
 def _groups(tasks: Sequence[Task], most: int) -> Iterator[list[tuple[int, Any]]]:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -94,19 +94,17 @@ def start(conf: SparkConf, attempt: Attempt) -> Running:
         EngineError: there is no Java, or Spark does not start.
     """
     java = find_java()
-    if conf.is_local and not os.environ.get("SPARK_HOME"):
-        archive = None if conf.changes_classes else archive_for(java)
-        options = archive.options() if archive else []
-        # An archive that passes the JVM's checks may still be what a start fails for.
-        for more in [options, []] if options else [[]]:
-            with suppress(EngineError):
-                running = start_directly(conf, attempt, java, more)
-                running.java, running.archive = java, archive
-                if archive and options and not more:
-                    archive.discard()
-                return running
-            attempt.check()
-    return _start_ordinarily(conf, attempt, java)
+    if not conf.is_local or os.environ.get("SPARK_HOME"):
+        return _start_ordinarily(conf, attempt, java)
+    try:
+        return _start_with_archive(conf, attempt, java)
+    except EngineError as error:
+        attempt.check()
+        try:
+            return _start_ordinarily(conf, attempt, java)
+        except EngineError:
+            # Its scripts ask more of a Java; why the simple command failed says more.
+            raise error from None
 
 
 def connect(url: str, conf: SparkConf) -> Running:
@@ -130,6 +128,20 @@ def connect(url: str, conf: SparkConf) -> Running:
         with suppress(EngineError), spark_errors(f"setting {key}"):
             spark.conf.set(key, value)
     return Running(spark)
+
+
+def _start_with_archive(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
+    archive = None if conf.changes_classes else archive_for(java)
+    options = archive.options() if archive else []
+    if archive and options:
+        # One that passes the JVM's checks may still be what a start fails for.
+        with suppress(EngineError):
+            return replace(start_directly(conf, attempt, java, options), java=java, archive=archive)
+        attempt.check()
+    running = start_directly(conf, attempt, java, [])
+    if archive and options:
+        archive.discard()
+    return replace(running, java=java, archive=archive)
 
 
 def archive_for(java: Java) -> ClassArchive:

@@ -7,7 +7,9 @@ values are written. What is written here `lake.core.rows.source_rows` reads back
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -46,6 +48,19 @@ class Sink(Protocol):
         """Finish; the stream stays open."""
 
 
+@contextmanager
+def writing(format_name: str, stream: Any, schema: Schema) -> Iterator[Sink]:
+    """Open a sink that is closed at the block's end, unless the block fails."""
+    sink = open_sink(format_name, stream, schema)
+    try:
+        yield sink
+        sink.close()
+    except BaseException:
+        if isinstance(sink, ParquetSink):
+            sink.abandon()
+        raise
+
+
 def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
     """Return a sink of a format on a binary stream, which is only written to from front to back.
 
@@ -56,8 +71,8 @@ def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
         PARQUET: ParquetSink,
         CSV: CsvSink,
         JSON: JsonSink,
-        ARROW: ArrowSink,
-        ARROW_STREAM: ArrowStreamSink,
+        ARROW: partial(ArrowSink, open_writer=pa.ipc.new_file),
+        ARROW_STREAM: partial(ArrowSink, open_writer=pa.ipc.new_stream),
     }
     if format_name not in makers:
         raise InvalidRequestError(
@@ -94,36 +109,24 @@ class ParquetSink:
         self._flush()
         self._writer.close()
 
+    def abandon(self) -> None:
+        """Keep the writer from finishing the file when it is forgotten."""
+        self._writer.is_open = False
+
 
 class ArrowSink:
-    """An Arrow IPC file, which readers may map into memory."""
+    """Arrow IPC: a file, which readers may map into memory, or a stream, which is read while it is written."""
 
-    def __init__(self, stream: Any, schema: Schema) -> None:
+    def __init__(self, stream: Any, schema: Schema, open_writer: Callable[..., Any]) -> None:
         self._schema = _plain_schema(schema)
-        self._writer = pa.ipc.new_file(stream, self._schema)
+        self._writer = open_writer(stream, self._schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
         self._writer.write_batch(_dressed(batch, self._schema))
 
     def close(self) -> None:
-        """Finish the file."""
-        self._writer.close()
-
-
-class ArrowStreamSink:
-    """An Arrow IPC stream, which can be read while it is written."""
-
-    def __init__(self, stream: Any, schema: Schema) -> None:
-        self._schema = _plain_schema(schema)
-        self._writer = pa.ipc.new_stream(stream, self._schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write rows."""
-        self._writer.write_batch(_dressed(batch, self._schema))
-
-    def close(self) -> None:
-        """Finish the stream."""
+        """Finish."""
         self._writer.close()
 
 

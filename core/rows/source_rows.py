@@ -103,8 +103,6 @@ def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.R
 def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
     batches = _parquet_batches if source.format == PARQUET else _arrow_batches
     for first_row, batch in batches(storage, source):
-        # Offsets and UTF-8 of foreign files: an unchecked one can end this process.
-        batch.validate(full=True)
         yield as_table_rows(batch, schema, source.path, first_row)
 
 
@@ -166,6 +164,7 @@ def _parquet_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa
             for batch in parquet.iter_batches(
                 batch_size=size, row_groups=[index], use_threads=False
             ):
+                batch.validate(full=True)
                 yield row, batch
                 row += batch.num_rows
             if row - first != counts[index]:
@@ -222,6 +221,8 @@ def _arrow_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.R
     row = 1
     with _open_arrow(storage, source.path) as (_, batches):
         for batch in batches:
+            # Offsets in a broken file lead anywhere: even asking for its size may end the process.
+            batch.validate(full=True)
             rows = max(1, min(_BATCH_ROWS, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1)))
             for start in range(0, batch.num_rows, rows):
                 part = batch.slice(start, rows)

@@ -67,7 +67,6 @@ class WriteSettings:
         location: the table's own location.
         operation_id: the commit's UUID; part of every file's name.
         target_bytes: size at which a file is closed.
-        rows_per_file: rows at which a file is closed, if it is not full before.
         properties: the table's properties that writing heeds.
         sort_order_id: the table's sort order, if the rows come sorted by it.
     """
@@ -78,7 +77,6 @@ class WriteSettings:
     location: str
     operation_id: str
     target_bytes: int = TARGET_BYTES
-    rows_per_file: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     sort_order_id: int | None = None
 
@@ -122,7 +120,6 @@ class WriteSettings:
             "location": self.location,
             "operation_id": self.operation_id,
             "target_bytes": self.target_bytes,
-            "rows_per_file": self.rows_per_file,
             "properties": dict(self.properties),
             "sort_order_id": self.sort_order_id,
         }
@@ -215,7 +212,7 @@ class RollingWriter:
 
     def _flush(self, limit: int) -> None:
         rows = sum(batch.num_rows for batch in self._waiting)
-        share = min(rows, max(1, int(rows * limit / max(self.waiting_bytes, 1))), self._rows_left())
+        share = min(rows, max(1, int(rows * limit / max(self.waiting_bytes, 1))))
         table = pa.Table.from_batches(self._waiting)
         head, rest = table.slice(0, share), table.slice(share)
         self._waiting = rest.to_batches()
@@ -228,15 +225,8 @@ class RollingWriter:
         before = self._file.size
         self._file.write(head)
         self._ratio = max((self._file.size - before) / max(taken, 1), 0.001)
-        full = self._file.size >= self._common.settings.target_bytes * _NEARLY_FULL
-        if full or self._rows_left() == 0:
+        if self._file.size >= self._common.settings.target_bytes * _NEARLY_FULL:
             self._finish_file()
-
-    def _rows_left(self) -> int:
-        most = self._common.settings.rows_per_file
-        if most is None:
-            return 2**62
-        return most - (self._file.rows if self._file else 0)
 
     def _finish_file(self) -> None:
         if self._file is not None:
@@ -264,7 +254,6 @@ class _OpenFile:
         self._path = path
         self._storage = common.storage
         self._schema = common.schema
-        self.rows = 0
         self._sink = common.storage.open_output(path)
         self._footer: list[Any] = []
         self._nans = metrics.NanCounter(common.columns)
@@ -280,7 +269,6 @@ class _OpenFile:
     def write(self, table: pa.Table) -> None:
         """Write a row group."""
         self._nans.add(table)
-        self.rows += table.num_rows
         if table.schema != self._schema:
             table = table.cast(self._schema)
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))

@@ -18,7 +18,7 @@ from lake.core.errors import CorruptFileError, LakeError, StoppedError
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
 from lake.core.rows.schema import schema_from_plain, schema_to_plain
-from lake.core.rows.sinks import ARROW_STREAM, open_sink, plain_rows
+from lake.core.rows.sinks import ARROW_STREAM, plain_rows, writing
 from lake.core.scan.incremental import operation_of
 from lake.core.scan.output import PART, Output, opened, refuse_inside, replacing
 from lake.core.scan.plan import ScanPlan
@@ -85,12 +85,11 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
 def _write_rows(
     plan: ScanPlan, batches: Iterator[pa.RecordBatch], format_name: str, stream: Any
 ) -> int:
-    sink = open_sink(format_name, stream, plan.projection)
     rows = 0
-    for batch in _limited(batches, plan.options.limit):
-        sink.write(batch)
-        rows += batch.num_rows
-    sink.close()
+    with writing(format_name, stream, plan.projection) as sink:
+        for batch in _limited(batches, plan.options.limit):
+            sink.write(batch)
+            rows += batch.num_rows
     _check_rows(plan, rows)
     return rows
 
@@ -192,10 +191,14 @@ def _write_folder(
     if filled:
         return filled
     path = _part_path(folder, 0, output.format)
-    batches = (batch for batch in ()) if plan.options.limit is None else _stream(plan)
+    batches = _stream(plan) if plan.options.limit is not None else _no_rows()
     with open(path, "wb") as file:
         rows = _write_rows(plan, batches, output.format, file)
     return [{"rows": rows, "bytes": os.path.getsize(path)}]
+
+
+def _no_rows() -> Iterator[pa.RecordBatch]:
+    yield from ()
 
 
 def _part_path(folder: str, number: int, format_name: str) -> str:
@@ -249,14 +252,15 @@ def write_part(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     temporary = f"{payload['path']}.{context.attempt}"
     rows = size = 0
     try:
-        with open(temporary, "wb") as file:
-            sink = open_sink(payload["format"], file, projection)
+        with (
+            open(temporary, "wb") as file,
+            writing(payload["format"], file, projection) as sink,
+        ):
             for batch in read_ahead(_read(context.storage, slices, reading)):
                 if context.stopped.is_set():
                     raise StoppedError(15)
                 sink.write(batch)
                 rows += batch.num_rows
-            sink.close()
         if rows:
             size = os.path.getsize(temporary)
             os.replace(temporary, payload["path"])

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lake.core import paths
 from lake.core.errors import (
+    BadInputError,
     CommitConflictError,
     CommitUnknownError,
     LakeError,
@@ -280,7 +281,7 @@ class _SnapshotCommit:
         used = {landed.manifest_list}
         try:
             manifests = read_manifest_list(table.storage, landed.manifest_list)
-        except LakeError:
+        except BadInputError:
             return []
         used.update(manifests["manifest_path"].to_pylist())
         return [location for location in self.written if location not in used]

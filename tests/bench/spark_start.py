@@ -97,7 +97,9 @@ def main(rounds: int) -> None:
                 ("first result", "process"), zip(*pairs, strict=True), strict=True
             ):
                 middle = statistics.median(values)
-                print(f"{name:22} {what:12} {middle:5.2f} s ({min(values):.2f}–{max(values):.2f})")
+                print(
+                    f"{name:22} {what:12} {middle:5.2f} s ({min(values):.2f} to {max(values):.2f})"
+                )
         subprocess.run(
             [sys.executable, "-c", _JOBS],
             check=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,23 @@ def test_a_branch_that_is_none_exits_7_with_the_refs(
 
     assert result.exit_code == 7
     assert options[1] in result.json()["error"]["message"]
+
+
+def test_figures_that_mean_nothing_are_null(lake: CommandLine, table: Any) -> None:
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    for snapshot in metadata["snapshots"]:
+        snapshot["timestamp-ms"] = 1 << 62
+        snapshot["summary"] |= {"added-records": "\u00b2", "deleted-records": "9" * 5000}
+    metadata["last-updated-ms"] = 1 << 62
+    metadata["snapshot-log"] = []
+    path.write_text(json.dumps(metadata))
+
+    found = lake.ok("snapshots", "db.t")["result"]["snapshots"]
+
+    assert [row["committed_at"] for row in found] == [None] * 3
+    assert [(row["added_rows"], row["removed_rows"]) for row in found] == [(None, None)] * 3
+    assert lake("snapshots", "db.t").exit_code == 0
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"null", b'{"format-version": 2}', b"\xff\xfe"])

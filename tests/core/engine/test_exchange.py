@@ -70,7 +70,7 @@ def test_inline_reducers_get_what_was_sent_to_them(inline: Engine, case: tuple[S
 
 @given(case=_sent())
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_spark_reducers_get_what_was_sent_to_them(spark: Engine, case: tuple[Sent, int]) -> None:
     check(spark, *case)

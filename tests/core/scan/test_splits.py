@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lake.core.errors import InvalidRequestError
+from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.scan.splits import Piece, SplitOptions, cut, cut_all, merged, pack, weights
 
 
@@ -112,3 +112,23 @@ def test_cutting_many_files_at_once_is_cutting_each(
 def test_impossible_sizes_are_invalid_requests(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidRequestError):
         SplitOptions(**wrong)
+
+
+def test_the_table_says_how_it_is_cut_unless_the_user_does() -> None:
+    said = {"read.split.target-size": "1000", "read.split.open-file-cost": "0", "other": "x"}
+
+    assert SplitOptions.of({}) == SplitOptions()
+    assert SplitOptions.of(said) == SplitOptions(size=1000, open_cost=0)
+    assert SplitOptions.of(said, size=5, lookback=2) == SplitOptions(
+        size=5, lookback=2, open_cost=0
+    )
+    with pytest.raises(BadInputError, match=r"read\.split\.target-size is no number: 'big'"):
+        SplitOptions.of({"read.split.target-size": "big"})
+    with pytest.raises(InvalidRequestError, match="split size must be > 0: -3"):
+        SplitOptions.of({"read.split.target-size": "-3"})
+
+
+def test_more_pieces_than_memory_holds_are_refused_before_they_are_made() -> None:
+    sizes = np.array([2**62], np.int64)
+    with pytest.raises(InvalidRequestError, match="more than 50000000 pieces"):
+        cut_all(sizes, pa.array([None], pa.list_(pa.int64())), SplitOptions(size=1))

@@ -1,0 +1,324 @@
+"""Where `lake scan` puts rows: every shape and format, on both engines, whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine
+from delete_support import commit_equality_delete, commit_position_delete
+from table_support import files_below, make_table, pyiceberg_catalog
+
+FILES, ROWS = 6, 50
+
+
+@pytest.fixture
+def table(warehouse: Path) -> Path:
+    """Six files of fifty rows, ids 0 to 299; returns the warehouse."""
+    made = make_table(warehouse)
+    for number in range(FILES):
+        ids = range(number * ROWS, (number + 1) * ROWS)
+        made.append(pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{id_}" for id_ in ids]}))
+    return warehouse
+
+
+def data_files(warehouse: Path) -> list[Path]:
+    return sorted(warehouse.rglob("data/**/*.parquet"))
+
+
+def spoil(path: Path) -> None:
+    """Break a data file's pages; its footer stays."""
+    data = bytearray(path.read_bytes())
+    data[10:60] = bytes(50)
+    path.write_bytes(data)
+
+
+def test_one_file_holds_the_rows_in_one_order_on_both_engines(table: Path, tmp_path: Path) -> None:
+    found = {}
+    for engine in ("inline", "spark"):
+        output = tmp_path / f"{engine}.csv"
+        lake = CommandLine(table, engine=engine)
+        document = lake.ok("scan", "db.t", "--output", output, "--split-open-cost", "128MB")
+        assert document["result"] == {
+            "rows": FILES * ROWS,
+            "bytes_written": output.stat().st_size,
+            "files": 1,
+        }
+        assert document["plan"]["splits"] == FILES
+        found[engine] = output.read_text()
+
+    assert found["inline"] == found["spark"]
+    ids = [int(row["id"]) for row in csv.DictReader(found["inline"].splitlines())]
+    assert sorted(ids) == list(range(FILES * ROWS))
+
+
+@pytest.mark.parametrize("format_name", ["parquet", "csv", "json", "arrow"])
+def test_a_folder_holds_a_file_for_each_split(
+    table: Path, tmp_path: Path, lake: CommandLine, format_name: str
+) -> None:
+    output = tmp_path / "rows"
+
+    document = lake.ok(
+        "scan", "db.t", "--output", output, "--output-format", format_name,
+        "--split-open-cost", "64MB", "--where", "id >= 60",
+    )  # fmt: skip
+
+    names = sorted(path.name for path in output.iterdir())
+    assert names == [f"part-0000{number}.{format_name}" for number in range(3)]
+    assert document["result"]["files"] == 3
+    assert document["result"]["rows"] == FILES * ROWS - 60
+    assert document["result"]["bytes_written"] == sum(p.stat().st_size for p in output.iterdir())
+    lake.ok("ingest", "db.copy", output, "--create")
+    copy = pyiceberg_catalog(table).load_table("db.copy").scan().to_arrow()
+    assert sorted(copy["id"].to_pylist()) == list(range(60, FILES * ROWS))
+
+
+@pytest.mark.parametrize(
+    "extra", [["--where", "id < 0"], ["--limit", "0"], ["--where", "id = -1 or name = 'x'"]]
+)
+@pytest.mark.parametrize("name", ["rows", "rows.parquet"])
+def test_no_rows_are_an_output_that_tells_the_columns(
+    table: Path, tmp_path: Path, lake: CommandLine, name: str, extra: list[str]
+) -> None:
+    document = lake.ok("scan", "db.t", "--output", tmp_path / name, *extra)
+
+    assert document["result"]["rows"] == 0
+    assert document["result"]["files"] == 1
+    assert document["result"]["bytes_written"] > 0
+    assert pq.read_table(tmp_path / name).schema.names == ["id", "name"]
+
+
+def test_nothing_new_is_nothing_to_do_and_an_empty_file(
+    table: Path, tmp_path: Path, lake: CommandLine
+) -> None:
+    head = pyiceberg_catalog(table).load_table("db.t").metadata.current_snapshot_id
+
+    document = lake.ok("scan", "db.t", "--from-snapshot", head, "--output", tmp_path / "new.csv")
+
+    assert document["status"] == "nothing-to-do"
+    assert document["plan"]["snapshots"] == 0
+    assert (tmp_path / "new.csv").read_text() == '"id","name"\n'
+
+
+def test_a_limit_is_exact_over_all_files(table: Path, tmp_path: Path, lake: CommandLine) -> None:
+    for name in ("some", "some.json"):
+        document = lake.ok("scan", "db.t", "--limit", ROWS + 7, "--output", tmp_path / name)
+        assert document["result"]["rows"] == ROWS + 7
+    assert len((tmp_path / "some.json").read_text().splitlines()) == ROWS + 7
+    assert pq.read_table(tmp_path / "some").num_rows == ROWS + 7
+    found = lake("scan", "db.t", "--limit", 3, "--where", "id >= 250", "--output", "-")
+    assert len(found.stdout.splitlines()) == 4
+
+
+def test_a_preview_reads_no_more_than_it_shows(table: Path, lake: CommandLine) -> None:
+    for path in data_files(table):
+        spoil(path)
+    assert lake("scan", "db.t").exit_code == 7
+
+    table_ = pyiceberg_catalog(table).load_table("db.t")
+    table_.append(pa.table({"id": pa.array(range(100), pa.int64()), "name": ["x"] * 100}))
+    found = lake.ok("scan", "db.t", "--split-open-cost", "128MB")
+
+    assert len(found["result"]["preview"]) == found["result"]["rows"] == 20
+    assert found["plan"]["records"] == FILES * ROWS + 100
+
+
+def test_a_preview_is_shown_as_rows_and_a_pipe_gets_only_them(
+    table: Path, lake: CommandLine
+) -> None:
+    result = lake("scan", "db.t", "--limit", "2", "--select", "name,id")
+
+    assert result.exit_code == 0
+    header, *rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert header == ["name", "id"]
+    assert len(rows) == 2
+
+
+def test_columns_come_in_the_order_in_which_they_are_named(
+    table: Path, tmp_path: Path, lake: CommandLine
+) -> None:
+    lake.ok("scan", "db.t", "--select", "name,id", "--output", tmp_path / "rows.parquet")
+
+    found = pq.read_table(tmp_path / "rows.parquet")
+    assert found.column_names == ["name", "id"]
+    assert all(f"n{row['id']}" == row["name"] for row in found.to_pylist())
+
+
+@pytest.mark.parametrize("name", ["out/rows.json", "out/rows", "out/rows.parquet"])
+def test_a_broken_data_file_leaves_nothing_behind_on_both_engines(
+    table: Path, tmp_path: Path, lake_on: CommandLine, name: str
+) -> None:
+    victim = data_files(table)[3]
+    spoil(victim)
+    before = files_below(table)
+
+    result = lake_on(
+        "--json", "scan", "db.t", "--output", tmp_path / name, "--split-open-cost", "128MB"
+    )
+
+    assert result.exit_code == 7
+    assert result.json()["error"]["kind"] == "corrupt"
+    assert victim.name in result.json()["error"]["message"]
+    assert list((tmp_path / "out").iterdir()) == []
+    assert files_below(table) == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_a_broken_manifest_is_named_before_anything_is_written(
+    table: Path, tmp_path: Path, lake: CommandLine, damage: str
+) -> None:
+    victim = sorted(table.rglob("metadata/*-m0.avro"))[0]
+    data = victim.read_bytes()
+    victim.write_bytes(data[:-20] if damage == "cut" else data[:-40] + bytes(40))
+
+    result = lake("--json", "scan", "db.t", "--output", tmp_path / "out" / "rows.csv")
+
+    assert result.exit_code == 7
+    assert victim.name in result.json()["error"]["message"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_with_other_rows_than_the_metadata_says_is_refused(
+    table: Path, tmp_path: Path, lake: CommandLine
+) -> None:
+    first, second = data_files(table)[:2]
+    found = pq.read_table(first)
+    pq.write_table(found.slice(1), second)
+
+    result = lake("--json", "scan", "db.t", "--output", tmp_path / "rows.csv")
+
+    assert result.exit_code == 7
+    assert "49 rows" in result.json()["error"]["message"]
+    assert not (tmp_path / "rows.csv").exists()
+
+
+@pytest.mark.parametrize("kind", ["position", "equality"])
+def test_rows_of_a_snapshot_with_deletes_are_refused_but_it_can_be_planned(
+    table: Path, tmp_path: Path, lake: CommandLine, kind: str
+) -> None:
+    handle = pyiceberg_catalog(table).load_table("db.t")
+    before = handle.metadata.current_snapshot_id
+    if kind == "position":
+        path = handle.inspect.data_files()["file_path"][0].as_py()
+        commit_position_delete(table, path, 0)
+    else:
+        commit_equality_delete(table, [1])
+
+    assert lake.ok("scan", "db.t", "--plan")["plan"]["delete_files"] == 1
+    for extra in ([], ["--output", "-"], ["--output", tmp_path / "x.csv"], ["--limit", "1"]):
+        result = lake("scan", "db.t", *extra)
+        assert result.exit_code == 3
+        assert f"1 {kind}" in result.stderr
+        assert result.stdout == ""
+    assert not (tmp_path / "x.csv").exists()
+    # What was appended was appended, whatever became of it.
+    assert lake.ok("scan", "db.t", "--snapshot", before)["result"]["rows"] == 20
+    found = lake.ok("scan", "db.t", "--to-snapshot", "main")
+    assert found["plan"]["delete_files"] == 0
+    assert found["plan"]["records"] == FILES * ROWS
+    assert any("delete" in text for text in found["warnings"])
+
+
+def test_a_cluster_cannot_write_here_so_this_process_reads(table: Path, tmp_path: Path) -> None:
+    lake = CommandLine(table, engine="auto")
+
+    found = lake.ok(
+        "--master", "spark://nowhere.invalid:7077", "scan", "db.t", "--output", tmp_path / "rows"
+    )
+
+    assert found["result"]["rows"] == FILES * ROWS
+    assert any("this process reads" in text for text in found["warnings"])
+
+
+def test_text_may_be_compressed(table: Path, tmp_path: Path, lake: CommandLine) -> None:
+    output = tmp_path / "rows.json.gz"
+
+    lake.ok("scan", "db.t", "--output", output)
+
+    lines = gzip.decompress(output.read_bytes()).splitlines()
+    assert sorted(json.loads(line)["id"] for line in lines) == list(range(FILES * ROWS))
+    lake.ok("ingest", "db.copy", output, "--create")
+
+
+def test_a_replaced_folder_keeps_nothing_of_the_old(
+    table: Path, tmp_path: Path, lake: CommandLine
+) -> None:
+    output = tmp_path / "rows"
+    lake.ok("scan", "db.t", "--output", output, "--split-open-cost", "128MB")
+    assert len(list(output.iterdir())) == FILES
+
+    assert lake("scan", "db.t", "--output", output).exit_code == 2
+    lake.ok("scan", "db.t", "--output", output, "--replace")
+    assert len(list(output.iterdir())) == 1
+
+    (output / "mine.txt").touch()
+    assert lake("scan", "db.t", "--output", output, "--replace").exit_code == 3
+    assert (output / "mine.txt").exists()
+
+
+def test_the_tables_own_folder_takes_no_output(table: Path, lake: CommandLine) -> None:
+    before = files_below(table)
+
+    result = lake("scan", "db.t", "--output", table / "db" / "t" / "data" / "more.parquet")
+
+    assert result.exit_code == 3
+    assert files_below(table) == before
+
+
+def test_standard_output_is_rows_only_and_may_be_left_early(table: Path) -> None:
+    lake = CommandLine(table)
+    for format_name in ("csv", "json"):
+        whole = lake.process("scan", "db.t", "--output", "-", "--output-format", format_name)
+        assert whole.exit_code == 0
+        assert len(whole.stdout.splitlines()) == FILES * ROWS + (format_name == "csv")
+        assert whole.stderr == ""
+
+    command = [sys.executable, "-m", "lake.cli", *lake.arguments("scan", "db.t", "--output", "-")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == 0
+
+
+def test_binary_formats_go_to_standard_output_too(table: Path, tmp_path: Path) -> None:
+    for format_name in ("parquet", "arrow"):
+        command = [
+            sys.executable, "-m", "lake.cli", "--warehouse", str(table),
+            "scan", "db.t", "--output", "-", "--output-format", format_name,
+        ]  # fmt: skip
+        data = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path).stdout
+        found = (
+            pq.read_table(pa.BufferReader(data))
+            if format_name == "parquet"
+            else pa.ipc.open_stream(data).read_all()
+        )
+        assert sorted(found["id"].to_pylist()) == list(range(FILES * ROWS))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--output", "rows.xyz"],
+        ["--output", "s3://bucket/rows.csv"],
+        ["--output", "rows.parquet.gz"],
+        ["--output", "-", "--replace"],
+        ["--replace"],
+        ["--output", "rows.csv", "--output-format", "xml"],
+    ],
+    ids=" ".join,
+)
+def test_outputs_that_make_no_sense_are_usage_errors(
+    table: Path, lake: CommandLine, options: list[str]
+) -> None:
+    assert lake("scan", "db.t", *options).exit_code == 2
+    assert os.listdir() == ["home", "warehouse"] or set(os.listdir()) == {"home", "warehouse"}
