@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -157,6 +158,9 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
     jvm = Jvm.launch(java, class_path, options, conf.arguments(), folder, _jvm_environment())
     attempt.jvms.append(jvm)
     with _killed_on_failure(jvm):
+        # Py4J tells the root logger of calls that a stop cuts off; with no handler there, that would
+        # make one which writes to the user's terminal.
+        logging.getLogger().addHandler(logging.NullHandler())
         # Loaded while the JVM starts.
         import pyspark.java_gateway  # noqa: PLC0415
         import pyspark.sql  # noqa: F401, PLC0415
