@@ -103,6 +103,13 @@ def rows_of(spark: Any, statement: str) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
 
 
+def options_read(spark: Any, table: str, options: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the rows that Iceberg reads with options."""
+    return [
+        row.asDict(recursive=True) for row in spark.read.options(**options).table(table).collect()
+    ]
+
+
 def checksum_of(spark: Any, source: str) -> dict[str, Any]:
     """Return the row count and a hash over all columns that no order of rows changes."""
     kinds = dict(spark.sql(f"SELECT * FROM {source}").dtypes)
@@ -118,10 +125,33 @@ def checksum_of(spark: Any, source: str) -> dict[str, Any]:
     return {"rows": row.n, "hash": str(row.h)}
 
 
+def loaded_by(spark: Any, table: str) -> Any:
+    """Return Iceberg's own table object."""
+    # Iceberg looks the catalog up in the thread's own session.
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+    util = spark._jvm.org.apache.iceberg.spark.Spark3Util
+    return util.loadIcebergTable(spark._jsparkSession, table)
+
+
+def splits_of(spark: Any, table: str, options: dict[str, str]) -> list[list[tuple[str, int, int]]]:
+    """Return the splits of Iceberg's own planner: (path, start, length) of each piece."""
+    scan = loaded_by(spark, table).newScan()
+    for name, value in options.items():
+        scan = scan.option(name, value)
+    lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+    return [
+        [
+            (str(piece.file().location()), piece.start(), piece.length())
+            for piece in lists.newArrayList(task.files())
+        ]
+        for task in lists.newArrayList(scan.planTasks())
+    ]
+
+
 def plan_of(spark: Any, table: str) -> dict[str, Any]:
     """Plan a scan with Iceberg's own planner; return the files and the seconds."""
     jvm = spark._jvm
-    loaded = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)
+    loaded = loaded_by(spark, table)
     started = time.perf_counter()
     iterables = jvm.org.apache.iceberg.relocated.com.google.common.collect.Iterables
     files = iterables.size(loaded.newScan().planFiles())
@@ -166,6 +196,17 @@ class JavaPeer:
         """Run a statement in which ``{c}`` stands for the warehouse's catalog."""
         return self._ask(op="sql", warehouse=str(warehouse), statement=statement)
 
+    def read(self, warehouse: Path | str, table: str, **options: object) -> list[dict[str, Any]]:
+        """Return a table's rows as read with Iceberg's options, ``_`` in whose names stands for ``-``."""
+        named = {name.replace("_", "-"): str(value) for name, value in options.items()}
+        return self._ask(op="read", warehouse=str(warehouse), table=table, options=named)
+
+    def splits(
+        self, warehouse: Path | str, table: str, options: dict[str, str]
+    ) -> list[list[list[Any]]]:
+        """Return the splits of Iceberg's own planner: [path, start, length] of each piece."""
+        return self._ask(op="splits", warehouse=str(warehouse), table=table, options=options)
+
     def checksum(self, warehouse: Path | str, table: str, suffix: str = "") -> dict[str, Any]:
         """Return rows and hash of a table; ``suffix`` as in ``VERSION AS OF 1``."""
         return self._ask(op="checksum", warehouse=str(warehouse), table=table, suffix=suffix)
@@ -196,6 +237,10 @@ def serve() -> None:
             spark = sessions[warehouse]
             if request["op"] == "sql":
                 answer: Any = rows_of(spark, request["statement"].replace("{c}", CATALOG))
+            elif request["op"] == "read":
+                answer = options_read(spark, f"{CATALOG}.{request['table']}", request["options"])
+            elif request["op"] == "splits":
+                answer = splits_of(spark, f"{CATALOG}.{request['table']}", request["options"])
             else:
                 answer = checksum_of(spark, f"{CATALOG}.{request['table']} {request['suffix']}")
             reply = json.dumps({"answer": answer}, default=str)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError, StoppedError
 from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, row_mask
+from lake.core.rows.masked import has_required_part
 from lake.core.rows.partitioning import group_rows, partition_number
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
 from lake.core.rows.source_rows import as_table_rows, source_batches
@@ -216,7 +217,7 @@ def _null_in_required(item: pa.Field, column: pa.Array, name: str) -> str | None
     if not item.nullable and column.null_count:
         return name
     kind = item.type
-    if not _has_required_part(kind):
+    if not has_required_part(kind):
         return None
     if pa.types.is_struct(kind):
         valid = column.filter(column.is_valid()) if column.null_count else column
@@ -230,16 +231,6 @@ def _null_in_required(item: pa.Field, column: pa.Array, name: str) -> str | None
     )
     inside = pa.ListArray.from_arrays(column.offsets, entries).flatten()
     return _null_in_required(kind.item_field, inside.field(1), f"{name}.value")
-
-
-def _has_required_part(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(not part.nullable or _has_required_part(part.type) for part in kind)
-    if pa.types.is_list(kind):
-        return not kind.value_field.nullable or _has_required_part(kind.value_type)
-    if pa.types.is_map(kind):
-        return not kind.item_field.nullable or _has_required_part(kind.item_type)
-    return False
 
 
 def _check_matching(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -220,9 +220,10 @@ def _round_trip(
 
 
 MANY = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-FEW = settings(MANY, max_examples=2)
+# Each starts a JVM's session: a failure is shown as it was found.
+FEW = settings(MANY, max_examples=2, phases=[Phase.generate])
 
 
 @MANY

@@ -245,7 +245,7 @@ FILTERS = {
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     files=st.lists(st.lists(VALUES, min_size=1, max_size=5), min_size=1, max_size=3),

@@ -1,0 +1,87 @@
+"""Values below a NULL struct, where a schema says that they are required.
+
+A NULL struct has no parts, but Arrow gives each part a slot all the same. Arrow's Parquet writer refuses a
+required part with a NULL in any slot, so the slots that nobody sees are filled.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def has_required_part(kind: pa.DataType) -> bool:
+    """Whether a type has a part that must not be NULL (a map's key, which never is, does not count)."""
+    if pa.types.is_struct(kind):
+        return any(not part.nullable or has_required_part(part.type) for part in kind)
+    if pa.types.is_list(kind):
+        return not kind.value_field.nullable or has_required_part(kind.value_type)
+    if pa.types.is_map(kind):
+        return not kind.item_field.nullable or has_required_part(kind.item_type)
+    return False
+
+
+def fill_masked(table: pa.Table) -> pa.Table:
+    """Return a table in which required parts of NULL structs have some value; visible NULLs stay."""
+    for index, item in enumerate(table.schema):
+        if has_required_part(item.type):
+            chunks = [_filled(chunk) for chunk in table.column(index).chunks]
+            table = table.set_column(index, item, pa.chunked_array(chunks, item.type))
+    return table
+
+
+def _filled(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if not has_required_part(kind):
+        return column
+    if column.offset:
+        column = pa.concat_arrays([column, column.slice(0, 0)])
+    nulls = column.is_null()
+    if pa.types.is_struct(kind):
+        parts = [
+            _filled(part if item.nullable else _with_values(part, nulls))
+            for item, part in zip(kind, _parts(column), strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=nulls)
+    mask = nulls if column.null_count else None
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(
+            column.offsets, _filled(column.values), type=kind, mask=mask
+        )
+    items = _filled(column.items)
+    return pa.MapArray.from_arrays(column.offsets, column.keys, items, type=kind, mask=mask)
+
+
+def _with_values(column: pa.Array, masked: pa.Array) -> pa.Array:
+    """Return a column whose NULLs at masked places have given way to a value."""
+    kind = column.type
+    left = pc.and_(column.is_null(), pc.invert(masked))
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays(_parts(column), fields=list(kind), mask=left)
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(column.offsets, column.values, type=kind, mask=left)
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays(
+            column.offsets, column.keys, column.items, type=kind, mask=left
+        )
+    return pc.if_else(pc.and_(column.is_null(), masked), _some_value(kind), column)
+
+
+def _parts(column: pa.Array) -> list[pa.Array]:
+    return [column.field(index) for index in range(column.type.num_fields)]
+
+
+def _some_value(kind: pa.DataType) -> Any:
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.scalar(bytes(kind.byte_width), kind)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pa.scalar(b"", pa.binary()).cast(kind)
+    if pa.types.is_boolean(kind):
+        return pa.scalar(value=False)
+    if pa.types.is_decimal(kind):
+        return pa.scalar(Decimal(0), kind)
+    bits = pa.int32() if kind.bit_width == 32 else pa.int64()  # noqa: PLR2004
+    return pa.scalar(0, bits).cast(kind)
