@@ -42,7 +42,9 @@ class TaskContext:
     Args:
         storage: reads and writes files with the table's storage properties.
         attempt: a text that differs between two attempts at one task, for file names that never repeat.
-        stopped: set when the user asked to stop; long loops look at it between batches.
+        stopped: set when the batch of tasks ends early; long loops look at it between batches. Spark
+            kills its workers instead, and no ``finally`` of theirs runs: whoever started the tasks removes
+            their files, by names that it knows.
     """
 
     storage: Storage
@@ -71,8 +73,9 @@ class Engine(Protocol):
     ) -> Iterator[TaskResult]:
         """Run ``function`` ("module:name" under lake.core) on every task; results come as tasks finish.
 
-        Closing the iterator, or `stop`, cancels what still runs. A `LakeError` raised in a task is raised
-        here with its own class and message.
+        Closing the iterator, an error, or `stop` cancels what still runs; when that returns, no task writes
+        any more (a Spark Connect server alone does not tell whether). A `LakeError` raised in a task is
+        raised here with its own class, message and hint.
         """
 
     def exchange(
@@ -86,8 +89,8 @@ class Engine(Protocol):
     ) -> Iterator[TaskResult]:
         """Run ``map_function`` on every task, bring all bytes of one reducer number together, reduce them.
 
-        Reducer ``i`` is given ``reduce_payloads[i]``; ``TaskResult.task`` is its number. A reducer that
-        receives nothing is not called.
+        Reducer ``i`` is given ``reduce_payloads[i]``, and blobs in the order of tasks and of sending;
+        ``TaskResult.task`` is its number. A reducer that receives nothing is not called.
         """
 
     def stop(self) -> None:

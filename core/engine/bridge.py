@@ -57,6 +57,12 @@ class Partitions:
         return [row.getString(0) for row in self._rows.collectPartitions(numbers)[0]]
 
 
+def running_tasks(spark: Any) -> int:
+    """Return how many of Spark's tasks run on its executors, those of cancelled jobs too."""
+    executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    return sum(int(executor.numRunningTasks()) for executor in executors)
+
+
 def expect_end(spark: Any) -> None:
     """Keep PySpark's server thread from telling on stderr that the JVM's connection broke."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)

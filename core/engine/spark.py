@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lake.core.clock import Ids, SystemIds
+from lake.core.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.engine import Task, TaskResult
 from lake.core.engine import spark_plans as plans
 from lake.core.engine.busy import end_workers
@@ -25,6 +25,9 @@ from lake.core.settings import Settings
 from lake.core.table.storage import Storage
 
 _JOIN_SECONDS = 5.0
+# Spark looks every 2 s for cancelled tasks, and kills their workers 2 s later.
+_KILL_SECONDS = 6.0
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,15 @@ class _Batch:
 
         yield from self.pool.spread(len(pieces), work)
 
-    def end_workers(self) -> None:
-        """Wait until none of its tasks runs on this machine."""
+    def end_workers(self, clock: Clock) -> None:
+        """Return when none of its tasks runs: killed here, given time to be killed by Spark elsewhere."""
         if self.folder:
-            end_workers(str(self.folder))
+            end_workers(str(self.folder), clock)
+            return
+        deadline = clock.monotonic() + _KILL_SECONDS
+        with suppress(EngineError):
+            while self.jobs.running() and clock.monotonic() < deadline:
+                clock.sleep(_POLL_SECONDS)
 
 
 class SparkEngine:
@@ -62,7 +70,10 @@ class SparkEngine:
 
     name = "spark"
 
-    def __init__(self, settings: Settings, *, ids: Ids | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
         self._conf = SparkConf.of(settings.master, settings.spark_conf)
         self._remote = settings.remote
         self._ids = ids or SystemIds()
@@ -119,7 +130,8 @@ class SparkEngine:
         launch.end()
         for batch in batches:
             batch.pool.join()
-            batch.end_workers()
+            if batch.folder:
+                batch.end_workers(self._clock)
         launch.remove()
         launch.make_archive()
 
@@ -147,7 +159,7 @@ class SparkEngine:
         finally:
             self._batches.remove(batch)
             if pool.stopped.is_set() and not self._stopped:
-                batch.end_workers()
+                batch.end_workers(self._clock)
 
     def _cancel(self, jobs: Jobs, name: str) -> None:
         # Spark may be the reason why the batch ends.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from lake.core.engine.bridge import Partitions, frame_of, spark_errors
+from lake.core.engine.bridge import Partitions, frame_of, running_tasks, spark_errors
 from lake.core.engine.executor import TASK_ROWS
 from lake.core.engine.spark_plans import Plan, TaskRow
 
@@ -25,6 +25,9 @@ class Jobs(Protocol):
 
     def cancel(self, tag: str) -> None:
         """Cancel the jobs of a name."""
+
+    def running(self) -> int:
+        """Return how many tasks run, as far as can be known: cancelled ones run on for a while."""
 
 
 class DriverJobs:
@@ -60,6 +63,11 @@ class DriverJobs:
         with spark_errors("Spark does not answer"):
             self._spark.sparkContext.cancelJobsWithTag(tag)
 
+    def running(self) -> int:
+        """Return how many tasks run on the executors."""
+        with spark_errors("Spark does not answer"):
+            return running_tasks(self._spark)
+
     @staticmethod
     def _collect(result: Partitions, number: int) -> list[str]:
         with spark_errors("Spark lost a task"):
@@ -86,6 +94,10 @@ class ConnectJobs:
         """Cancel the queries of a name."""
         with spark_errors("Spark does not answer"):
             self._spark.interruptTag(tag)
+
+    def running(self) -> int:
+        """Return 0: the server does not tell."""
+        return 0
 
     def _collect(self, plan: Plan, rows: Sequence[TaskRow]) -> list[str]:
         with spark_errors("Spark lost a task"):

@@ -32,7 +32,7 @@ def resolve(name: str) -> Callable[..., Any]:
     try:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise EngineError(f"no such task function: {name}") from error
+        raise EngineError(f"no such task function: {name} ({error})") from error
     if not callable(found):
         raise EngineError(f"not a task function: {name!r}")
     return found  # type: ignore[no-any-return]

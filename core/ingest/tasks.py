@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError, StoppedError
 from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, row_mask
-from lake.core.rows.masked import has_required_part
 from lake.core.rows.partitioning import group_rows, partition_number
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
+from lake.core.rows.required import null_in_required
 from lake.core.rows.source_rows import as_table_rows, source_batches
 from lake.core.rows.sources import Source
 from lake.core.rows.writer import WriteSettings, open_writer
@@ -207,30 +207,8 @@ def _read(
 
 
 def _check_required(batch: pa.RecordBatch, where: str) -> None:
-    for item, column in zip(batch.schema, batch.columns, strict=True):
-        if name := _null_in_required(item, column, item.name):
-            raise BadInputError(f"{where} has NULL in the required column {name}")
-
-
-def _null_in_required(item: pa.Field, column: pa.Array, name: str) -> str | None:
-    """Return the name of a required column, or required part of one, that holds a NULL."""
-    if not item.nullable and column.null_count:
-        return name
-    kind = item.type
-    if not has_required_part(kind):
-        return None
-    if pa.types.is_struct(kind):
-        valid = column.filter(column.is_valid()) if column.null_count else column
-        parts = zip(kind, valid.flatten(), strict=True)
-        found = (_null_in_required(part, values, f"{name}.{part.name}") for part, values in parts)
-        return next((one for one in found if one), None)
-    if pa.types.is_list(kind):
-        return _null_in_required(kind.value_field, column.flatten(), f"{name}.element")
-    entries = pa.StructArray.from_arrays(
-        [column.keys, column.items], fields=[kind.key_field, kind.item_field]
-    )
-    inside = pa.ListArray.from_arrays(column.offsets, entries).flatten()
-    return _null_in_required(kind.item_field, inside.field(1), f"{name}.value")
+    if name := null_in_required(batch):
+        raise BadInputError(f"{where} has NULL in the required column {name}")
 
 
 def _check_matching(

@@ -5,6 +5,9 @@ Only conversions that keep every value are made: Iceberg's promotions, and other
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from uuid import UUID
+
 import pyarrow as pa
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
@@ -12,7 +15,14 @@ from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows.schema import arrow_type, field_id
 
 
-def convert(column: pa.Array, item: NestedField, where: str, *, by_name: bool = False) -> pa.Array:
+def convert(
+    column: pa.Array,
+    item: NestedField,
+    where: str,
+    *,
+    by_name: bool = False,
+    labels: pa.DataType | None = None,
+) -> pa.Array:
     """Return a column as a table's field has it.
 
     Args:
@@ -20,27 +30,30 @@ def convert(column: pa.Array, item: NestedField, where: str, *, by_name: bool = 
         item: the table's field.
         where: the file's name, for errors.
         by_name: match nested fields by name even where the file carries ids (they are another table's).
+        labels: the column's type with the ids of its nested fields, if it does not carry them itself.
 
     Raises:
-        CorruptFileError: its type cannot hold the field's values, or a value does not fit.
+        CorruptFileError: its type cannot hold the field's values.
+        BadInputError: a value does not fit.
     """
-    kind = item.field_type
+    kind, labels = item.field_type, _storage(column.type if labels is None else labels)
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if not promotable(column.type, kind, by_name=by_name):
+    if not promotable(labels, kind, by_name=by_name):
         raise CorruptFileError(
             f"column {item.name} of {where} is {column.type}, the table has {kind}"
         )
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), arrow_type(kind))
+    nested = _Nested(where, by_name, labels)
     if isinstance(kind, StructType):
-        return _convert_struct(column, kind, where, by_name=by_name)
+        return _convert_struct(column, kind, nested)
     if isinstance(kind, ListType):
-        return _convert_list(column, kind, where, by_name=by_name)
+        return _convert_list(column, kind, nested)
     if isinstance(kind, MapType):
-        return _convert_map(column, kind, where, by_name=by_name)
+        return _convert_map(column, kind, nested)
     target = arrow_type(kind)
     try:
         return column if column.type == target else column.cast(target)
@@ -50,6 +63,27 @@ def convert(column: pa.Array, item: NestedField, where: str, *, by_name: bool = 
         ) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Nested:
+    """How a nested column's parts are converted."""
+
+    where: str
+    by_name: bool
+    labels: pa.DataType
+
+    def part(self, column: pa.Array, item: NestedField, labels: pa.DataType) -> pa.Array:
+        return convert(column, item, self.where, by_name=self.by_name, labels=labels)
+
+
+def default_value(item: NestedField) -> pa.Array:
+    """Return the one value that a field has in files written before it was added."""
+    value = item.initial_default
+    # Arrow takes no UUID for 16 bytes.
+    return pa.array(
+        [value.bytes if isinstance(value, UUID) else value], arrow_type(item.field_type)
+    )
+
+
 def repeat(value: pa.Array, rows: int) -> pa.Array:
     """Return the one value of an array, so many times."""
     return value.take(pa.array([0] * rows, pa.int32()))
@@ -57,8 +91,7 @@ def repeat(value: pa.Array, rows: int) -> pa.Array:
 
 def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False) -> bool:
     """Whether a file's type can become a table's without losing a value (values are checked again)."""
-    if isinstance(source, pa.BaseExtensionType):
-        source = source.storage_type
+    source = _storage(source)
     if pa.types.is_dictionary(source):
         source = source.value_type
     if pa.types.is_null(source):
@@ -128,48 +161,53 @@ def _same_bytes(source: pa.DataType, target: pa.DataType) -> bool:
     return False
 
 
-def _children(column: pa.Array, *, by_name: bool) -> dict[int | str, pa.Array]:
-    """Return a struct's children by field id, or by name where there is none (or it is not ours)."""
-    found: dict[int | str, pa.Array] = {}
-    for index in range(column.type.num_fields):
-        item = column.type.field(index)
+def _children(kind: pa.DataType, *, by_name: bool) -> dict[int | str, int]:
+    """Return the positions of a struct's fields by id, or by name where there is none (or it is not ours)."""
+    found: dict[int | str, int] = {}
+    for index, item in enumerate(kind):
         number = None if by_name else field_id(item)
-        found[item.name if number is None else number] = column.field(index)
+        found[item.name if number is None else number] = index
     return found
 
 
-def _convert_struct(column: pa.Array, kind: StructType, where: str, *, by_name: bool) -> pa.Array:
-    if column.offset:
-        column = pa.concat_arrays([column])
-    children = _children(column, by_name=by_name)
+def _convert_struct(column: pa.Array, kind: StructType, nested: _Nested) -> pa.Array:
+    children = _children(nested.labels, by_name=nested.by_name)
     parts = []
     for item in kind.fields:
-        found = children.get(item.field_id)
-        found = children.get(item.name) if found is None else found
-        if found is not None:
-            parts.append(convert(found, item, where, by_name=by_name))
+        index = children.get(item.field_id, children.get(item.name))
+        if index is not None:
+            part = nested.part(column.field(index), item, nested.labels.field(index).type)
         elif item.initial_default is not None:
-            value = pa.array([item.initial_default], arrow_type(item.field_type))
-            parts.append(repeat(value, len(column)))
+            part = repeat(default_value(item), len(column))
         else:
-            parts.append(pa.nulls(len(column), arrow_type(item.field_type)))
+            part = pa.nulls(len(column), arrow_type(item.field_type))
+        parts.append(part)
     mask = column.is_null() if column.null_count else None
     return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind)), mask=mask)
 
 
-def _convert_list(column: pa.Array, kind: ListType, where: str, *, by_name: bool) -> pa.Array:
+def _convert_list(column: pa.Array, kind: ListType, nested: _Nested) -> pa.Array:
     if pa.types.is_fixed_size_list(column.type):
         column = column.cast(pa.list_(column.type.value_type))
-    column = pa.concat_arrays([column]) if column.offset else column
-    values = convert(column.values, kind.element_field, where, by_name=by_name)
+    column = _from_start(column)
+    values = nested.part(column.values, kind.element_field, nested.labels.value_type)
     mask = column.is_null() if column.null_count else None
     offsets = column.offsets.cast(pa.int32())
     return pa.ListArray.from_arrays(offsets, values, type=arrow_type(kind), mask=mask)
 
 
-def _convert_map(column: pa.Array, kind: MapType, where: str, *, by_name: bool) -> pa.Array:
-    column = pa.concat_arrays([column]) if column.offset else column
-    keys = convert(column.keys, kind.key_field, where, by_name=by_name)
-    items = convert(column.items, kind.value_field, where, by_name=by_name)
+def _convert_map(column: pa.Array, kind: MapType, nested: _Nested) -> pa.Array:
+    column = _from_start(column)
+    keys = nested.part(column.keys, kind.key_field, nested.labels.key_type)
+    items = nested.part(column.items, kind.value_field, nested.labels.item_type)
     mask = column.is_null() if column.null_count else None
     return pa.MapArray.from_arrays(column.offsets, keys, items, type=arrow_type(kind), mask=mask)
+
+
+def _from_start(column: pa.Array) -> pa.Array:
+    """Return a list column that begins where its memory does, as Arrow wants it with NULLs."""
+    return pa.concat_arrays([column, column.slice(0, 0)]) if column.offset else column
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -117,7 +118,8 @@ def modes(schema: Schema, properties: Mapping[str, str]) -> dict[int, Mode]:
     """
     prefix = "write.metadata.metrics."
     default = properties.get(f"{prefix}default")
-    inferred = int(properties.get(f"{prefix}max-inferred-column-defaults", _MAX_INFERRED))
+    most = properties.get(f"{prefix}max-inferred-column-defaults", "")
+    inferred = int(most) if most.isdigit() else _MAX_INFERRED
     found = {}
     for position, leaf in enumerate(leaves(schema)):
         name = schema.find_column_name(leaf.field_id) or ".".join(leaf.path)
@@ -181,7 +183,7 @@ def _add_bounds(metrics: Metrics, leaf: Leaf, chunks: list[Any], mode: Mode) -> 
             return
         lows.append(_ordered(statistics.min_raw, leaf.kind))
         highs.append(_ordered(statistics.max_raw, leaf.kind))
-    if not lows:
+    if not lows or _unordered([*lows, *highs]):
         return
     lower = encode_ordered(min(lows), leaf.kind, mode.length, upper=False)
     upper = encode_ordered(max(highs), leaf.kind, mode.length, upper=True)
@@ -189,6 +191,11 @@ def _add_bounds(metrics: Metrics, leaf: Leaf, chunks: list[Any], mode: Mode) -> 
         metrics.lower_bounds[leaf.field_id] = lower
     if upper is not None:
         metrics.upper_bounds[leaf.field_id] = upper
+
+
+def _unordered(values: list[Any]) -> bool:
+    """Whether a foreign file gives NaN for a bound: it says nothing of the other values."""
+    return any(isinstance(value, float) and isnan(value) for value in values)
 
 
 def _ordered(raw: Any, kind: IcebergType) -> Any:
@@ -221,11 +228,15 @@ def encode_ordered(
 def _text_bound(value: bytes, length: int | None, *, upper: bool) -> bytes | None:
     if length is None:
         return value
-    text = value.decode("utf-8", errors="surrogatepass")
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        # Some writers store text that is none; any part of it could end inside a character.
+        return None
     if len(text) <= length:
         return value
     short = truncate_upper(text, length) if upper else truncate_lower(text, length)
-    return None if short is None else str(short).encode("utf-8", errors="surrogatepass")
+    return None if short is None else str(short).encode()
 
 
 def _number_bound(value: Any, kind: IcebergType) -> bytes | None:

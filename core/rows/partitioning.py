@@ -12,6 +12,7 @@ from urllib.parse import quote_plus
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import UUIDType
 
@@ -85,7 +86,8 @@ def partition_path(spec: PartitionSpec, schema: Schema, partition: Partition) ->
 
 
 def _quoted(text: str) -> str:
-    return quote_plus(text, safe="*-._", encoding="utf-8", errors="surrogatepass")
+    # As Java's URLEncoder, which also escapes the tilde.
+    return quote_plus(text, safe="*-._", errors="surrogatepass").replace("~", "%7E")
 
 
 def _internal(value: bytes | None, kind: Any) -> Any:
@@ -120,12 +122,21 @@ def _codes(columns: Sequence[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:
     for column in columns:
         if pa.types.is_null(column.type):
             continue
-        encoded = column.dictionary_encode("encode")
+        encoded = _by_bits(column).dictionary_encode("encode")
         size = len(encoded.dictionary)
         codes = codes * (size + 1) + encoded.indices.to_numpy(zero_copy_only=False)
         if size and codes.max() > 2**40:
             codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
     return codes
+
+
+def _by_bits(column: pa.Array) -> pa.Array:
+    """Return floats as integers: -0.0 and 0.0 are two partitions, but NaN is one."""
+    if not pa.types.is_floating(column.type):
+        return column
+    nan = pa.scalar(float("nan"), column.type)
+    same = pc.if_else(pc.is_nan(column), nan, column)
+    return same.view(pa.int32() if pa.types.is_float32(column.type) else pa.int64())
 
 
 def _partition_at(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +18,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.types import NestedField
 
+from lake.core import paths
 from lake.core.errors import CorruptFileError, LakeError, RefusedError
 from lake.core.expressions import (
     bind_filter,
+    field_path,
     filter_columns,
     filter_from_plain,
     filter_to_plain,
     row_mask,
 )
-from lake.core.rows.convert import convert, repeat
+from lake.core.rows.batch_sizes import batch_rows
+from lake.core.rows.convert import convert, default_value, repeat
 from lake.core.rows.metrics import Mode, footer_metrics, leaves
+from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import (
+    FIELD_ID,
     arrow_field,
     arrow_schema,
     arrow_type,
@@ -52,8 +57,9 @@ BATCH_BYTES = 16 * 1024 * 1024
 AHEAD_BYTES = 64 * 1024 * 1024
 # Small batches cost more than their bytes.
 _MOST_AHEAD = 256
-_MOST_ROWS = 128 * 1024
 _MAX_ROW_GROUPS = 1_000_000
+# An id that no column of a table has.
+_NO_ID = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,27 +171,21 @@ def read_batches(
     if file.format.upper() != "PARQUET":
         raise RefusedError(f"cannot read {file.format} data files yet: {file.path}")
     wanted = _columns_to_read(settings)
-    target = arrow_schema(settings.projection)
     with storage.open_input(file.path) as source, _corrupt(file.path):
-        parquet = pq.ParquetFile(source, page_checksum_verification=True)
+        # What lies behind a network is fetched in few large pieces, a row group at a time.
+        remote = not paths.parse(file.path).is_local
+        parquet = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
         _check_footer(parquet, file)
         resolved = _resolve(parquet.schema_arrow, settings, file)
         groups = _row_groups(parquet, file, settings, resolved)
-        names = [item.name for item in resolved.values() if item is not None]
         groups, skip = _without_rows(parquet.metadata, groups, file.skip_rows)
-        rows = _batch_rows(parquet.metadata, settings.batch_bytes)
-        if groups:
-            batches = parquet.iter_batches(
-                batch_size=rows, row_groups=groups, columns=names, use_threads=False
-            )
-            for full in batches:
-                batch, skip = full.slice(skip), max(0, skip - full.num_rows)
-                shaped = _shape(batch, wanted, resolved, settings, file)
-                if settings.row_filter is not None:
-                    mask = row_mask(settings.row_filter, shaped, settings.schema)
-                    shaped = shaped.filter(mask)
-                if shaped.num_rows:
-                    yield _select(shaped, target)
+        for full in _raw_batches(parquet, source, groups, resolved, settings, file):
+            batch, skip = full.slice(skip), max(0, skip - full.num_rows)
+            shaped = _shape(batch, wanted, resolved, settings, file)
+            if settings.row_filter is not None:
+                shaped = shaped.filter(row_mask(settings.row_filter, shaped, settings.schema))
+            if shaped.num_rows:
+                yield _select(shaped, settings, file)
 
 
 def read_ahead(
@@ -203,6 +203,9 @@ def read_ahead(
     finally:
         ahead.stop()
         thread.join()
+        # An unfinished reader holds its file open.
+        if isinstance(batches, Generator):
+            batches.close()
 
 
 class _Ahead:
@@ -264,7 +267,10 @@ def _columns_to_read(settings: ReadSettings) -> list[NestedField]:
         return fields
     known = {item.field_id: index for index, item in enumerate(fields)}
     for column in filter_columns(settings.row_filter):
-        top = _top_level(settings.schema, column)
+        path = field_path(settings.schema, column)
+        if path is None:
+            raise CorruptFileError(f"the filter's column {column} is not in the schema")
+        top = path[0]
         if top.field_id not in known:
             known[top.field_id] = len(fields)
             fields.append(top)
@@ -272,14 +278,6 @@ def _columns_to_read(settings: ReadSettings) -> list[NestedField]:
             # A nested projection may lack the filter's part: read the whole column.
             fields[known[top.field_id]] = top
     return fields
-
-
-def _top_level(schema: Schema, column: int) -> NestedField:
-    name = schema.find_column_name(column) or ""
-    for item in schema.fields:
-        if item.field_id == column or name == item.name or name.startswith(item.name + "."):
-            return item
-    raise CorruptFileError(f"the filter's column {column} is not in the schema")
 
 
 def _check_footer(parquet: Any, file: FileSlice) -> None:
@@ -292,27 +290,62 @@ def _check_footer(parquet: Any, file: FileSlice) -> None:
         raise CorruptFileError(f"{file.path} has too many row groups")
 
 
+def _raw_batches(
+    parquet: Any,
+    source: Any,
+    groups: Sequence[int],
+    resolved: Mapping[int, pa.Field | None],
+    settings: ReadSettings,
+    file: FileSlice,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of row groups as the file has them, exactly as many as its footer promises."""
+    names = [item.name for item in resolved.values() if item is not None]
+    if len(names) > len(set(names)) or any(
+        parquet.schema_arrow.get_field_index(name) < 0 for name in names
+    ):
+        raise CorruptFileError(f"{file.path} has columns of one name: {', '.join(names)}")
+    columns = _leaf_indexes(parquet, names)
+    for group in groups:
+        left = parquet.metadata.row_group(group).num_rows
+        rows = batch_rows(parquet, source, group, columns, settings.batch_bytes)
+        for batch in parquet.iter_batches(
+            batch_size=rows, row_groups=[group], columns=names, use_threads=False
+        ):
+            left -= batch.num_rows
+            yield batch
+        if left:
+            raise CorruptFileError(f"{file.path} lacks {left} rows that its footer promises")
+
+
 def _resolve(
     file_schema: pa.Schema, settings: ReadSettings, file: FileSlice
 ) -> dict[int, pa.Field | None]:
-    """Return for each column to read the file's top-level field, None where the file has none."""
-    wanted = _columns_to_read(settings)
-    if any(_has_ids(item) for item in file_schema):
-        by_id = {field_id(item): item for item in file_schema}
-        return {item.field_id: by_id.get(item.field_id) for item in wanted}
-    if settings.name_mapping:
-        named = _mapped(file_schema, settings.name_mapping, file.path)
-        return {item.field_id: named.get(item.field_id) for item in wanted}
-    # No ids at all and no mapping: Iceberg Java numbers the file's columns from 1.
-    by_position = {index + 1: item for index, item in enumerate(file_schema)}
-    return {item.field_id: by_position.get(item.field_id) for item in wanted}
+    """Return for each column to read the file's top-level field, None where the file has none.
+
+    The fields carry the ids by which their parts are found, whether the file has them or the name mapping.
+    """
+    if not any(_has_ids(item) for item in file_schema):
+        if settings.name_mapping:
+            file_schema = _mapped(file_schema, settings.name_mapping, file.path)
+        else:
+            # No ids at all and no mapping: Iceberg Java numbers the file's columns from 1.
+            file_schema = pa.schema(
+                [_with_id(item, number) for number, item in enumerate(file_schema, 1)]
+            )
+    by_id = {field_id(item): item for item in file_schema}
+    return {item.field_id: by_id.get(item.field_id) for item in _columns_to_read(settings)}
 
 
 def _has_ids(item: pa.Field) -> bool:
     return field_id(item) is not None
 
 
-def _mapped(file_schema: pa.Schema, text: str, path: str) -> dict[int, pa.Field]:
+def _with_id(item: pa.Field, number: int) -> pa.Field:
+    return item.with_metadata({FIELD_ID: str(number).encode()})
+
+
+def _mapped(file_schema: pa.Schema, text: str, path: str) -> pa.Schema:
+    """Return a file's schema with the ids of the table's name mapping."""
     from pyiceberg.table.name_mapping import parse_mapping_from_json  # noqa: PLC0415
 
     try:
@@ -321,9 +354,29 @@ def _mapped(file_schema: pa.Schema, text: str, path: str) -> dict[int, pa.Field]
         raise CorruptFileError(
             f"the table's name mapping cannot be read, so {path} neither"
         ) from error
-    named = {name: item.field_id for item in mapping.root for name in item.names}
-    found = ((named.get(item.name), item) for item in file_schema)
-    return {number: item for number, item in found if number is not None}
+    return pa.schema([_mapped_field(item, item.name, mapping.root) for item in file_schema])
+
+
+def _mapped_field(item: pa.Field, name: str, mapping: Sequence[Any]) -> pa.Field:
+    found = next((entry for entry in mapping if name in entry.names), None)
+    number = _NO_ID if found is None or found.field_id is None else found.field_id
+    kind = _mapped_type(item.type, found.fields if found else [])
+    return _with_id(item.with_type(kind), number)
+
+
+def _mapped_type(kind: pa.DataType, mapping: Sequence[Any]) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([_mapped_field(item, item.name, mapping) for item in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(
+            _mapped_field(kind.key_field, "key", mapping),
+            _mapped_field(kind.item_field, "value", mapping),
+        )
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_mapped_field(kind.value_field, "element", mapping))
+    if pa.types.is_list(kind):
+        return pa.list_(_mapped_field(kind.value_field, "element", mapping))
+    return kind
 
 
 def _row_groups(
@@ -331,15 +384,20 @@ def _row_groups(
 ) -> list[int]:
     """Return the row groups that begin in the slice and may hold rows of the filter."""
     metadata = parquet.metadata
-    end = None if file.length is None else file.start + file.length
+    end = float("inf") if file.length is None else file.start + file.length
     groups = [
         index
         for index in range(metadata.num_row_groups)
-        if end is None or file.start <= row_group_start(metadata.row_group(index)) < end
+        if file.start <= _start_within(metadata.row_group(index), file) < end
     ]
     if settings.row_filter is None or len(groups) < 2:  # noqa: PLR2004 - one group is read anyway
         return groups
     return _matching_groups(parquet, groups, settings, resolved)
+
+
+def _start_within(group: Any, file: FileSlice) -> int:
+    """Return where a row group begins, within the file: a wrong footer must not put it into no slice."""
+    return min(max(row_group_start(group), 0), max(file.size_bytes - 1, 0))
 
 
 def _without_rows(metadata: Any, groups: list[int], skip: int) -> tuple[list[int], int]:
@@ -366,7 +424,7 @@ def _matching_groups(
 
     if settings.row_filter is None:
         return groups
-    columns = _file_leaves(parquet.schema_arrow, settings.schema, resolved)
+    columns = _file_leaves(parquet, settings.schema, resolved)
     full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
     files = []
     for index in groups:
@@ -412,38 +470,48 @@ class _OneGroup:
 
 
 def _file_leaves(
-    file_schema: pa.Schema, schema: Schema, resolved: Mapping[int, pa.Field | None]
+    parquet: Any, schema: Schema, resolved: Mapping[int, pa.Field | None]
 ) -> list[tuple[int, Any]]:
     """Return (position in the file, leaf of the table's schema) of flat columns of unchanged type."""
     known = {leaf.field_id: leaf for leaf in leaves(schema) if len(leaf.path) == 1}
-    found, position = [], 0
     by_name = {item.name: column for column, item in resolved.items() if item is not None}
-    for item in file_schema:
-        width = _leaf_count(item.type)
+    found = []
+    for item, places in _leaf_places(parquet):
         leaf = known.get(by_name.get(item.name, -1))
-        if width == 1 and leaf is not None and item.type == arrow_type(leaf.kind):
-            found.append((position, leaf))
-        position += width
+        if len(places) == 1 and leaf is not None and item.type == arrow_type(leaf.kind):
+            found.append((places[0], leaf))
     return found
 
 
+def _leaf_indexes(parquet: Any, names: Sequence[str]) -> list[int]:
+    """Return the indexes of the Parquet columns of top-level columns; all if that cannot be told."""
+    wanted = set(names)
+    places = _leaf_places(parquet)
+    if not places:
+        return list(range(parquet.metadata.num_columns))
+    return [index for item, found in places if item.name in wanted for index in found]
+
+
+def _leaf_places(parquet: Any) -> list[tuple[pa.Field, range]]:
+    """Return each top-level column with the indexes of its Parquet columns; none if they do not add up."""
+    places, start = [], 0
+    for item in parquet.schema_arrow:
+        end = start + _leaf_count(item.type)
+        places.append((item, range(start, end)))
+        start = end
+    return places if start == parquet.metadata.num_columns else []
+
+
 def _leaf_count(kind: pa.DataType) -> int:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _leaf_count(kind.storage_type)
     if pa.types.is_struct(kind):
-        return sum(_leaf_count(kind.field(index).type) for index in range(kind.num_fields))
+        return sum(_leaf_count(item.type) for item in kind)
     if pa.types.is_map(kind):
         return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_nested(kind):
         return _leaf_count(kind.value_type)
     return 1
-
-
-def _batch_rows(metadata: Any, batch_bytes: int) -> int:
-    """Return how many rows make a batch of about the given bytes."""
-    total = sum(
-        metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups)
-    )
-    per_row = max(total // max(metadata.num_rows, 1), 1)
-    return int(max(1, min(_MOST_ROWS, batch_bytes // per_row)))
 
 
 # Shaping a batch
@@ -462,31 +530,25 @@ def _shape(
         if source is None:
             columns.append(_missing(item, batch.num_rows, settings, file))
         else:
-            columns.append(convert(batch.column(source.name), item, file.path))
+            column = batch.column(source.name)
+            columns.append(convert(column, item, file.path, labels=source.type))
     schema = pa.schema([arrow_field(item) for item in wanted])
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    shaped = pa.RecordBatch.from_arrays(columns, schema=schema)
+    if name := null_in_required(shaped):
+        raise CorruptFileError(f"{file.path} has NULL in the required column {name}")
+    return shaped
 
 
-def _select(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+def _select(batch: pa.RecordBatch, settings: ReadSettings, file: FileSlice) -> pa.RecordBatch:
+    """Drop columns, and parts of columns, that only the filter needed."""
+    target = arrow_schema(settings.projection)
     if batch.schema.equals(target, check_metadata=True):
         return batch
-    columns = []
-    for index, item in enumerate(target):
-        column = batch.column(index)
-        columns.append(column if column.type == item.type else _narrow(column, item.type))
+    columns = [
+        convert(batch.column(index), item, file.path)
+        for index, item in enumerate(settings.projection.fields)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=target)
-
-
-def _narrow(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Drop parts of a struct that only the filter needed."""
-    if not pa.types.is_struct(kind):
-        return column.cast(kind)
-    parts = []
-    for item in kind:
-        index = column.type.get_field_index(item.name)
-        parts.append(_narrow(column.field(index), item.type))
-    mask = column.is_null() if column.null_count else None
-    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
 
 
 def _missing(item: NestedField, rows: int, settings: ReadSettings, file: FileSlice) -> pa.Array:
@@ -500,7 +562,7 @@ def _missing(item: NestedField, rows: int, settings: ReadSettings, file: FileSli
                 value = from_single_values([file.partition[position]], kinds[position].field_type)
                 return repeat(value.cast(kind), rows)
     if item.initial_default is not None:
-        return repeat(pa.array([item.initial_default], kind), rows)
+        return repeat(default_value(item), rows)
     if item.required:
         raise CorruptFileError(f"{file.path} lacks the required column {item.name}")
     return pa.nulls(rows, kind)

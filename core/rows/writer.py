@@ -7,19 +7,27 @@ the largest goes to disk first. Names never repeat, not even between two attempt
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.types import UUIDType
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    UUIDType,
+)
 
 from lake.core import paths
-from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
 from lake.core.rows import metrics
-from lake.core.rows.masked import fill_masked
 from lake.core.rows.partitioning import Partition, group_rows, partition_path
+from lake.core.rows.required import fill_masked
 from lake.core.rows.schema import (
     arrow_schema,
     schema_from_plain,
@@ -45,6 +53,11 @@ _BUFFER_BYTES = 256 * 1024 * 1024
 # A rest smaller than this part of the target is not worth a row group of its own.
 _NEARLY_FULL = 0.95
 _SMALLEST_ROW_GROUP = 64 * 1024
+# So many small batches are put together, for each takes memory beyond its rows.
+_MOST_SMALL = 64
+# Systems commonly allow a process 1024.
+_MOST_OPEN_FILES = 256
+_MOST_GZIP = 9
 _CODECS = {
     "zstd": "zstd",
     "gzip": "gzip",
@@ -185,6 +198,7 @@ class RollingWriter:
         self._common = common
         self._partition = partition
         self._waiting: list[pa.RecordBatch] = []
+        self._small = 0
         self.waiting_bytes = 0
         self._file: _OpenFile | None = None
         self._ratio = 1.0
@@ -197,8 +211,16 @@ class RollingWriter:
             return
         self._waiting.append(batch)
         self.waiting_bytes += batch.nbytes
+        self._put_together(batch.nbytes)
         while self._waiting and self.waiting_bytes >= (limit := self._row_group_limit()):
             self._flush(limit)
+
+    def _put_together(self, newest_bytes: int) -> None:
+        """Make one batch of many small ones at the end of those that wait."""
+        self._small = self._small + 1 if newest_bytes < _SMALLEST_ROW_GROUP else 0
+        if self._small >= _MOST_SMALL:
+            self._waiting[-self._small :] = [pa.concat_batches(self._waiting[-self._small :])]
+            self._small = 0
 
     def _row_group_limit(self) -> int:
         common = self._common
@@ -213,10 +235,11 @@ class RollingWriter:
 
     def _flush(self, limit: int) -> None:
         rows = sum(batch.num_rows for batch in self._waiting)
-        share = min(rows, max(1, int(rows * limit / max(self.waiting_bytes, 1))))
+        part = limit / self.waiting_bytes if self.waiting_bytes else 1
+        share = min(rows, max(1, int(rows * part)))
         table = pa.Table.from_batches(self._waiting)
         head, rest = table.slice(0, share), table.slice(share)
-        self._waiting = rest.to_batches()
+        self._waiting, self._small = rest.to_batches(), 0
         taken = int(self.waiting_bytes * share / rows)
         self.waiting_bytes = self.waiting_bytes - taken if self._waiting else 0
         if self._file is None:
@@ -227,9 +250,15 @@ class RollingWriter:
         self._file.write(head)
         self._ratio = max((self._file.size - before) / max(taken, 1), 0.001)
         if self._file.size >= self._common.settings.target_bytes * _NEARLY_FULL:
-            self._finish_file()
+            self.finish_file()
 
-    def _finish_file(self) -> None:
+    @property
+    def open_bytes(self) -> int:
+        """Bytes in the file that is being written; 0 if there is none."""
+        return self._file.size if self._file else 0
+
+    def finish_file(self) -> None:
+        """Close the file that is being written, if any; further rows go to a new one."""
         if self._file is not None:
             self.files.append(self._file.close(self._common, self._partition))
             self._file = None
@@ -237,7 +266,7 @@ class RollingWriter:
     def close(self) -> list[DataFile]:
         """Write the rest and return the files; none for no rows."""
         self.flush()
-        self._finish_file()
+        self.finish_file()
         return self.files
 
     def abandon(self) -> None:
@@ -270,10 +299,13 @@ class _OpenFile:
     def write(self, table: pa.Table) -> None:
         """Write a row group."""
         self._nans.add(table)
+        table = fill_masked(table)
         if table.schema != self._schema:
             table = table.cast(self._schema)
-        table = fill_masked(table)
-        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        try:
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        except pa.ArrowInvalid as error:
+            raise BadInputError(f"rows do not fit the table: {error}") from error
 
     def close(self, common: _Format, partition: Partition) -> DataFile:
         """Finish the file, make it durable and describe it."""
@@ -303,9 +335,10 @@ class _OpenFile:
 
     def abandon(self) -> None:
         """Stop writing."""
-        try:
+        # After an error in the middle of a row group there is no footer to write.
+        with suppress(RuntimeError, OSError, pa.ArrowException):
             self._writer.close()
-        finally:
+        with suppress(OSError, pa.ArrowException):
             self._sink.close()
 
 
@@ -342,6 +375,7 @@ class TableWriter:
             writer.write(part if alone else _compact(part))
         self.rows += batch.num_rows
         self._keep_within_budget()
+        self._limit_open_files()
 
     def _keep_within_budget(self) -> None:
         while len(self._open) > 1:
@@ -349,6 +383,15 @@ class TableWriter:
             if waiting <= _BUFFER_BYTES:
                 return
             max(self._open.values(), key=lambda writer: writer.waiting_bytes).flush()
+            self._limit_open_files()
+
+    def _limit_open_files(self) -> None:
+        if len(self._open) <= _MOST_OPEN_FILES:
+            return
+        being_written = [writer for writer in self._open.values() if writer.open_bytes]
+        being_written.sort(key=lambda writer: writer.open_bytes)
+        for writer in being_written[_MOST_OPEN_FILES:]:
+            writer.finish_file()
 
     def close(self) -> list[DataFile]:
         """Finish all files and return them."""
@@ -391,12 +434,28 @@ def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _file_schema(schema: Schema) -> pa.Schema:
     """Return the Arrow schema to write: as lake's batches, but UUIDs are marked as such."""
-    base = arrow_schema(schema)
-    fields = [
-        item.with_type(pa.uuid()) if isinstance(kind.field_type, UUIDType) else item
-        for item, kind in zip(base, schema.fields, strict=True)
-    ]
-    return pa.schema(fields)
+    pairs = zip(arrow_schema(schema), schema.fields, strict=True)
+    return pa.schema([_file_field(item, field) for item, field in pairs])
+
+
+def _file_field(item: pa.Field, field: NestedField) -> pa.Field:
+    return item.with_type(_file_type(item.type, field.field_type))
+
+
+def _file_type(found: pa.DataType, kind: IcebergType) -> pa.DataType:
+    if isinstance(kind, UUIDType):
+        return pa.uuid()
+    if isinstance(kind, StructType):
+        pairs = zip(found, kind.fields, strict=True)
+        return pa.struct([_file_field(item, field) for item, field in pairs])
+    if isinstance(kind, ListType):
+        return pa.list_(_file_field(found.value_field, kind.element_field))
+    if isinstance(kind, MapType):
+        return pa.map_(
+            _file_field(found.key_field, kind.key_field),
+            _file_field(found.item_field, kind.value_field),
+        )
+    return found
 
 
 def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
@@ -406,6 +465,8 @@ def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
             f"the table's write.parquet.compression-codec {codec!r} is none of {', '.join(_CODECS)}"
         )
     level = properties.get("write.parquet.compression-level", "")
+    if codec == "gzip" and level.isdigit() and int(level) > _MOST_GZIP:
+        raise InvalidRequestError(f"the table's gzip compression level {level} is above 9")
     return {
         "version": "2.6",
         "compression": _CODECS[codec],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,18 @@ def test_a_master_or_an_address_asks_for_spark() -> None:
     assert choose_engine("auto", 0, Settings(master="local[1]")).name == "spark"
     assert choose_engine("auto", 0, Settings(remote="sc://nowhere")).name == "spark"
     assert choose_engine("auto", 1 << 30, Settings()).name == "spark"
+
+
+def test_pyspark_is_loaded_only_by_a_start() -> None:
+    code = (
+        "import sys\n"
+        "from lake.core.engine.choose import choose_engine\n"
+        "from lake.core.settings import Settings\n"
+        "choose_engine('inline', 0, Settings())\n"
+        "choose_engine('spark', 0, Settings()).stop()\n"
+        "print(sorted({'pyspark', 'py4j'} & set(sys.modules)))\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"

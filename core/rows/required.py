@@ -1,4 +1,4 @@
-"""Values below a NULL struct, where a schema says that they are required.
+"""Columns, and parts of them, that a schema says are required: NULLs are found, hidden slots filled.
 
 A NULL struct has no parts, but Arrow gives each part a slot all the same. Arrow's Parquet writer refuses a
 required part with a NULL in any slot, so the slots that nobody sees are filled.
@@ -13,29 +13,56 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def has_required_part(kind: pa.DataType) -> bool:
-    """Whether a type has a part that must not be NULL (a map's key, which never is, does not count)."""
-    if pa.types.is_struct(kind):
-        return any(not part.nullable or has_required_part(part.type) for part in kind)
-    if pa.types.is_list(kind):
-        return not kind.value_field.nullable or has_required_part(kind.value_type)
-    if pa.types.is_map(kind):
-        return not kind.item_field.nullable or has_required_part(kind.item_type)
-    return False
+def null_in_required(batch: pa.RecordBatch) -> str | None:
+    """Return the name of a required column, or of a required part of one, that holds a NULL."""
+    parts = zip(batch.schema, batch.columns, strict=True)
+    found = (_null_in_part(item, column, item.name) for item, column in parts)
+    return next((name for name in found if name), None)
 
 
 def fill_masked(table: pa.Table) -> pa.Table:
     """Return a table in which required parts of NULL structs have some value; visible NULLs stay."""
     for index, item in enumerate(table.schema):
-        if has_required_part(item.type):
+        if _has_required_part(item.type):
             chunks = [_filled(chunk) for chunk in table.column(index).chunks]
             table = table.set_column(index, item, pa.chunked_array(chunks, item.type))
     return table
 
 
+def _has_required_part(kind: pa.DataType) -> bool:
+    """Whether a type has a part that must not be NULL (a map's key, which never is, does not count)."""
+    if pa.types.is_struct(kind):
+        return any(not part.nullable or _has_required_part(part.type) for part in kind)
+    if pa.types.is_list(kind):
+        return not kind.value_field.nullable or _has_required_part(kind.value_type)
+    if pa.types.is_map(kind):
+        return not kind.item_field.nullable or _has_required_part(kind.item_type)
+    return False
+
+
+def _null_in_part(item: pa.Field, column: pa.Array, name: str) -> str | None:
+    if not item.nullable and column.null_count:
+        return name
+    kind = item.type
+    if not _has_required_part(kind):
+        return None
+    if pa.types.is_struct(kind):
+        valid = column.filter(column.is_valid()) if column.null_count else column
+        parts = zip(kind, valid.flatten(), strict=True)
+        found = (_null_in_part(part, values, f"{name}.{part.name}") for part, values in parts)
+        return next((one for one in found if one), None)
+    if pa.types.is_list(kind):
+        return _null_in_part(kind.value_field, column.flatten(), f"{name}.element")
+    entries = pa.StructArray.from_arrays(
+        [column.keys, column.items], fields=[kind.key_field, kind.item_field]
+    )
+    inside = pa.ListArray.from_arrays(column.offsets, entries).flatten()
+    return _null_in_part(kind.item_field, inside.field(1), f"{name}.value")
+
+
 def _filled(column: pa.Array) -> pa.Array:
     kind = column.type
-    if not has_required_part(kind):
+    if not _has_required_part(kind):
         return column
     if column.offset:
         column = pa.concat_arrays([column, column.slice(0, 0)])

@@ -1,0 +1,120 @@
+"""How many rows of a Parquet row group make a batch of bounded memory.
+
+A footer's sizes are of encoded values: runs and dictionaries may expand to a thousand times as much, so a
+few hundred bytes can hold thousands of rows of a mebibyte each. Numbers are reckoned by their width, texts
+by the longest entry of their dictionary. Source: https://parquet.apache.org/docs/file-format/data-pages/encodings/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+_MOST_ROWS = 128 * 1024
+# So many times its target a batch may take if all its rows are the largest possible.
+_EXPANSION = 4
+# Prefixes are repeated without a dictionary that could be looked at.
+_PREFIX_ROWS = 1024
+# Enough for a page's header; the rest of a column is not read ahead of need.
+_PROBE_BUFFER = 64 * 1024
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
+_DICTIONARY = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+_PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}
+
+
+def batch_rows(
+    parquet: Any, source: Any, group: int, columns: Sequence[int], batch_bytes: int
+) -> int:
+    """Return how many rows of a row group to read at once.
+
+    Args:
+        parquet: the open `pyarrow.parquet.ParquetFile`.
+        source: what it was opened on.
+        group: the row group's index.
+        columns: indexes of the Parquet columns that are read.
+        batch_bytes: about what a batch may take; rows of the largest possible size four times as much.
+    """
+    stored = parquet.metadata.row_group(group)
+    count = max(stored.num_rows, 1)
+    chunks = {index: stored.column(index) for index in columns}
+    expected = sum(_expected_bytes(parquet, index, chunk) for index, chunk in chunks.items())
+    rows = _limited(min(count, _MOST_ROWS), batch_bytes, expected / count)
+    most = _EXPANSION * batch_bytes
+    # A cell cannot be longer than its whole column.
+    doubtful = {
+        index: chunk
+        for index, chunk in chunks.items()
+        if _is_text(parquet, index, chunk)
+        and not set(chunk.encodings) <= _PLAIN
+        and rows * max(chunk.num_values / count, 1) * chunk.total_uncompressed_size > most
+    }
+    with_dictionary = [
+        index
+        for index, chunk in doubtful.items()
+        if set(chunk.encodings) <= _PLAIN | _DICTIONARY and chunk.has_dictionary_page
+    ]
+    if len(with_dictionary) < len(doubtful):
+        rows = min(rows, _PREFIX_ROWS)
+    largest = 0.0
+    for index in with_dictionary:
+        longest = _longest_entry(parquet, source, group, index)
+        if longest is None:
+            return min(rows, _PREFIX_ROWS)
+        largest += longest * max(chunks[index].num_values / count, 1)
+    return _limited(rows, most, largest)
+
+
+def _limited(rows: int, most_bytes: int, bytes_per_row: float) -> int:
+    return max(1, min(rows, int(most_bytes / max(bytes_per_row, 1))))
+
+
+def _expected_bytes(parquet: Any, index: int, chunk: Any) -> int:
+    width = _WIDTHS.get(chunk.physical_type)
+    if width is None:
+        width = max(parquet.schema.column(index).length, 4)
+    return max(int(chunk.total_uncompressed_size), int(chunk.num_values) * width)
+
+
+def _is_text(parquet: Any, index: int, chunk: Any) -> bool:
+    is_bytes = chunk.physical_type == "BYTE_ARRAY"
+    return bool(is_bytes and parquet.schema.column(index).logical_type.type != "DECIMAL")
+
+
+def _longest_entry(parquet: Any, source: Any, group: int, index: int) -> int | None:
+    """Return the length of the longest entry of a column's dictionary, None if it cannot be told."""
+    path = parquet.schema.column(index).path
+    probe = pq.ParquetFile(
+        source,
+        metadata=parquet.metadata,
+        read_dictionary=[path],
+        buffer_size=_PROBE_BUFFER,
+        page_checksum_verification=True,
+    )
+    batches = probe.iter_batches(1, row_groups=[group], columns=[path], use_threads=False)
+    first = next(batches, None)
+    lengths = [
+        pc.max(pc.binary_length(found.dictionary)).as_py() or 0
+        for column in (first.columns if first is not None else [])
+        for found in _dictionaries(column)
+    ]
+    return max(lengths, default=None)
+
+
+def _dictionaries(column: pa.Array) -> Iterator[pa.Array]:
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        yield from _dictionaries(column.storage)
+    elif pa.types.is_dictionary(kind):
+        yield column
+    elif pa.types.is_struct(kind):
+        for position in range(kind.num_fields):
+            yield from _dictionaries(column.field(position))
+    elif pa.types.is_map(kind):
+        yield from _dictionaries(column.keys)
+        yield from _dictionaries(column.items)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _dictionaries(column.values)
