@@ -1,4 +1,4 @@
-"""The description of one data or delete file, as plain values that tasks send back."""
+"""The description of one data or delete file, as plain values that tasks are given and send back."""
 
 from __future__ import annotations
 
@@ -59,6 +59,42 @@ class DataFile:
                 int(key): base64.b64decode(value) for key, value in values[name].items()
             }
         values["split_offsets"] = tuple(values["split_offsets"])
+        if values["equality_ids"] is not None:
+            values["equality_ids"] = tuple(values["equality_ids"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteFile:
+    """A delete file with what applying it needs; see `DataFile` for the fields of one name.
+
+    `sequence_number` is its data sequence number. `referenced_data_file` also stands where a position delete
+    file's bounds name one data file only. `content_offset` and `content_size_bytes` (bytes) tell where in a
+    Puffin file a deletion vector lies.
+    """
+
+    path: str
+    format: str = "PARQUET"
+    content: int
+    spec_id: int
+    partition: tuple[bytes | None, ...] = ()
+    record_count: int
+    size_bytes: int
+    sequence_number: int
+    equality_ids: tuple[int, ...] | None = None
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size_bytes: int | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON-ready values (binaries as base64 text)."""
+        return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> DeleteFile:
+        """Rebuild from `to_plain`'s values."""
+        values = dict(plain)
+        values["partition"] = tuple(_binary(value) for value in values["partition"])
         if values["equality_ids"] is not None:
             values["equality_ids"] = tuple(values["equality_ids"])
         return cls(**values)

@@ -26,7 +26,9 @@ from lake.core.table.manifest_decode import (
 from lake.core.table.manifest_schemas import ENTRY_COLUMNS
 from lake.core.table.storage import Storage
 
+# Manifests are decoded together up to so many bytes, but shared out among the threads from so many on.
 _WINDOW_BYTES = 32 * 1024 * 1024
+_SHARED_BYTES = 1024 * 1024
 # Below what 32-bit offsets of strings in one batch reach.
 _DECODED_BYTES = 256 * 1024 * 1024
 _FETCH_THREADS = 16
@@ -104,11 +106,17 @@ def read_manifests(
             opened = list(fetchers.map(lambda manifest: _open(storage, manifest), window))
             return list(_read_window(opened, metadata, wanted, live_only=live_only))
 
-        windows = _runs(rows, lambda row: int(row["manifest_length"]), _WINDOW_BYTES)
+        share = sum(_length(row) for row in rows) // workers + 1
+        limit = min(_WINDOW_BYTES, max(_SHARED_BYTES, share))
+        windows = _runs(rows, _length, limit)
         for results in decoders.map(read, windows):
             for spec_id, table in results:
                 tables.setdefault(spec_id, []).append(table)
     return {spec_id: _concat(parts) for spec_id, parts in tables.items()}
+
+
+def _length(manifest: Manifest) -> int:
+    return int(manifest["manifest_length"])
 
 
 def _open(storage: Storage, manifest: Manifest) -> Opened:
