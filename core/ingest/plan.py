@@ -12,7 +12,8 @@ from lake.core.engine.choose import engine_name
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.ingest import creation
-from lake.core.ingest.checking import SourceColumns, check_sources, evolved
+from lake.core.ingest.checking import SourceColumns, check_sources
+from lake.core.ingest.evolution import evolved
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.rows.schema import arrow_schema
 from lake.core.rows.source_rows import source_columns, split_parquet

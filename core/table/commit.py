@@ -177,7 +177,8 @@ class _SnapshotCommit:
             landed = commit_changes(
                 self.session, table, lambda now: self._prepare(producer, now), self._landed, added
             )
-        except CommitUnknownError:
+        except CommitUnknownError as error:
+            error.operation_id = self.operation_id
             raise
         except BaseException:
             self._forget(table, self.written)
@@ -414,7 +415,7 @@ def _settle(
     raise CommitUnknownError(
         f"the catalog did not confirm the commit to {table.identifier}: "
         f"{first_line(cause) if cause else 'the table could not be read afterwards'}",
-        hint="it may have landed: no file was removed; `lake snapshots` shows whether it did",
+        hint="it may have landed: no file was removed; `lake snapshots` shows whether its operation id is there",
     ) from cause
 
 

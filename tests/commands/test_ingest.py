@@ -500,6 +500,25 @@ def test_evolve_adds_columns_and_nested_fields_in_the_same_commit(
     assert [snapshot.schema_id for snapshot in metadata.snapshots] == [0, 1, 1]
 
 
+def test_new_columns_join_the_name_mapping(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    first = pa.table({"id": [1], "at": [{"x": 1}]})
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "a.parquet", first), "--create")
+    # Adding files without field ids gives the table a name mapping.
+    table_of(warehouse).add_files([str(tmp_path / "a.parquet")])
+
+    second = pa.table({"id": [2], "at": [{"x": 2, "y": "b"}], "new": ["n"]})
+    path = write_parquet(tmp_path / "b.parquet", second)
+    lake.ok("ingest", "db.t", path, "--evolve")
+    table_of(warehouse).add_files([str(path)])
+
+    assert (
+        lake.ok("scan", "db.t", "--where", "id = 2")["result"]["preview"]
+        == [{"id": 2, "at": {"x": 2, "y": "b"}, "new": "n"}] * 2
+    )
+
+
 def test_evolve_infers_new_csv_columns_from_the_whole_file(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -541,6 +560,8 @@ def test_narrow_numbers_widen_and_inexact_times_are_refused(
         ("x.csv", "id,name\n1,a\n2\n", "cannot be read"),
         ("x.csv", "id,nome\n1,a\n", "has column nome (string), which the table lacks"),
         ("x.csv", "id,id\n1,2\n", "has two columns named id"),
+        ("x.csv", 'id,name\n1,"a"\n2,"cut he', "{path} ends inside a quoted value"),
+        ("x.csv", 'id,name\n1,"a ""b"\n2,"cut here""', "{path} ends inside a quoted value"),
         ("x.csv", "id\n99999999999999999999\n", "row 1: '99999999999999999999' is no long"),
         ("x.json", '{"id": 1}\n\n{"id": "x"}\n', "column id of {path}, line 3: '\"x\"' is no long"),
         ("x.json", '{"id": 1}\n{"id": 1.5}\n', "line 2"),
@@ -565,6 +586,19 @@ def test_a_bad_file_is_named_with_the_place_and_nothing_stays(
     assert result.exit_code == 7
     assert said.format(path=path) in result.stderr
     assert files_below(warehouse) == before
+
+
+def test_odd_quotes_inside_values_do_not_make_a_csv_file_look_cut(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse)
+    path = tmp_path / "x.csv"
+    path.write_text('id,name\n1,a 5" pipe\n2,"line\n""two"\n3,"end"')
+
+    lake.ok("ingest", "db.t", path)
+
+    names = [row["name"] for row in rows_of(warehouse)]
+    assert names == ['a 5" pipe', 'line\n"two', "end"]
 
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
