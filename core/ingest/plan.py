@@ -22,7 +22,7 @@ from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table, storage_properties
-from lake.core.table.commit import find_summary, require_writable
+from lake.core.table.commit import find_summary
 from lake.core.table.live import live_files
 from lake.core.table.run_ids import CARRIED_MS, RUN_ID, expired_run_ids
 from lake.core.table.storage import Storage
@@ -152,11 +152,10 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
 
     Raises:
         BadInputError: a source cannot be read or does not fit the table.
-        RefusedError: the table cannot be written, or has deletes that cannot be applied yet.
+        RefusedError: a table has deletes that cannot be applied yet.
     """
     existing = _existing(session, identifier, options)
     if existing is not None:
-        require_writable(existing)
         lineage.branch_head(existing.metadata, options.branch)
         if already_ran(existing.metadata, options.run_id, session.clock.now_ms()):
             return IngestPlan(options=options, table=existing, schema=existing.schema, already=True)
@@ -337,9 +336,7 @@ def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> 
 def _staged(session: Session, identifier: str, options: IngestOptions, schema: Schema) -> Table:
     properties = {"format-version": "2", **options.properties}
     version = properties["format-version"]
-    if version == "3":
-        raise RefusedError("lake does not write format version 3 yet")
-    if version not in {"1", "2"}:
+    if version not in {"1", "2", "3"}:
         raise InvalidRequestError(f"format-version {version!r} is none of 1, 2, 3")
     return session.catalog.stage(
         identifier,

@@ -132,6 +132,9 @@ class TableCatalog:
         """The PyIceberg catalog."""
         from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - half a second
 
+        from lake.core.table.version3 import allow_writing  # noqa: PLC0415
+
+        allow_writing()
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
         if self._database:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
@@ -177,6 +180,8 @@ class TableCatalog:
 
         Nothing is written but, on REST catalogs, a staged creation that expires by itself.
         """
+        from lake.core.table.version3 import upgrading  # noqa: PLC0415
+
         names = split_identifier(identifier)
         with _catalog_errors(f"table {identifier}"):
             if self._database:
@@ -198,7 +203,7 @@ class TableCatalog:
             storage=staged.storage,
             catalog=self,
             handle=staged.handle,
-            creating=tuple(transaction._updates),  # noqa: SLF001
+            creating=tuple(upgrading(update) for update in transaction._updates),  # noqa: SLF001
         )
 
     def _stage_offline(
