@@ -107,8 +107,9 @@ def require_writable(table: Table) -> None:
     """Refuse tables whose format lake cannot write yet.
 
     Raises:
-        RefusedError: format version 3 or newer.
+        RefusedError: format version 3 or newer, or a catalog that takes no commits.
     """
+    table.catalog.refuse_commits(table.identifier)
     version = table.metadata.format_version
     if version not in _WRITABLE_VERSIONS:
         raise RefusedError(
@@ -310,9 +311,11 @@ def commit_changes(
         files: paths that the change makes live: registered as owned while that is possible.
 
     Raises:
+        RefusedError: the catalog takes no commits.
         CommitConflictError: the catalog refused every attempt, and no trace of it is in the table.
         CommitUnknownError: an answer is missing and no trace was found (yet).
     """
+    table.catalog.refuse_commits(table.identifier)
     policy = RetryPolicy.of(table.properties, "commit.retry", 4, 100)
     started = session.clock.monotonic()
     owned = {paths.canonical(file) for file in files}
