@@ -34,7 +34,7 @@ from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
-from lake.core.table.commit import commit_snapshot
+from lake.core.table.commit import commit_snapshot, require_writable
 from lake.core.table.files import DataFile
 from lake.core.table.live import live_files
 from lake.core.table.manifests import files_of
@@ -196,6 +196,7 @@ def plan_compaction(
         RefusedError: the table cannot be written, or holds what cannot be rewritten yet.
         NotFoundError: there is no such branch, spec or column.
     """
+    require_writable(table)
     if table.metadata.format_version >= LINEAGE_SINCE:
         raise RefusedError("lake does not keep row ids through a rewrite yet")
     spec = _output_spec(table, options)

@@ -22,7 +22,7 @@ from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table, storage_properties
-from lake.core.table.commit import find_summary
+from lake.core.table.commit import find_summary, require_writable
 from lake.core.table.live import live_files
 from lake.core.table.run_ids import CARRIED_MS, RUN_ID, expired_run_ids
 from lake.core.table.storage import Storage
@@ -156,6 +156,7 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
     """
     existing = _existing(session, identifier, options)
     if existing is not None:
+        require_writable(existing)
         lineage.branch_head(existing.metadata, options.branch)
         if already_ran(existing.metadata, options.run_id, session.clock.now_ms()):
             return IngestPlan(options=options, table=existing, schema=existing.schema, already=True)

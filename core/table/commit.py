@@ -102,6 +102,16 @@ def find_summary(metadata: TableMetadata, wanted: Mapping[str, str]) -> Snapshot
     return None
 
 
+def require_writable(table: Table) -> None:
+    """Refuse tables that lake cannot commit to, before anything is written for them.
+
+    Raises:
+        RefusedError: the table is encrypted, or its catalog takes no commits.
+    """
+    table.catalog.refuse_commits(table.identifier)
+    refuse_encrypted(table.metadata, table.identifier)
+
+
 def commit_snapshot(
     session: Session,
     table: Table,
@@ -299,11 +309,11 @@ def commit_changes(
         files: paths that the change makes live: registered as owned while that is possible.
 
     Raises:
-        RefusedError: the table is encrypted.
+        RefusedError: as `require_writable`.
         CommitConflictError: the catalog refused every attempt, and no trace of it is in the table.
         CommitUnknownError: an answer is missing and no trace was found (yet).
     """
-    refuse_encrypted(table.metadata, table.identifier)
+    require_writable(table)
     policy = RetryPolicy.of(table.properties, "commit.retry", 4, 100)
     started = session.clock.monotonic()
     owned = {paths.canonical(file) for file in files}

@@ -348,7 +348,6 @@ def test_create_makes_namespace_spec_order_and_properties_in_the_first_commit(
         (["--partition-by", "day,"], 2, "not a partition term"),
         (["--sort-by", "day sideways"], 2, "not a sort term"),
         (["--property", "oops"], 2, "--property"),
-        (["--property", "format-version=3"], 3, "format version 3"),
         (["--property", "format-version=9"], 2, "none of 1, 2, 3"),
         (["--property", "write.format.default=orc"], 3, "Parquet only"),
         (["--branch", "b"], 2, "no branch b"),
@@ -407,18 +406,30 @@ def test_format_version_1_can_be_asked_for(
     assert len(rows_of(warehouse)) == 6
 
 
-def test_a_version_3_table_is_not_written(
+def test_a_table_of_version_3_is_made_and_appended_to(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
-    # PyIceberg makes none: a version 2 table's metadata is told to be one.
-    location = Path(make_table(warehouse).metadata_location.removeprefix("file://"))
-    metadata = json.loads(location.read_text())
-    location.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}))
+    path = write_parquet(tmp_path / "x.parquet", ROWS)
+
+    lake.ok("ingest", "db.t", path, "--create", "--property", "format-version=3")
+    lake.ok("ingest", "db.t", path)
+
+    metadata = table_of(warehouse).metadata
+    assert (metadata.format_version, metadata.next_row_id) == (3, 2 * ROWS.num_rows)
+    assert len(rows_of(warehouse)) == 2 * ROWS.num_rows
+
+
+def test_an_encrypted_table_is_not_written(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    table = make_table(warehouse)
+    with table.transaction() as change:
+        change.set_properties({"encryption.key-id": "k"})
 
     result = lake("ingest", "db.t", write_parquet(tmp_path / "x.parquet", ROWS))
 
     assert result.exit_code == 3
-    assert "format version 3" in result.stderr
+    assert "is encrypted" in result.stderr
 
 
 # The schema check
