@@ -66,6 +66,11 @@ class EncodedKeys:
             equal &= tails.to_numpy(zero_copy_only=False)
         return equal
 
+    def take(self, places: Int64s) -> EncodedKeys:
+        """Return the keys at some places."""
+        tail = None if self.tail is None else self.tail.take(pa.array(places))
+        return EncodedKeys(self.words[places], tail)
+
     def bytes_at(self, place: int) -> bytes:
         """Return one key as bytes."""
         head: bytes = self.words[place].tobytes()

@@ -26,12 +26,69 @@ from lake.core.deletes.key_encoding import (
 from lake.core.errors import InvalidRequestError
 
 NOT_FOUND = -1
-_Numbers = npt.NDArray[Any]
 # Probes are made in blocks whose intermediate arrays stay in the processor's cache.
 _BLOCK_ROWS = 32 * 1024
 _MOST_DIRECTORY_BITS = 26
 # Longer walks from where the directory points are rare, or somebody's design.
 _MOST_STEPS = 8
+
+
+class SortedKeys:
+    """Different keys in the order of their hashes; finds the place of one.
+
+    Args:
+        hashes: ascending.
+        keys: the keys in the same order; None where equal hashes are equal keys.
+    """
+
+    def __init__(self, hashes: Words, keys: EncodedKeys | None) -> None:
+        # A last entry ends every walk; it is no key, whatever its hash equals.
+        self._hashes = np.append(hashes, np.iinfo(np.uint64).max)
+        self._end = len(hashes)
+        self._keys = keys
+        self._shift, self._directory = _directory(hashes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        known: int = self._hashes.nbytes + self._directory.nbytes
+        return known + (self._keys.nbytes if self._keys else 0)
+
+    def find(self, hashes: Words, keys: EncodedKeys | None) -> Int64s:
+        """Return the place of each key; the number of all keys where there is none."""
+        places = self._places(hashes)
+        if self._keys is None or keys is None:
+            return places
+        asked = np.flatnonzero(places != self._end)
+        while len(asked):
+            asked = asked[~keys.same(asked, self._keys, places[asked])]
+            # Another key may have the same hash.
+            places[asked] += 1
+            places[asked[self._hashes[places[asked]] != hashes[asked]]] = self._end
+            asked = asked[places[asked] != self._end]
+        return places
+
+    def _places(self, hashes: Words) -> Int64s:
+        """Return the first place of each hash."""
+        buckets = (hashes >> self._shift).view(np.int64)
+        places = self._directory.take(buckets, mode="clip").astype(np.int64)
+        found = self._hashes.take(places, mode="clip")
+        missing = found != hashes
+        walking = np.flatnonzero(found < hashes)
+        for _ in range(_MOST_STEPS):
+            if not len(walking):
+                break
+            wanted = hashes[walking]
+            places[walking] = following = places[walking] + 1
+            met = self._hashes[following]
+            missing[walking] = met != wanted
+            walking = walking[met < wanted]
+        if len(walking):
+            wanted = hashes[walking]
+            places[walking] = reached = np.searchsorted(self._hashes, wanted)
+            missing[walking] = self._hashes[reached] != wanted
+        places[missing] = self._end
+        return places
 
 
 class KeyIndex:
@@ -42,17 +99,13 @@ class KeyIndex:
     """
 
     def __init__(
-        self, types: list[pa.DataType], hashes: Words, rows: Int64s, null_row: int
+        self, types: list[pa.DataType], keys: SortedKeys, rows: Int64s, null_row: int
     ) -> None:
         self._types = types
+        self._keys = keys
         self._null_row = null_row
-        self._size = len(rows)
-        small = len(rows) == 0 or int(rows.max()) < np.iinfo(np.int32).max
-        # A last entry ends every walk; whatever equals it is not found.
-        self._hashes = np.append(hashes, np.iinfo(np.uint64).max)
+        small = not len(rows) or int(rows.max()) < np.iinfo(np.int32).max
         self._rows = np.append(rows, NOT_FOUND).astype(np.int32 if small else np.int64)
-        self._shift, self._directory = _directory(hashes)
-        self._keys: EncodedKeys | None = None
 
     @classmethod
     def build(cls, keys: pa.Table | pa.RecordBatch, *, rank: Int64s | None = None) -> Self:
@@ -73,23 +126,23 @@ class KeyIndex:
         strength = _Strength(keys.num_rows, rank)
         types = keys.schema.types
         if is_one_word(keys.schema):
-            return cls(types, *_one_word_entries([batch.column(0) for batch in batches], strength))
+            columns = [batch.column(0) for batch in batches]
+            return cls(types, *_one_word_entries(columns, strength))
         encoded = concat_keys([encode_keys(batch) for batch in batches])
         hashes = encoded.hashes()
-        order, first = _grouped(hashes, encoded)
-        index = cls(types, hashes[order[first]], strength.strongest(order, first), NOT_FOUND)
-        index._keys = encoded
-        return index
+        order, first = grouped(hashes, encoded)
+        found = order[first]
+        different = SortedKeys(hashes[found], encoded.take(found))
+        return cls(types, different, strength.strongest(order, first), NOT_FOUND)
 
     def __len__(self) -> int:
         """Return how many different keys there are."""
-        return self._size + (self._null_row != NOT_FOUND)
+        return len(self._rows) - 1 + (self._null_row != NOT_FOUND)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        known = self._hashes.nbytes + self._rows.nbytes + self._directory.nbytes
-        return known + (self._keys.nbytes if self._keys else 0)
+        return self._keys.nbytes + int(self._rows.nbytes)
 
     def rows(self) -> Int64s:
         """Return the numbers of the key rows that can be found, ascending: one for each key."""
@@ -106,62 +159,23 @@ class KeyIndex:
         """
         if batch.schema.types != self._types:
             raise InvalidRequestError(f"keys of {batch.schema.types} are none of {self._types}")
+        one_word = is_one_word(batch.schema)
         found = np.empty(batch.num_rows, np.int64)
         for start in range(0, batch.num_rows, _BLOCK_ROWS):
             block = batch.slice(start, _BLOCK_ROWS)
-            found[start : start + _BLOCK_ROWS] = self._find(block)
+            rows = self._find_value(block.column(0)) if one_word else self._find_key(block)
+            found[start : start + _BLOCK_ROWS] = rows
         return found
 
-    def _find(self, block: pa.RecordBatch) -> _Numbers:
-        if self._keys is not None:
-            probes = encode_keys(block)
-            return self._compared(self._keys, probes)
-        column = block.column(0)
-        rows = self._rows[self._places(one_word_hashes(column))]
+    def _find_value(self, column: pa.Array) -> npt.NDArray[Any]:
+        rows: npt.NDArray[Any] = self._rows[self._keys.find(one_word_hashes(column), None)]
         if column.null_count:
             rows[nulls_of(column)] = self._null_row
         return rows
 
-    def _places(self, hashes: Words) -> Int64s:
-        """Return the place of each hash, that of the last entry where it is missing."""
-        places = self._starts(hashes)
-        found = self._hashes.take(places, mode="clip")
-        ends = found != hashes
-        walking = np.flatnonzero(found < hashes)
-        for _ in range(_MOST_STEPS):
-            if not len(walking):
-                break
-            wanted = hashes[walking]
-            places[walking] = following = places[walking] + 1
-            met = self._hashes[following]
-            ends[walking] = met != wanted
-            walking = walking[met < wanted]
-        if len(walking):
-            wanted = hashes[walking]
-            places[walking] = reached = np.searchsorted(self._hashes, wanted)
-            ends[walking] = self._hashes[reached] != wanted
-        places[ends] = len(self._hashes) - 1
-        return places
-
-    def _starts(self, hashes: Words) -> Int64s:
-        buckets = (hashes >> self._shift).view(np.int64)
-        return self._directory.take(buckets, mode="clip").astype(np.int64)
-
-    def _compared(self, keys: EncodedKeys, probes: EncodedKeys) -> _Numbers:
-        """Find probes whose hashes may be those of other keys too."""
-        hashes = probes.hashes()
-        places = self._places(hashes)
-        rows = np.full(len(probes), NOT_FOUND, np.int64)
-        asked = np.flatnonzero(self._rows[places] != NOT_FOUND)
-        while len(asked):
-            candidates = self._rows[places[asked]].astype(np.int64)
-            equal = probes.same(asked, keys, candidates)
-            rows[asked[equal]] = candidates[equal]
-            asked = asked[~equal]
-            places[asked] += 1
-            more = self._hashes[places[asked]] == hashes[asked]
-            more &= self._rows[places[asked]] != NOT_FOUND
-            asked = asked[more]
+    def _find_key(self, block: pa.RecordBatch) -> npt.NDArray[Any]:
+        probes = encode_keys(block)
+        rows: npt.NDArray[Any] = self._rows[self._keys.find(probes.hashes(), probes)]
         return rows
 
 
@@ -185,8 +199,10 @@ class _Strength:
         return self._weakest_first[np.maximum.reduceat(self._places[rows], starts)]
 
 
-def _one_word_entries(columns: list[pa.Array], strength: _Strength) -> tuple[Words, Int64s, int]:
-    """Return the different hashes in order, the row of each, and the row of NULL."""
+def _one_word_entries(
+    columns: list[pa.Array], strength: _Strength
+) -> tuple[SortedKeys, Int64s, int]:
+    """Return the different values, the row of each, and the row of NULL."""
     hashes = np.concatenate([one_word_hashes(column) for column in columns])
     null_row, rows = NOT_FOUND, None
     if any(column.null_count for column in columns):
@@ -194,13 +210,18 @@ def _one_word_entries(columns: list[pa.Array], strength: _Strength) -> tuple[Wor
         of_null, rows = np.flatnonzero(nulls), np.flatnonzero(~nulls)
         null_row = int(strength.strongest(of_null, np.arange(len(of_null)) == 0)[0])
         hashes = hashes[rows]
-    order, first = _grouped(hashes, None)
+    order, first = grouped(hashes, None)
     found = order if rows is None else rows[order]
-    return hashes[order[first]], strength.strongest(found, first), null_row
+    return SortedKeys(hashes[order[first]], None), strength.strongest(found, first), null_row
 
 
-def _grouped(hashes: Words, keys: EncodedKeys | None) -> tuple[Int64s, Mask]:
-    """Return rows in an order that brings equal keys together by hash, and where another key begins."""
+def grouped(hashes: Words, keys: EncodedKeys | None) -> tuple[Int64s, Mask]:
+    """Return rows ordered by hash, equal keys together, and where in that order another key begins.
+
+    Args:
+        hashes: of each row's key.
+        keys: each row's key; None where equal hashes are equal keys.
+    """
     order = np.argsort(hashes)
     in_order = hashes[order]
     first = np.ones(len(order), np.bool_)
@@ -219,7 +240,7 @@ def _grouped(hashes: Words, keys: EncodedKeys | None) -> tuple[Int64s, Mask]:
     return order, first
 
 
-def _directory(hashes: Words) -> tuple[np.uint64, _Numbers]:
+def _directory(hashes: Words) -> tuple[np.uint64, npt.NDArray[Any]]:
     """Return by how many bits to shift a hash, and for each number of the rest where its hashes begin."""
     bits = min(max(len(hashes), 1).bit_length() + 1, _MOST_DIRECTORY_BITS)
     shift = np.uint64(64 - bits)
