@@ -256,7 +256,7 @@ def _text_hashes(texts: pa.LargeBinaryArray) -> Words:
     hashes = np.full(len(texts), _MIX)
     if not len(texts):
         return hashes
-    offsets = _values_of_offsets(texts)
+    offsets = tail_offsets(texts)
     start, used = int(offsets[0]), int(offsets[-1] - offsets[0])
     padded = np.zeros(used + _WORD, np.uint8)
     if used:
@@ -280,5 +280,8 @@ def _text_hashes(texts: pa.LargeBinaryArray) -> Words:
     return hashes
 
 
-def _values_of_offsets(texts: pa.LargeBinaryArray) -> Int64s:
+def tail_offsets(texts: pa.LargeBinaryArray) -> Int64s:
+    """Return where in their memory texts begin, and where the last one ends."""
+    if not len(texts):
+        return np.zeros(1, np.int64)
     return np.frombuffer(texts.buffers()[1], np.int64, len(texts) + 1, texts.offset * _WORD)
