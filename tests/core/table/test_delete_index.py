@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from delete_rules import applies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -55,29 +56,9 @@ class File:
 class Delete(File):
     content: int
     format: str = "PARQUET"
-    target: str | None = None
-    # Whether the target is told by equal bounds instead of by name.
+    referenced_data_file: str | None = None
+    # Whether that is told by equal bounds instead of by name.
     by_bounds: bool = False
-
-
-def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether two partition tuples are equal."""
-    return [struct.pack("<d", v) if isinstance(v, float) else v for v in one] == [
-        struct.pack("<d", v) if isinstance(v, float) else v for v in other
-    ]
-
-
-def applies(delete: Delete, data: File, deletes: Sequence[Delete]) -> bool:
-    """The rule of the specification for one pair."""
-    here = delete.spec_id == data.spec_id and same(delete.partition, data.partition)
-    if delete.content == 2:
-        return data.sequence_number < delete.sequence_number and (delete.spec_id in GLOBAL or here)
-    if delete.format == "PUFFIN":
-        return delete.target == data.path
-    if any(other.format == "PUFFIN" and other.target == data.path for other in deletes):
-        return False
-    in_scope = here if delete.target is None else delete.target == data.path
-    return in_scope and data.sequence_number <= delete.sequence_number
 
 
 def partitions(spec_id: int) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -109,7 +90,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[File], list[Delete]]:
                 draw(partitions(spec_id)),
                 draw(st.integers(0, 6)),
                 content=2 if kind == "key" else 1,
-                target=draw(targets) if kind in {"path", "bounds"} else None,
+                referenced_data_file=draw(targets) if kind in {"path", "bounds"} else None,
                 by_bounds=kind == "bounds",
             )
         )
@@ -143,11 +124,11 @@ def entries(files: Sequence[File], spec_id: int) -> pa.Table:
                 row["equality_ids"] = [1]
             if file.format == "PUFFIN":
                 row |= {"content_offset": 4, "content_size_in_bytes": 40}
-            if file.by_bounds and file.target:
-                bound = [{"key": 2147483546, "value": file.target.encode()}]
+            if file.by_bounds and file.referenced_data_file:
+                bound = [{"key": 2147483546, "value": file.referenced_data_file.encode()}]
                 row |= {"lower_bounds": bound, "upper_bounds": bound}
             else:
-                row["referenced_data_file"] = file.target
+                row["referenced_data_file"] = file.referenced_data_file
         rows.append(row)
     return table_of(rows, kind)
 
@@ -192,13 +173,13 @@ def test_pairs_are_those_of_the_specification(
     for spec_id, files in by_spec(data).items():
         pairs = index.pair(spec_id, entries(files, spec_id).drop_columns(list(DATA_BOUNDS)))
         expected = [
-            [n for n, delete in enumerate(ordered) if applies(delete, file, deletes)]
+            [n for n, delete in enumerate(ordered) if applies(delete, file, deletes, GLOBAL)]
             for file in files
         ]
         for row, wanted in enumerate(expected):
             assert pairs.ordinals(np.array([row])).tolist() == wanted
             assert pairs.counts[row] == len(wanted)
-            own = [n for n in wanted if ordered[n].target is not None]
+            own = [n for n in wanted if ordered[n].referenced_data_file is not None]
             assert pairs.deleted_rows[row] == 10 * len(own)
         some = sorted(choice.draw(st.sets(st.integers(0, len(files) - 1))))
         union = sorted({n for row in some for n in expected[row]})
@@ -208,7 +189,7 @@ def test_pairs_are_those_of_the_specification(
             delete = ordered[ordinal]
             assert described.path == delete.path
             assert described.sequence_number == delete.sequence_number
-            assert described.referenced_data_file == delete.target
+            assert described.referenced_data_file == delete.referenced_data_file
             assert described.content == delete.content
 
 
