@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
+
+import pyarrow as pa
 
 from lake.core.errors import CorruptFileError
 from lake.core.table.files import DeleteFile
@@ -108,5 +111,6 @@ class PuffinWriter:
         trace: TracebackType | None,
     ) -> None:
         if self._sink is not None and (kind is not None or not self._closed):
-            self._sink.close()
+            with suppress(OSError, pa.ArrowException):
+                self._sink.close()
             self.storage.delete([self.path])
