@@ -6,6 +6,7 @@ the largest goes to disk first. Names never repeat, not even between two attempt
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -263,16 +264,34 @@ class RollingWriter:
             self._file = None
 
 
-class TableWriter:
-    """Writes rows of any partitions; each file holds one partition's.
+class AbortedUnlessClosed(ABC):
+    """A writer that removes everything it wrote on an error, or when left without `close`."""
 
-    Use it as a context manager: an error, or leaving it without `close`, removes everything it wrote.
-    """
+    closed = False
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Remove everything that was written."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None or not self.closed:
+            self.abort()
+
+
+class TableWriter(AbortedUnlessClosed):
+    """Writes rows of any partitions; each file holds one partition's. Use it as a context manager."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
         self._open: dict[Partition, RollingWriter] = {}
-        self._closed = False
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -317,7 +336,7 @@ class TableWriter:
     def close(self) -> list[DataFile]:
         """Finish all files and return them."""
         files = [file for writer in self._open.values() for file in writer.close()]
-        self._closed = True
+        self.closed = True
         return files
 
     def abort(self) -> None:
@@ -328,18 +347,6 @@ class TableWriter:
             written += writer.paths
         self._output.storage.delete(written)
         self._open.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None or not self._closed:
-            self.abort()
 
 
 def open_writer(
