@@ -1,0 +1,263 @@
+"""Deletes go by field id, partition and sequence number, whatever became of the schema and the specs since."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from command_line import CommandLine
+from delete_support import commit_deletes, equality_file, position_file
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
+from table_support import make_table, open_session, pyiceberg_catalog
+
+from lake.core.table.catalog import Table
+
+SCHEMA = Schema(
+    NestedField(1, "id", IntegerType(), required=False),
+    NestedField(2, "name", StringType(), required=False),
+    NestedField(3, "x", FloatType(), required=False),
+    NestedField(4, "p", DecimalType(5, 2), required=False),
+    NestedField(
+        5,
+        "at",
+        StructType(
+            NestedField(6, "lon", IntegerType(), required=False),
+            NestedField(7, "lat", IntegerType(), required=False),
+        ),
+        required=False,
+    ),
+)
+BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+
+
+def rows(*ids: int | None) -> pa.Table:
+    """Return rows that all derive from their ids."""
+    schema = pyiceberg_schema(SCHEMA)
+    found = [
+        {
+            "id": n,
+            "name": None if n is None else f"n{n}",
+            "x": None if n is None else n / 2,
+            "p": None if n is None else n,
+            "at": None if n is None else {"lon": n, "lat": -n},
+        }
+        for n in ids
+    ]
+    return pa.Table.from_pylist(found, schema)
+
+
+def pyiceberg_schema(schema: Schema) -> pa.Schema:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return schema_to_pyarrow(schema)
+
+
+@pytest.fixture
+def handle(warehouse: Path) -> Any:
+    """An unpartitioned table of the rows 0 to 5 and one of NULLs."""
+    table = make_table(warehouse, schema=SCHEMA)
+    table.append(rows(0, 1, 2, None))
+    table.append(rows(3, 4, 5))
+    return table
+
+
+def current(warehouse: Path) -> Table:
+    return open_session(warehouse).table("db.t")
+
+
+def scan(lake: CommandLine, column: str, *options: object) -> list[Any]:
+    """Return a column of what is left, in order, NULL last."""
+    result = lake("scan", "db.t", *options, "--output", "-", "--output-format", "json")
+    assert result.exit_code == 0, result
+    found = [json.loads(line)[column] for line in result.stdout.splitlines()]
+    return sorted(found, key=lambda value: (value is None, value))
+
+
+def test_a_key_column_was_dropped_since(lake: CommandLine, warehouse: Path, handle: Any) -> None:
+    table = current(warehouse)
+    commit_deletes(table, equality_file(table, [{"id": 1}, {"id": None}], ["id"]))
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+        update.delete_column("id")
+
+    assert scan(lake, "name") == ["n0", "n2", "n3", "n4", "n5"]
+    assert scan(lake, "x", "--select", "x", "--where", "x >= 0.5") == [1.0, 1.5, 2.0, 2.5]
+
+
+def test_a_dropped_key_columns_name_was_taken_by_another(
+    lake: CommandLine, warehouse: Path, handle: Any
+) -> None:
+    table = current(warehouse)
+    commit_deletes(table, equality_file(table, [{"id": 1}], ["id"]))
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+        update.delete_column("id")
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+        update.add_column("id", StringType())
+    table = current(warehouse)
+    commit_deletes(table, equality_file(table, [{"name": "n4", "id": None}], ["name", "id"]))
+
+    assert scan(lake, "name") == ["n0", "n2", "n3", "n5", None]
+    assert scan(lake, "id", "--where", "id is null", "--select", "id") == [None] * 5
+
+
+def test_a_key_column_was_renamed_since(lake: CommandLine, warehouse: Path, handle: Any) -> None:
+    table = current(warehouse)
+    table = commit_deletes(table, equality_file(table, [{"id": 1}], ["id"]))
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+        update.rename_column("id", "number").rename_column("name", "id")
+    table = current(warehouse)
+    commit_deletes(table, equality_file(table, [{"number": 4}], ["number"]))
+
+    assert scan(lake, "number") == [0, 2, 3, 5, None]
+
+
+def test_key_columns_were_promoted_since(lake: CommandLine, warehouse: Path, handle: Any) -> None:
+    table = current(warehouse)
+    table = commit_deletes(
+        table,
+        equality_file(table, [{"id": 1}], ["id"]),
+        equality_file(table, [{"x": 1.0}], ["x"]),
+        equality_file(table, [{"p": 3, "id": 3}], ["p", "id"]),
+    )
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+        update.update_column("id", LongType()).update_column("x", DoubleType())
+        update.update_column("p", DecimalType(9, 2))
+    table = current(warehouse)
+    commit_deletes(
+        table,
+        equality_file(table, [{"id": 4}], ["id"]),
+        equality_file(table, [{"x": 2.5}], ["x"]),
+        equality_file(table, [{"p": 0, "id": 0}], ["p", "id"]),
+    )
+
+    assert scan(lake, "id") == [None]
+
+
+def test_a_key_is_a_part_of_a_struct(lake: CommandLine, warehouse: Path, handle: Any) -> None:
+    table = current(warehouse)
+    delete = equality_file(table, [{"at": {"lon": 2, "lat": 9}}], ["at.lon"])
+    null = equality_file(table, [{"at": None}], ["at.lat"])
+    commit_deletes(table, delete, null)
+
+    assert scan(lake, "id") == [0, 1, 3, 4, 5]
+    assert scan(lake, "id", "--select", "id,at.lat", "--where", "id < 3") == [0, 1]
+
+
+def test_a_key_column_is_younger_than_the_data(
+    lake: CommandLine, warehouse: Path, handle: Any
+) -> None:
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+        update.add_column("kind", StringType())
+    more = rows(6, 7).append_column("kind", pa.array(["a", None], pa.string()))
+    pyiceberg_catalog(warehouse).load_table("db.t").append(more)
+    table = current(warehouse)
+    keys = [{"id": 1, "kind": None}, {"id": 2, "kind": "a"}, {"id": 6, "kind": "a"}]
+    commit_deletes(table, equality_file(table, keys, ["id", "kind"]))
+
+    assert scan(lake, "id") == [0, 2, 3, 4, 5, 7, None]
+
+
+def test_deletes_share_a_sequence_number_with_data_only_by_position(
+    lake: CommandLine, warehouse: Path, handle: Any
+) -> None:
+    table = current(warehouse)
+    table = commit_deletes(table, equality_file(table, [{"id": 1}, {"id": 6}], ["id"]))
+    pyiceberg_catalog(warehouse).load_table("db.t").append(rows(1, 6))
+
+    assert scan(lake, "id") == [0, 1, 2, 3, 4, 5, 6, None]
+
+
+def single(value: int) -> tuple[bytes, ...]:
+    return (struct.pack("<i", value),)
+
+
+def test_partitions_keep_deletes_apart_but_those_of_no_partition_are_for_all(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA, spec=BY_ID).append(rows(1, 1, 2, 2, 3))
+    table = current(warehouse)
+    # The name is another partition's: nothing is deleted.
+    other = equality_file(table, [{"name": "n2"}], ["name"], partition=single(1))
+    own = equality_file(table, [{"name": "n1", "id": 1}], ["name", "id"], partition=single(1))
+    table = commit_deletes(table, other)
+    assert scan(lake, "id") == [1, 1, 2, 2, 3]
+    commit_deletes(table, own)
+    assert scan(lake, "id") == [2, 2, 3]
+
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_spec() as update:
+        update.remove_field("id")
+    table = current(warehouse)
+    commit_deletes(table, equality_file(table, [{"name": "n3"}], ["name"]))
+    assert scan(lake, "id") == [2, 2]
+
+
+def test_deletes_of_a_new_spec_do_not_reach_files_of_the_old_one(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA, spec=BY_ID).append(rows(1, 2))
+    old = current(warehouse)
+    in_old = equality_file(old, [{"id": 2}], ["id"], partition=single(2))
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_spec() as update:
+        update.add_field("name", BucketTransform(4), "b")
+    bucket = BucketTransform(4).transform(StringType())("n1")
+    table = current(warehouse)
+    place = (struct.pack("<i", 1), struct.pack("<i", bucket))
+    table = commit_deletes(table, equality_file(table, [{"id": 1}], ["id"], partition=place))
+    assert scan(lake, "id") == [1, 2]
+
+    commit_deletes(table, in_old)
+    assert scan(lake, "id") == [1]
+
+
+def test_position_deletes_of_a_partition_name_several_of_its_files(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    handle = make_table(warehouse, schema=SCHEMA, spec=BY_ID)
+    for _ in range(3):
+        handle.append(rows(1, 1, 2))
+    table = current(warehouse)
+    files = handle.inspect.data_files().to_pylist()
+    ones = [file["file_path"] for file in files if file["partition"]["id"] == 1]
+    twos = [file["file_path"] for file in files if file["partition"]["id"] == 2]
+    # The last is of another partition, whose files this delete file is not for.
+    places = [(ones[0], 0), (ones[1], 1), (ones[2], 0), (ones[2], 1), (twos[0], 0)]
+    commit_deletes(table, position_file(table, places, partition=single(1)))
+
+    assert scan(lake, "id") == [1, 1, 2, 2, 2]
+    assert lake.ok("scan", "db.t", "--output", tmp_path / "rows")["result"]["rows"] == 5
+    assert scan(lake, "id", "--where", "id = 1") == [1, 1]
+
+
+def test_partition_values_stand_in_for_a_key_column_that_files_lack(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    handle = make_table(warehouse, schema=SCHEMA, spec=BY_ID)
+    handle.append(rows(1, 1, 2))
+    # Hive's files have no columns that the partition tells.
+    for row in handle.inspect.data_files().to_pylist():
+        path = Path(row["file_path"].removeprefix("file://"))
+        size = path.stat().st_size
+        pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["id"]), path)
+        assert path.stat().st_size <= size
+    table = current(warehouse)
+    delete = equality_file(table, [{"id": 1, "name": "n1"}], ["id"], partition=single(1))
+    commit_deletes(table, delete)
+
+    assert scan(lake, "id") == [2]
