@@ -63,7 +63,11 @@ class Renderer:
         hint = one_line(self._redact(error.hint)) if error.hint else None
         if self.as_json:
             outcome = Outcome(
-                command=command or "", table=table or "", branch=branch, status=Status(error.status)
+                command=command or "",
+                table=table or "",
+                branch=branch,
+                status=Status(error.status),
+                operation_id=error.operation_id,
             )
             document = self._document(outcome, told)
             document |= {"command": command, "table": table}
@@ -72,6 +76,8 @@ class Renderer:
         else:
             self._tell_warnings(told)
         self._tell(f"error: {message}")
+        if error.operation_id:
+            self._tell(f"operation id: {error.operation_id}")
         if hint:
             self._tell(f"hint: {hint}")
 

@@ -15,6 +15,8 @@ class LakeError(Exception):
     Args:
         message: what happened, with the values that matter; lower case, no full stop.
         hint: what the reader can do about it, as a sentence of its own.
+
+    `operation_id` names the commit whose outcome is open, where there is one.
     """
 
     exit_code: ClassVar[int] = 1
@@ -25,6 +27,7 @@ class LakeError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.operation_id: str | None = None
 
 
 class InvalidRequestError(LakeError):

@@ -41,10 +41,12 @@ class CommandLine:
         warehouse: Path,
         *,
         engine: str = "auto",
+        catalog_type: str = "sql",
         open_session: Callable[[Settings], Session] | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.engine = engine
+        self.catalog_type = catalog_type
         self.open_session = open_session
 
     def __call__(self, *arguments: object) -> Result:
@@ -64,6 +66,7 @@ class CommandLine:
     def arguments(self, *arguments: object) -> list[str]:
         """Return the whole command line behind the program's name."""
         start = ["--warehouse", str(self.warehouse), "--engine", self.engine]
+        start += ["--catalog-type", self.catalog_type] if self.catalog_type != "sql" else []
         return [*start, *(str(argument) for argument in arguments)]
 
     def process(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import flink_fixtures
 import java_peer
 import pytest
 from command_line import CommandLine
@@ -41,6 +43,20 @@ def lake(warehouse: Path) -> CommandLine:
 def lake_on(request: pytest.FixtureRequest, warehouse: Path) -> CommandLine:
     """`lake` on each engine in turn."""
     return CommandLine(warehouse, engine=request.param)
+
+
+@pytest.fixture
+def flink() -> Iterator[Callable[[str], flink_fixtures.FlinkFixture]]:
+    """Give Flink's tables by name, for reading until the test ends."""
+    with ExitStack() as held:
+        yield lambda name: held.enter_context(flink_fixtures.shared(name))
+
+
+@pytest.fixture
+def flink_lent() -> Iterator[Callable[[str], flink_fixtures.FlinkFixture]]:
+    """Give Flink's tables by name, for writing: nobody else has them until the test ends."""
+    with ExitStack() as held:
+        yield lambda name: held.enter_context(flink_fixtures.lent(name))
 
 
 @pytest.fixture(scope="session")

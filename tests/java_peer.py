@@ -25,6 +25,7 @@ JARS = (
 )
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lake-tests"
 CATALOG = "lake"
+HADOOP_CATALOG = "folders"
 
 
 def missing() -> str | None:
@@ -70,6 +71,17 @@ def catalog_conf(name: str, warehouse: str) -> dict[str, str]:
         f"{key}.jdbc.schema-version": "V0",
         f"{key}.warehouse": f"file://{warehouse}",
         # lake commits from another process: nothing may be remembered.
+        f"{key}.cache-enabled": "false",
+    }
+
+
+def hadoop_conf(warehouse: str) -> dict[str, str]:
+    """Return the Spark settings of a HadoopCatalog on the same folder."""
+    key = f"spark.sql.catalog.{HADOOP_CATALOG}"
+    return {
+        key: "org.apache.iceberg.spark.SparkCatalog",
+        f"{key}.type": "hadoop",
+        f"{key}.warehouse": f"file://{warehouse}",
         f"{key}.cache-enabled": "false",
     }
 
@@ -193,7 +205,7 @@ class JavaPeer:
         raise RuntimeError("the peer died:\n" + "".join(self._errors))
 
     def sql(self, warehouse: Path | str, statement: str) -> list[dict[str, Any]]:
-        """Run a statement in which ``{c}`` stands for the warehouse's catalog."""
+        """Run a statement in which ``{c}`` stands for the warehouse's catalog, ``{h}`` for it as folders."""
         return self._ask(op="sql", warehouse=str(warehouse), statement=statement)
 
     def read(self, warehouse: Path | str, table: str, **options: object) -> list[dict[str, Any]]:
@@ -221,6 +233,10 @@ class JavaPeer:
             self._process.kill()
 
 
+def _named(statement: str) -> str:
+    return statement.replace("{c}", CATALOG).replace("{h}", HADOOP_CATALOG)
+
+
 def serve() -> None:
     """Answer requests until standard input ends."""
     first = session()
@@ -232,11 +248,12 @@ def serve() -> None:
             if warehouse not in sessions:
                 # The catalog's name is part of its tables' keys, so each warehouse needs a session.
                 sessions[warehouse] = first.newSession()
-                for key, value in catalog_conf(CATALOG, warehouse).items():
+                conf = catalog_conf(CATALOG, warehouse) | hadoop_conf(warehouse)
+                for key, value in conf.items():
                     sessions[warehouse].conf.set(key, value)
             spark = sessions[warehouse]
             if request["op"] == "sql":
-                answer: Any = rows_of(spark, request["statement"].replace("{c}", CATALOG))
+                answer: Any = rows_of(spark, _named(request["statement"]))
             elif request["op"] == "read":
                 answer = options_read(spark, f"{CATALOG}.{request['table']}", request["options"])
             elif request["op"] == "splits":

@@ -39,6 +39,7 @@ from lake.core.table.files import DataFile
 from lake.core.table.live import live_files
 from lake.core.table.manifests import files_of
 from lake.core.table.operations import RewriteFiles
+from lake.core.table.row_ids import LINEAGE_SINCE
 from lake.core.table.staging import staged
 
 if TYPE_CHECKING:
@@ -196,6 +197,8 @@ def plan_compaction(
         NotFoundError: there is no such branch, spec or column.
     """
     require_writable(table)
+    if table.metadata.format_version >= LINEAGE_SINCE:
+        raise RefusedError("lake does not keep row ids through a rewrite yet")
     spec = _output_spec(table, options)
     head = lineage.branch_head(table.metadata, branch)
     condition = None

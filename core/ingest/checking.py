@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from lake.core.errors import BadInputError
-from lake.core.ingest.creation import schema_of
+from lake.core.ingest.creation import is_list
 from lake.core.rows.convert import promotable
 from lake.core.rows.sources import CSV, Source
 
@@ -97,7 +97,7 @@ class _Check:
     ) -> Iterator[str]:
         if isinstance(wanted, StructType) and pa.types.is_struct(found):
             yield from self._fields(wanted.fields, list(found), source, f"{name}.")
-        elif isinstance(wanted, ListType) and _is_list(found):
+        elif isinstance(wanted, ListType) and is_list(found):
             yield from self._value(wanted.element_type, found.value_type, source, f"{name}.element")
         elif isinstance(wanted, MapType) and pa.types.is_map(found):
             yield from self._value(wanted.key_type, found.key_type, source, f"{name}.key")
@@ -112,15 +112,10 @@ def _fits(wanted: IcebergType, found: pa.DataType, source: SourceColumns) -> boo
     if source.file.format == CSV:
         return True  # its cells are texts of whatever the table has
     # Values of text formats are judged one by one as they are read; an object or pairs may be a map.
-    nested = pa.types.is_struct(found) or _is_list(found)
+    nested = pa.types.is_struct(found) or is_list(found)
     if wanted.is_primitive:
         return not nested
     return pa.types.is_null(found) or (isinstance(wanted, MapType) and nested)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _named_by_folders(schema: Schema, source: SourceColumns) -> Iterator[str]:
@@ -130,57 +125,3 @@ def _named_by_folders(schema: Schema, source: SourceColumns) -> Iterator[str]:
         name, equals, _ = part.partition("=")
         if equals and name in known:
             yield f"has column {name} only in its folder's name, which is not read"
-
-
-def evolved(schema: Schema, last_column_id: int, next_schema_id: int, source: pa.Schema) -> Schema:
-    """Return the schema with the source's new columns and nested fields behind, optional, with fresh ids.
-
-    Raises:
-        BadInputError: a new column's type has no Iceberg type.
-    """
-    fresh = _fresh_ids(last_column_id)
-    fields = _with_new_fields(schema.fields, list(source), fresh)
-    if fields == schema.fields:
-        return schema
-    identifiers = schema.identifier_field_ids
-    return Schema(*fields, schema_id=next_schema_id, identifier_field_ids=identifiers)
-
-
-def _fresh_ids(last: int) -> Callable[[], int]:
-    def fresh() -> int:
-        nonlocal last
-        last += 1
-        return last
-
-    return fresh
-
-
-def _with_new_fields(
-    fields: tuple[NestedField, ...], found: Sequence[pa.Field], fresh: Callable[[], int]
-) -> tuple[NestedField, ...]:
-    types = {item.name: item.type for item in found}
-    kept = tuple(
-        _with_type(
-            field, _with_new_parts(field.field_type, types.pop(field.name, pa.null()), fresh)
-        )
-        for field in fields
-    )
-    new = pa.schema(list(types.items()))
-    added = assign_fresh_schema_ids(schema_of(new), fresh).fields if types else ()
-    return kept + added
-
-
-def _with_new_parts(kind: IcebergType, found: pa.DataType, fresh: Callable[[], int]) -> IcebergType:
-    if isinstance(kind, StructType) and pa.types.is_struct(found):
-        return StructType(*_with_new_fields(kind.fields, list(found), fresh))
-    if isinstance(kind, ListType) and _is_list(found):
-        element = _with_new_parts(kind.element_type, found.value_type, fresh)
-        return kind.model_copy(update={"element_type": element})
-    if isinstance(kind, MapType) and pa.types.is_map(found):
-        value = _with_new_parts(kind.value_type, found.item_type, fresh)
-        return kind.model_copy(update={"value_type": value})
-    return kind
-
-
-def _with_type(field: NestedField, kind: IcebergType) -> NestedField:
-    return field if kind is field.field_type else field.model_copy(update={"field_type": kind})

@@ -114,9 +114,15 @@ def _storable(kind: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(item.name, _storable(item.type)) for item in kind])
     if pa.types.is_map(kind):
         return pa.map_(_storable(kind.key_type), _storable(kind.item_type))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         return pa.list_(_storable(kind.value_type))
     return _storable_primitive(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether Arrow has the type's values as lists, of whatever layout."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _storable_primitive(kind: pa.DataType) -> pa.DataType:

@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lake.core import paths
 from lake.core.engine import Engine, Task, TaskResult
 from lake.core.errors import LakeError
 from lake.core.expressions import filter_to_plain
+from lake.core.ingest.evolution import schema_changes
 from lake.core.ingest.plan import APPEND, HASH, REPLACE, IngestPlan, describe, tasks_for
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import ReadSettings
@@ -22,9 +23,6 @@ from lake.core.table.files import DataFile
 from lake.core.table.operations import AppendFiles, Operation, OverwriteFiles, ReplacePartitions
 from lake.core.table.run_ids import RUN_ID
 from lake.core.table.staging import staged
-
-if TYPE_CHECKING:
-    from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _TASKS = "lake.core.ingest.tasks"
 _REDUCER_BYTES = 256 * 1024 * 1024
@@ -224,7 +222,7 @@ def _commit(session: Session, plan: IngestPlan, operation_id: str, written: _Wri
     run_id = plan.options.run_id
     marks = {RUN_ID: run_id} if run_id else {}
     replaces = {"replace-partitions": "true"} if plan.options.mode == REPLACE else {}
-    requirements, updates = _evolution(plan)
+    requirements, updates = schema_changes(plan.table, plan.schema) if plan.evolves else ((), ())
     if plan.table.creating:
         session.catalog.make_namespace(plan.table.identifier)
     return commit_snapshot(
@@ -254,32 +252,6 @@ def _operation(plan: IngestPlan, written: _Written) -> Operation:
         base_snapshot_id=base,
         conflict_filter=plan.condition,
         isolation=isolation,
-    )
-
-
-def _evolution(
-    plan: IngestPlan,
-) -> tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]:
-    """Return what adds the new columns in the same commit, on the very schema that was seen."""
-    if not plan.evolves:
-        return (), ()
-    from pyiceberg.table.update import (  # noqa: PLC0415
-        AddSchemaUpdate,
-        AssertCurrentSchemaId,
-        AssertLastAssignedFieldId,
-        SetCurrentSchemaUpdate,
-    )
-
-    metadata = plan.table.metadata
-    return (
-        (
-            AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
-            AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),
-        ),
-        (
-            AddSchemaUpdate(schema_=plan.schema),
-            SetCurrentSchemaUpdate(schema_id=plan.schema.schema_id),
-        ),
     )
 
 

@@ -12,7 +12,8 @@ from lake.core.engine.choose import engine_name
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.ingest import creation
-from lake.core.ingest.checking import SourceColumns, check_sources, evolved
+from lake.core.ingest.checking import SourceColumns, check_sources
+from lake.core.ingest.evolution import evolved
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.rows.schema import arrow_schema
 from lake.core.rows.source_rows import source_columns, split_parquet
@@ -151,7 +152,7 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
 
     Raises:
         BadInputError: a source cannot be read or does not fit the table.
-        RefusedError: the table cannot be written, or has deletes that cannot be applied yet.
+        RefusedError: a table has deletes that cannot be applied yet.
     """
     existing = _existing(session, identifier, options)
     if existing is not None:
@@ -336,9 +337,7 @@ def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> 
 def _staged(session: Session, identifier: str, options: IngestOptions, schema: Schema) -> Table:
     properties = {"format-version": "2", **options.properties}
     version = properties["format-version"]
-    if version == "3":
-        raise RefusedError("lake does not write format version 3 yet")
-    if version not in {"1", "2"}:
+    if version not in {"1", "2", "3"}:
         raise InvalidRequestError(f"format-version {version!r} is none of 1, 2, 3")
     return session.catalog.stage(
         identifier,

@@ -6,18 +6,22 @@ inferred over the whole file is what is read. An empty cell is NULL, ``""`` in q
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Collection, Iterator
+from io import TextIOWrapper
 from typing import Any
 
 import pyarrow as pa
 
+from lake.core.errors import CorruptFileError
 from lake.core.rows.inference import Kind, joined, kind_of
 from lake.core.rows.sources import Source, open_stream
 from lake.core.table.storage import Storage
 
 _BLOCK_BYTES = 8 * 1024 * 1024
 _NO_ROWS = "Empty CSV file"
+_CUT = "unexpected end of data"
 
 
 def column_names(storage: Storage, source: Source) -> list[str] | None:
@@ -33,13 +37,57 @@ def column_names(storage: Storage, source: Source) -> list[str] | None:
 
 
 def text_batches(storage: Storage, source: Source) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, every column a text column."""
+    """Yield the rows, every column a text column.
+
+    Raises:
+        CorruptFileError: the file ends inside a quoted value; told after the last row.
+    """
     names = column_names(storage, source)
     if names is None:
         return
     types = dict.fromkeys(names, pa.string())
     with open_stream(storage, source) as stream:
-        yield from _open(stream, source, types)
+        counted = _QuoteCounter(stream)
+        yield from _open(counted, source, types)
+    # PyArrow takes such an end for the value's. Quotes inside unquoted values may make the number odd, too.
+    if counted.quotes % 2 and _ends_in_quotes(storage, source):
+        raise CorruptFileError(f"{source.path} ends inside a quoted value: it was cut short")
+
+
+class _QuoteCounter:
+    """A stream that counts the quotes read from it."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.quotes = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most so many bytes."""
+        data = self._stream.read(size)
+        self.quotes += data.count(b'"')
+        return bytes(data)
+
+
+def _ends_in_quotes(storage: Storage, source: Source) -> bool:
+    """Whether the file's last value was begun with a quote that nothing ends."""
+    with open_stream(storage, source) as stream:
+        text = TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
+        reader = csv.reader(text, delimiter=_delimiter(source), strict=True)
+        limit = csv.field_size_limit(_BLOCK_BYTES)
+        try:
+            for _ in reader:
+                pass
+        except csv.Error as error:
+            return str(error) == _CUT
+        finally:
+            csv.field_size_limit(limit)
+    return False
+
+
+def _delimiter(source: Source) -> str:
+    return "\t" if ".tsv" in os.path.basename(source.path).lower() else ","
 
 
 def infer_types(storage: Storage, source: Source, names: Collection[str]) -> dict[str, pa.DataType]:
@@ -57,13 +105,10 @@ def infer_types(storage: Storage, source: Source, names: Collection[str]) -> dic
 def _open(stream: Any, source: Source, types: dict[str, pa.DataType]) -> Any:
     from pyarrow import csv as arrow_csv  # noqa: PLC0415 - only for such files
 
-    tab = ".tsv" in os.path.basename(source.path).lower()
     return arrow_csv.open_csv(
         stream,
         read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
-        parse_options=arrow_csv.ParseOptions(
-            delimiter="\t" if tab else ",", newlines_in_values=True
-        ),
+        parse_options=arrow_csv.ParseOptions(delimiter=_delimiter(source), newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
             column_types=types,
             null_values=[""],

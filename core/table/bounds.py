@@ -95,12 +95,12 @@ def bound_array(
 
     NULL where a file has no bound for the field, or one whose bytes are no value of the type.
     """
-    return decode_bounds(_map_values(entries, column, field_id, pa.binary()), type_)
+    return decode_bounds(map_values(entries, column, field_id, pa.binary()), type_)
 
 
 def count_array(entries: pa.Table, column: CountColumn, field_id: int) -> pa.Array:
     """Return one field's counts of all files as int64, NULL where a file has none."""
-    return _map_values(entries, column, field_id, pa.int64())
+    return map_values(entries, column, field_id, pa.int64())
 
 
 def decode_bounds(values: pa.Array, type_: IcebergType) -> pa.Array:
@@ -170,8 +170,8 @@ def _next_character(character: str) -> str:
     return chr(_LAST_SURROGATE + 1 if inside else following)
 
 
-def _map_values(entries: pa.Table, column: str, field_id: int, type_: pa.DataType) -> pa.Array:
-    """Return the value of one key in a column of maps, NULL where a map lacks it or is NULL."""
+def map_values(entries: pa.Table, column: str, field_id: int, type_: pa.DataType) -> pa.Array:
+    """Return the value of one key in a column of maps, NULL where a map lacks it, is NULL, or is not read."""
     if column not in entries.column_names:
         return pa.nulls(entries.num_rows, type_)
     chunks = [_chunk_values(chunk, field_id) for chunk in entries.column(column).chunks]

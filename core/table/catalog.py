@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _STORAGE_PROPERTIES = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 _SQLITE_WAIT_SECONDS = 60
 MAX_FORMAT_VERSION = 3
+HADOOP = "hadoop"
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,47 @@ class TableCatalog:
         """The PyIceberg catalog."""
         from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - half a second
 
+        from lake.core.table.version3 import allow_writing  # noqa: PLC0415
+
+        allow_writing()
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+        if self.is_hadoop:
+            return self._open_hadoop()
         if self._database:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
         with _catalog_errors(f"catalog {self.name}"):
             return load_catalog(self.name, **(self._properties or {}))
+
+    @property
+    def is_hadoop(self) -> bool:
+        """Whether it is a folder of tables, which PyIceberg does not know."""
+        return str(self.configured.get("type", "")).lower() == HADOOP
+
+    def _open_hadoop(self) -> Catalog:
+        from lake.core.table.hadoop import HadoopCatalog  # noqa: PLC0415
+
+        properties = {key: str(value) for key, value in self.configured.items()}
+        warehouse = properties.get("warehouse")
+        if not warehouse:
+            raise BadInputError(
+                f"catalog {self.name} is of type {HADOOP} but has no warehouse",
+                hint="set its warehouse to the folder with the tables",
+            )
+        return HadoopCatalog(
+            self.name, warehouse, Storage(storage_properties(properties)), properties
+        )
+
+    def refuse_commits(self, identifier: str) -> None:
+        """Refuse a catalog to which nothing can be committed, before anything is written.
+
+        Raises:
+            RefusedError: it is a hadoop catalog.
+        """
+        if self.is_hadoop:
+            raise RefusedError(
+                f"{identifier} is in a hadoop catalog, which lake only reads",
+                hint="`lake scan --output` writes its rows to files, which another catalog's table can ingest",
+            )
 
     def load(self, identifier: str) -> Table:
         """Load a table by ``namespace.table``.
@@ -177,7 +214,10 @@ class TableCatalog:
 
         Nothing is written but, on REST catalogs, a staged creation that expires by itself.
         """
+        from lake.core.table.version3 import upgrading  # noqa: PLC0415
+
         names = split_identifier(identifier)
+        self.refuse_commits(identifier)
         with _catalog_errors(f"table {identifier}"):
             if self._database:
                 transaction = self._stage_offline(names, schema, spec, sort_order, properties)
@@ -198,7 +238,7 @@ class TableCatalog:
             storage=staged.storage,
             catalog=self,
             handle=staged.handle,
-            creating=tuple(transaction._updates),  # noqa: SLF001
+            creating=tuple(upgrading(update) for update in transaction._updates),  # noqa: SLF001
         )
 
     def _stage_offline(
@@ -315,8 +355,10 @@ def _configured_catalogs() -> tuple[list[str], str]:
 
 
 def _embedded(name: str, settings: Settings) -> TableCatalog:
-    if settings.catalog_type != "sql":
-        raise RefusedError(f"catalogs of type {settings.catalog_type} cannot be used yet")
+    if settings.catalog_type == HADOOP:
+        warehouse = settings.warehouse or DEFAULT_WAREHOUSE
+        located = warehouse if "://" in warehouse else os.path.abspath(warehouse)
+        return TableCatalog(name, {"type": HADOOP, "warehouse": located})
     folder = os.path.abspath(settings.warehouse or DEFAULT_WAREHOUSE)
     database = os.path.join(folder, "catalog.db")
     return TableCatalog(

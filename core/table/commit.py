@@ -21,7 +21,6 @@ from lake.core.errors import (
     LakeError,
     NotAuthorisedError,
     NotFoundError,
-    RefusedError,
 )
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
@@ -29,16 +28,16 @@ from lake.core.table import lineage
 from lake.core.table.catalog import Table, first_line
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import encode_manifest_list, read_manifest_list
-from lake.core.table.operations import Operation
+from lake.core.table.operations import Operation, RowDelta
 from lake.core.table.producer import Draft, Producer, next_sequence_number
+from lake.core.table.row_ids import LINEAGE_SINCE, next_row_id
 from lake.core.table.run_ids import OPERATION_ID
+from lake.core.table.version3 import refuse_encrypted
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
-
-_WRITABLE_VERSIONS = (1, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,17 +103,13 @@ def find_summary(metadata: TableMetadata, wanted: Mapping[str, str]) -> Snapshot
 
 
 def require_writable(table: Table) -> None:
-    """Refuse tables whose format lake cannot write yet.
+    """Refuse tables that lake cannot commit to, before anything is written for them.
 
     Raises:
-        RefusedError: format version 3 or newer.
+        RefusedError: the table is encrypted, or its catalog takes no commits.
     """
-    version = table.metadata.format_version
-    if version not in _WRITABLE_VERSIONS:
-        raise RefusedError(
-            f"{table.identifier} has format version {version}: lake does not write it yet",
-            hint="versions 1 and 2 can be written; scan and expire work on version 3 too",
-        )
+    table.catalog.refuse_commits(table.identifier)
+    refuse_encrypted(table.metadata, table.identifier)
 
 
 def commit_snapshot(
@@ -147,12 +142,11 @@ def commit_snapshot(
         CommitConflictError: it did not happen; manifests written for it are gone again.
         CommitUnknownError: it may have happened; nothing was removed.
     """
-    require_writable(table)
     attempt = _SnapshotCommit(
         session, operation, operation_id, branch, summary or {}, guard or {}, requirements, updates
     )
-    added = [file.path for file in operation.added]
-    return attempt.run(table, added)
+    deletes = operation.deletes if isinstance(operation, RowDelta) else ()
+    return attempt.run(table, [file.path for file in (*operation.added, *deletes)])
 
 
 @dataclass(slots=True)
@@ -177,7 +171,8 @@ class _SnapshotCommit:
             landed = commit_changes(
                 self.session, table, lambda now: self._prepare(producer, now), self._landed, added
             )
-        except CommitUnknownError:
+        except CommitUnknownError as error:
+            error.operation_id = self.operation_id
             raise
         except BaseException:
             self._forget(table, self.written)
@@ -219,6 +214,7 @@ class _SnapshotCommit:
             snapshot_id=self.snapshot_id,
             parent_snapshot_id=parent.snapshot_id if parent else None,
             sequence_number=next_sequence_number(table.metadata),
+            first_row_id=_first_row_id(table.metadata),
         )
         table.storage.write(location, data)
         return location
@@ -229,12 +225,13 @@ class _SnapshotCommit:
         from pyiceberg.table.snapshots import Operation as Kind  # noqa: PLC0415
         from pyiceberg.table.snapshots import Snapshot as NewSnapshot  # noqa: PLC0415
         from pyiceberg.table.snapshots import Summary  # noqa: PLC0415
-        from pyiceberg.table.update import (  # noqa: PLC0415  # noqa: PLC0415
-            AddSnapshotUpdate,
+        from pyiceberg.table.update import (  # noqa: PLC0415
             AssertCreate,
             AssertRefSnapshotId,
             AssertTableUUID,
         )
+
+        from lake.core.table.snapshot_updates import AddSnapshot  # noqa: PLC0415
 
         metadata = table.metadata
         keys = {**self.summary, OPERATION_ID: self.operation_id, "engine-name": "lake"}
@@ -247,11 +244,13 @@ class _SnapshotCommit:
             manifest_list=location,
             summary=Summary(Kind(draft.operation), **{**draft.summary, **keys}),
             schema_id=_schema_id(metadata, self.updates),
+            first_row_id=_first_row_id(metadata),
+            added_rows=draft.added_rows if metadata.format_version >= LINEAGE_SINCE else None,
         )
         updates = (
             *table.creating,
             *self.updates,
-            AddSnapshotUpdate(snapshot=snapshot),
+            AddSnapshot(snapshot=snapshot),
             self._move(metadata),
         )
         if table.creating:
@@ -310,9 +309,11 @@ def commit_changes(
         files: paths that the change makes live: registered as owned while that is possible.
 
     Raises:
+        RefusedError: as `require_writable`.
         CommitConflictError: the catalog refused every attempt, and no trace of it is in the table.
         CommitUnknownError: an answer is missing and no trace was found (yet).
     """
+    require_writable(table)
     policy = RetryPolicy.of(table.properties, "commit.retry", 4, 100)
     started = session.clock.monotonic()
     owned = {paths.canonical(file) for file in files}
@@ -414,7 +415,7 @@ def _settle(
     raise CommitUnknownError(
         f"the catalog did not confirm the commit to {table.identifier}: "
         f"{first_line(cause) if cause else 'the table could not be read afterwards'}",
-        hint="it may have landed: no file was removed; `lake snapshots` shows whether it did",
+        hint="it may have landed: no file was removed; `lake snapshots` shows whether its operation id is there",
     ) from cause
 
 
@@ -433,6 +434,10 @@ def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
     ]
     if after.storage.delete(old).failed:
         session.warn("some old metadata files could not be removed")
+
+
+def _first_row_id(metadata: TableMetadata) -> int | None:
+    return next_row_id(metadata) if metadata.format_version >= LINEAGE_SINCE else None
 
 
 def _schema_id(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> int:

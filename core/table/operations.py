@@ -50,9 +50,17 @@ class ReplacePartitions:
     isolation: str = SERIALIZABLE
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class DeleteKey:
+    """Names a live delete file: its path, and for a deletion vector where in its Puffin file it lies."""
+
+    path: str
+    content_offset: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteFiles:
-    """Replace files by others with the same rows.
+    """Replace files by others with the same rows; deletion vectors of the replaced files go too.
 
     Args:
         added: the new files.
@@ -60,12 +68,42 @@ class RewriteFiles:
         base_snapshot_id: what the rewrite had read.
         data_sequence_number: the base snapshot's, so that equality deletes committed meanwhile still
             apply to the rewritten rows; None gives the new snapshot's.
+        removed_deletes: delete files that apply to no file any more; one that is gone already is no conflict.
     """
 
     added: Sequence[DataFile]
     removed_paths: Sequence[str]
     base_snapshot_id: int
     data_sequence_number: int | None = None
+    removed_deletes: Sequence[DeleteKey] = ()
 
 
-Operation = AppendFiles | OverwriteFiles | ReplacePartitions | RewriteFiles
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowDelta:
+    """Add rows and delete rows in one step.
+
+    Rows and deletes share the new sequence number: its equality deletes miss its own rows, its position
+    deletes may name them.
+
+    Args:
+        added: new data files.
+        deletes: new delete files.
+        replaced_deletes: delete files whose positions ``deletes`` holds again, e.g. deletion vectors that got
+            more positions; one that is gone is a conflict.
+        base_snapshot_id: what the caller had read when it decided.
+        validates: whether anything of the table was read to decide: then data files that position deletes
+            name must still be live and have no other new deletes.
+        conflict_filter: bound filter of the rows that were looked for; None means any row.
+        isolation: under ``serializable`` a concurrent data file that may hold such rows is a conflict too.
+    """
+
+    added: Sequence[DataFile]
+    deletes: Sequence[DataFile]
+    replaced_deletes: Sequence[DeleteKey] = ()
+    base_snapshot_id: int | None = None
+    validates: bool = True
+    conflict_filter: BooleanExpression | None = None
+    isolation: str = SERIALIZABLE
+
+
+Operation = AppendFiles | OverwriteFiles | ReplacePartitions | RewriteFiles | RowDelta

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
-from lake.core.errors import BadInputError, ConflictingFilesError
+from lake.core.errors import BadInputError
 from lake.core.table import validation
 from lake.core.table.files import DATA, DataFile
 from lake.core.table.manifest_schemas import ADDED, DELETED, EXISTING, MANIFEST_SCHEMA
@@ -32,7 +32,10 @@ from lake.core.table.operations import (
     OverwriteFiles,
     ReplacePartitions,
     RewriteFiles,
+    RowDelta,
 )
+from lake.core.table.removal import Removal, check_deletes, find_live
+from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import SummaryCounter
 
 if TYPE_CHECKING:
@@ -44,15 +47,25 @@ if TYPE_CHECKING:
 
 _TARGET_BYTES = 8 * 1024 * 1024
 _MIN_TO_MERGE = 100
+# A manifest's content, as its row in the list has it.
+_DELETES = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One attempt's manifests (rows of a manifest list, newest first), operation and summary."""
+    """One attempt's snapshot.
+
+    Args:
+        manifests: rows of its manifest list, newest first.
+        operation: its name in the summary.
+        summary: counters and totals.
+        added_rows: how many row ids it takes, in format version 3.
+    """
 
     manifests: list[dict[str, Any]]
     operation: str
     summary: dict[str, str]
+    added_rows: int = 0
 
 
 @dataclass(slots=True)
@@ -71,7 +84,7 @@ class Producer:
     snapshot_id: int
     operation_id: str
     written: list[str] = field(default_factory=list)
-    _added: list[tuple[int, pa.Table, list[dict[str, Any]]]] | None = None
+    _added: list[_Added] | None = None
 
     def draft(self, metadata: TableMetadata, parent: Snapshot | None) -> Draft:
         """Validate against everything since the base, then write what the new snapshot needs.
@@ -80,18 +93,19 @@ class Producer:
             CommitConflictError: the operation no longer holds on this parent.
         """
         current = self._parent_manifests(parent)
-        removed = self._removed(metadata, parent, current)
+        removal = self._removal(metadata, parent, current)
         counter = SummaryCounter()
-        kept, rewritten = self._without(metadata, current, removed, counter)
+        kept, rewritten = self._without(metadata, current, removal, counter)
         fresh = self._write_added(metadata, counter)
         live = [
             row
             for row in (*fresh, *rewritten, *kept)
             if row["added_snapshot_id"] == self.snapshot_id or _has_live(row)
         ]
-        data = [row for row in live if row["content"] == DATA]
-        merged = self._merge(metadata, data)
-        rows = [*merged, *(row for row in live if row["content"] != DATA)]
+        rows = [
+            *self._merge(metadata, [row for row in live if row["content"] == DATA]),
+            *self._merge(metadata, [row for row in live if row["content"] != DATA]),
+        ]
         before = {row["manifest_path"] for row in current.to_pylist()}
         after = {row["manifest_path"] for row in rows}
         counter.manifests(
@@ -99,14 +113,15 @@ class Producer:
         )
         previous = parent.summary.additional_properties if parent and parent.summary else None
         totals = {} if parent and previous is None else counter.summary(previous)
-        return Draft(rows, self._operation_name(removed), totals)
+        rows, added_rows = assign_row_ids(metadata, rows)
+        return Draft(rows, self._operation_name(removal), totals, added_rows)
 
     def _parent_manifests(self, parent: Snapshot | None) -> pa.Table:
         if parent is None:
             return MANIFEST_SCHEMA.empty_table()
         return read_manifest_list(self.table.storage, parent.manifest_list)
 
-    def _operation_name(self, removed: frozenset[str]) -> str:
+    def _operation_name(self, removal: Removal) -> str:
         operation = self.operation
         if isinstance(operation, AppendFiles):
             return "append"
@@ -114,25 +129,32 @@ class Producer:
             return "replace"
         if isinstance(operation, ReplacePartitions):
             return "overwrite"
+        if isinstance(operation, RowDelta):
+            plain = "append" if operation.added else "delete"
+            mixed = bool(operation.added) == bool(operation.deletes)
+            return "overwrite" if mixed else plain
         if not operation.added:
             return "delete"
         by_filter = operation.conflict_filter is not None
-        return "overwrite" if removed or by_filter else "append"
+        return "overwrite" if removal.paths or by_filter else "append"
 
     # Removing
 
-    def _removed(
+    def _removal(
         self, metadata: TableMetadata, parent: Snapshot | None, current: pa.Table
-    ) -> frozenset[str]:
-        operation = self.operation
+    ) -> Removal:
+        """Return what goes, having checked that the operation still holds on this parent."""
+        operation, storage = self.operation, self.table.storage
         head_id = parent.snapshot_id if parent else None
         if isinstance(operation, AppendFiles):
-            return frozenset()
-        since = validation.Since(self.table.storage, metadata, head_id, operation.base_snapshot_id)
+            return Removal()
+        since = validation.Since(storage, metadata, head_id, operation.base_snapshot_id)
         if isinstance(operation, ReplacePartitions):
-            return self._replaced(metadata, operation, current, since)
+            return Removal(self._replaced(metadata, operation, current, since))
+        if isinstance(operation, RowDelta):
+            return self._superseded(metadata, operation, current, since)
         removed = frozenset(operation.removed_paths)
-        files = self._locate(metadata, current, removed)
+        files = find_live(storage, metadata, current, removed)
         if head_id != operation.base_snapshot_id:
             if isinstance(operation, OverwriteFiles):
                 if operation.isolation == SERIALIZABLE:
@@ -141,7 +163,28 @@ class Producer:
             else:
                 keeps_sequence = operation.data_sequence_number is not None
                 validation.no_new_deletes_for(since, files, ignore_equality=keeps_sequence)
-        return removed
+        dangling = operation.removed_deletes if isinstance(operation, RewriteFiles) else ()
+        return Removal(removed, frozenset(dangling))
+
+    def _superseded(
+        self,
+        metadata: TableMetadata,
+        operation: RowDelta,
+        current: pa.Table,
+        since: validation.Since,
+    ) -> Removal:
+        replaced = frozenset(operation.replaced_deletes)
+        own = {file.path for file in operation.added}
+        named = {file.referenced_data_file for file in operation.deletes} - own - {None}
+        check_deletes(self.table.storage, metadata, current, operation.deletes, replaced)
+        if operation.validates:
+            wanted = frozenset(path for path in named if path is not None)
+            files = find_live(self.table.storage, metadata, current, wanted)
+            if since.head_id != since.base_id:
+                if operation.isolation == SERIALIZABLE:
+                    validation.no_new_data(since, operation.conflict_filter)
+                validation.no_new_deletes_for(since, files, ignore_equality=False)
+        return Removal(deletes=replaced)
 
     def _replaced(
         self,
@@ -183,60 +226,28 @@ class Producer:
             found.update(validation.places(with_spec))
         return frozenset(found)
 
-    def _locate(
-        self, metadata: TableMetadata, current: pa.Table, removed: frozenset[str]
-    ) -> dict[str, validation.Partition]:
-        """Find removed files among the live ones.
-
-        Raises:
-            ConflictingFilesError: some are no longer live.
-        """
-        wanted = pa.array(sorted(removed), pa.string())
-        found: dict[str, validation.Partition] = {}
-        for row in _data_manifests(current) if removed else ():
-            entries = _live(
-                read_manifest(
-                    self.table.storage, row, metadata, columns=["status", "file_path", "partition"]
-                )
-            )
-            hits = entries.filter(pc.is_in(entries["file_path"], value_set=wanted))
-            found.update(zip(hits["file_path"].to_pylist(), validation.places(hits), strict=True))
-        missing = removed - found.keys()
-        if missing:
-            some = ", ".join(sorted(missing)[:3])
-            raise ConflictingFilesError(
-                f"{len(missing)} files that were to be replaced are no longer in the table: {some}",
-                frozenset(missing),
-                hint="run the command again",
-            )
-        return found
-
     def _without(
         self,
         metadata: TableMetadata,
         current: pa.Table,
-        removed: frozenset[str],
+        removal: Removal,
         counter: SummaryCounter,
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the manifests kept as they are, and new ones in place of those with removed files."""
-        if not removed:
+        if not removal:
             return current.to_pylist(), []
-        wanted = pa.array(sorted(removed), pa.string())
+        storage = self.table.storage
         kept, rewritten = [], []
         for row in current.to_pylist():
-            if row["content"] != DATA:
+            found = _live(read_manifest(storage, row, metadata, columns=removal.columns))
+            if not pc.any(removal.hits(found)).as_py():
                 kept.append(row)
                 continue
-            paths_only = _live(
-                read_manifest(self.table.storage, row, metadata, columns=["status", "file_path"])
-            )
-            if not pc.any(pc.is_in(paths_only["file_path"], value_set=wanted)).as_py():
-                kept.append(row)
-                continue
-            entries = _live(read_manifest(self.table.storage, row, metadata))
-            hit = pc.is_in(entries["file_path"], value_set=wanted)
+            entries = _live(read_manifest(storage, row, metadata))
+            hit = removal.hits(entries)
             counter.remove(entries.filter(hit), row["partition_spec_id"])
-            rewritten += self._write(metadata, row["partition_spec_id"], self._mark(entries, hit))
+            marked = self._mark(entries, hit)
+            rewritten += self._write(metadata, row["partition_spec_id"], marked, row["content"])
         return kept, rewritten
 
     def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
@@ -254,18 +265,20 @@ class Producer:
     ) -> list[dict[str, Any]]:
         if self._added is None:
             # Written once: added entries inherit the sequence number of the attempt that lands.
+            deletes = self.operation.deletes if isinstance(self.operation, RowDelta) else ()
             self._added = [
-                self._added_of(metadata, *group)
-                for group in _by_spec(metadata, self.operation.added)
+                self._added_of(metadata, spec, files, content)
+                for content, added in ((DATA, self.operation.added), (_DELETES, deletes))
+                for spec, files in _by_spec(metadata, added)
             ]
-        for spec_id, entries, _ in self._added:
-            counter.add(entries, spec_id)
+        for added in self._added:
+            counter.add(added.entries, added.spec_id)
         sequence_number = next_sequence_number(metadata)
-        return [_at_sequence(row, sequence_number) for *_, rows in self._added for row in rows]
+        return [_at_sequence(row, sequence_number) for one in self._added for row in one.rows]
 
     def _added_of(
-        self, metadata: TableMetadata, spec: PartitionSpec, files: list[DataFile]
-    ) -> tuple[int, pa.Table, list[dict[str, Any]]]:
+        self, metadata: TableMetadata, spec: PartitionSpec, files: list[DataFile], content: int
+    ) -> _Added:
         rewrite = self.operation if isinstance(self.operation, RewriteFiles) else None
         entries = entries_of(
             files,
@@ -275,10 +288,13 @@ class Producer:
             snapshot_id=self.snapshot_id,
             sequence_number=rewrite.data_sequence_number if rewrite else None,
         )
-        return spec.spec_id, entries, self._write(metadata, spec.spec_id, entries)
+        # Ids of a file's rows are given by the manifest list that first holds it.
+        entries = _with(entries, "first_row_id", pa.nulls(entries.num_rows, pa.int64()))
+        written = self._write(metadata, spec.spec_id, entries, content)
+        return _Added(spec.spec_id, entries, written)
 
     def _write(
-        self, metadata: TableMetadata, spec_id: int, entries: pa.Table
+        self, metadata: TableMetadata, spec_id: int, entries: pa.Table, content: int
     ) -> list[dict[str, Any]]:
         """Write entries of one spec to as many manifests as the target size asks for."""
         target = _integer(metadata, "commit.manifest.target-size-bytes", _TARGET_BYTES)
@@ -290,7 +306,7 @@ class Producer:
                 format_version=metadata.format_version,
                 spec=spec,
                 schema=schema,
-                content=DATA,
+                content=content,
                 codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
             )
             location = self._new_manifest()
@@ -302,7 +318,7 @@ class Producer:
                     length=len(data),
                     spec=spec,
                     schema=schema,
-                    content=DATA,
+                    content=content,
                     sequence_number=next_sequence_number(metadata),
                     added_snapshot_id=self.snapshot_id,
                 )
@@ -349,7 +365,7 @@ class Producer:
             status = pc.if_else(own, entries["status"], pa.scalar(EXISTING, pa.int32()))
             entries = _with(entries, "status", status)
             parts.append(self._inheriting(metadata, entries))
-        return self._write(metadata, spec_id, pa.concat_tables(parts))
+        return self._write(metadata, spec_id, pa.concat_tables(parts), packed[0]["content"])
 
     def _inheriting(self, metadata: TableMetadata, entries: pa.Table) -> pa.Table:
         """Leave this snapshot's own sequence number to inheritance: a later attempt may have another."""
@@ -367,6 +383,15 @@ class Producer:
             "file_sequence_number",
             pc.if_else(added, null, entries["file_sequence_number"]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """Entries of added files of one spec and content, and the manifests that hold them."""
+
+    spec_id: int
+    entries: pa.Table
+    rows: list[dict[str, Any]]
 
 
 def next_sequence_number(metadata: TableMetadata) -> int:

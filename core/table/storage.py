@@ -143,6 +143,15 @@ class Storage:
         with _typed_errors(location):
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
+    def list_folder(self, folder: str) -> list[tuple[str, bool]]:
+        """Return the names right in a folder, sorted, and whether each is a folder; none if there is none."""
+        filesystem, path = self.resolve(folder)
+        with _typed_errors(folder):
+            if filesystem.get_file_info(path).type != pafs.FileType.Directory:
+                return []
+            infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        return sorted((info.base_name, info.type == pafs.FileType.Directory) for info in infos)
+
     def find(self, folder: str, name_part: str) -> list[str]:
         """Return the files below a folder whose names contain a text; none if there is no folder.
 

@@ -76,12 +76,24 @@ def test_each_error_has_its_exit_code_and_one_json_document(
 def test_an_error_is_told_on_stderr_only_with_its_hint_on_a_line_of_its_own(
     lake: CommandLine,
 ) -> None:
-    error = errors.CommitUnknownError("the catalog did not answer", hint="run it again")
+    error = errors.CommitConflictError("another writer won", hint="run it again")
 
     result = failing(lake, error)("snapshots", "db.t")
 
-    assert (result.exit_code, result.stdout) == (5, "")
-    assert result.stderr == "error: the catalog did not answer\nhint: run it again\n"
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr == "error: another writer won\nhint: run it again\n"
+
+
+def test_an_unknown_outcome_names_the_operation_to_look_for(lake: CommandLine) -> None:
+    error = errors.CommitUnknownError("the catalog did not answer")
+    error.operation_id = "7f3a"
+
+    told = failing(lake, error)("snapshots", "db.t")
+    document = failing(lake, error)("--json", "snapshots", "db.t").json()
+
+    assert told.exit_code == 5
+    assert "operation id: 7f3a\n" in told.stderr
+    assert (document["status"], document["operation_id"]) == ("unknown", "7f3a")
 
 
 def test_a_defect_exits_1_with_its_trace_on_stderr_and_one_json_document(

@@ -348,7 +348,6 @@ def test_create_makes_namespace_spec_order_and_properties_in_the_first_commit(
         (["--partition-by", "day,"], 2, "not a partition term"),
         (["--sort-by", "day sideways"], 2, "not a sort term"),
         (["--property", "oops"], 2, "--property"),
-        (["--property", "format-version=3"], 3, "format version 3"),
         (["--property", "format-version=9"], 2, "none of 1, 2, 3"),
         (["--property", "write.format.default=orc"], 3, "Parquet only"),
         (["--branch", "b"], 2, "no branch b"),
@@ -407,18 +406,30 @@ def test_format_version_1_can_be_asked_for(
     assert len(rows_of(warehouse)) == 6
 
 
-def test_a_version_3_table_is_not_written(
+def test_a_table_of_version_3_is_made_and_appended_to(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
-    # PyIceberg makes none: a version 2 table's metadata is told to be one.
-    location = Path(make_table(warehouse).metadata_location.removeprefix("file://"))
-    metadata = json.loads(location.read_text())
-    location.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}))
+    path = write_parquet(tmp_path / "x.parquet", ROWS)
+
+    lake.ok("ingest", "db.t", path, "--create", "--property", "format-version=3")
+    lake.ok("ingest", "db.t", path)
+
+    metadata = table_of(warehouse).metadata
+    assert (metadata.format_version, metadata.next_row_id) == (3, 2 * ROWS.num_rows)
+    assert len(rows_of(warehouse)) == 2 * ROWS.num_rows
+
+
+def test_an_encrypted_table_is_not_written(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    table = make_table(warehouse)
+    with table.transaction() as change:
+        change.set_properties({"encryption.key-id": "k"})
 
     result = lake("ingest", "db.t", write_parquet(tmp_path / "x.parquet", ROWS))
 
     assert result.exit_code == 3
-    assert "format version 3" in result.stderr
+    assert "is encrypted" in result.stderr
 
 
 # The schema check
@@ -500,6 +511,25 @@ def test_evolve_adds_columns_and_nested_fields_in_the_same_commit(
     assert [snapshot.schema_id for snapshot in metadata.snapshots] == [0, 1, 1]
 
 
+def test_new_columns_join_the_name_mapping(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    first = pa.table({"id": [1], "at": [{"x": 1}]})
+    lake.ok("ingest", "db.t", write_parquet(tmp_path / "a.parquet", first), "--create")
+    # Adding files without field ids gives the table a name mapping.
+    table_of(warehouse).add_files([str(tmp_path / "a.parquet")])
+
+    second = pa.table({"id": [2], "at": [{"x": 2, "y": "b"}], "new": ["n"]})
+    path = write_parquet(tmp_path / "b.parquet", second)
+    lake.ok("ingest", "db.t", path, "--evolve")
+    table_of(warehouse).add_files([str(path)])
+
+    assert (
+        lake.ok("scan", "db.t", "--where", "id = 2")["result"]["preview"]
+        == [{"id": 2, "at": {"x": 2, "y": "b"}, "new": "n"}] * 2
+    )
+
+
 def test_evolve_infers_new_csv_columns_from_the_whole_file(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -541,6 +571,8 @@ def test_narrow_numbers_widen_and_inexact_times_are_refused(
         ("x.csv", "id,name\n1,a\n2\n", "cannot be read"),
         ("x.csv", "id,nome\n1,a\n", "has column nome (string), which the table lacks"),
         ("x.csv", "id,id\n1,2\n", "has two columns named id"),
+        ("x.csv", 'id,name\n1,"a"\n2,"cut he', "{path} ends inside a quoted value"),
+        ("x.csv", 'id,name\n1,"a ""b"\n2,"cut here""', "{path} ends inside a quoted value"),
         ("x.csv", "id\n99999999999999999999\n", "row 1: '99999999999999999999' is no long"),
         ("x.json", '{"id": 1}\n\n{"id": "x"}\n', "column id of {path}, line 3: '\"x\"' is no long"),
         ("x.json", '{"id": 1}\n{"id": 1.5}\n', "line 2"),
@@ -565,6 +597,19 @@ def test_a_bad_file_is_named_with_the_place_and_nothing_stays(
     assert result.exit_code == 7
     assert said.format(path=path) in result.stderr
     assert files_below(warehouse) == before
+
+
+def test_odd_quotes_inside_values_do_not_make_a_csv_file_look_cut(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse)
+    path = tmp_path / "x.csv"
+    path.write_text('id,name\n1,a 5" pipe\n2,"line\n""two"\n3,"end"')
+
+    lake.ok("ingest", "db.t", path)
+
+    names = [row["name"] for row in rows_of(warehouse)]
+    assert names == ['a 5" pipe', 'line\n"two', "end"]
 
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])

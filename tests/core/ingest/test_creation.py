@@ -19,8 +19,9 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
-from lake.core.ingest.checking import SourceColumns, check_sources, evolved
+from lake.core.ingest.checking import SourceColumns, check_sources
 from lake.core.ingest.creation import partition_spec, schema_of, sort_order
+from lake.core.ingest.evolution import evolved
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

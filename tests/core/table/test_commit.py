@@ -195,12 +195,12 @@ def test_an_unanswered_commit_that_did_not_land_is_unknown_and_keeps_every_file(
     inject(world.session, [refused_with(error)])
     file = write_file(world.table, [1])
 
-    with pytest.raises(CommitUnknownError):
+    with pytest.raises(CommitUnknownError) as caught:
         world.commit(AppendFiles(added=[file]))
 
     names = files_below(world.warehouse)
     assert any("snap-" in name for name in names)
-    assert any(name.endswith("-m0.avro") for name in names)
+    assert any(name.endswith(f"{caught.value.operation_id}-m0.avro") for name in names)
     assert len(world.session.owned) == 1
 
 

@@ -1,0 +1,143 @@
+"""New columns: the schema that has them, and the changes that give it to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from lake.core.errors import CorruptFileError
+from lake.core.ingest.creation import is_list, schema_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    from lake.core.table.catalog import Table
+
+_NAME_MAPPING = "schema.name-mapping.default"
+# Where the name mapping takes new columns that lie in no other.
+_TOP = -1
+
+
+def schema_changes(
+    table: Table, schema: Schema
+) -> tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]:
+    """Return what gives a table the schema, on the very one that was seen.
+
+    New columns also join the table's name mapping, as Iceberg Java does it: a file without field ids that
+    has such a column would be read without it.
+
+    Raises:
+        CorruptFileError: the table's name mapping cannot be read.
+    """
+    from pyiceberg.table.update import (  # noqa: PLC0415
+        AddSchemaUpdate,
+        AssertCurrentSchemaId,
+        AssertLastAssignedFieldId,
+        SetCurrentSchemaUpdate,
+    )
+
+    metadata = table.metadata
+    requirements = (
+        AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+        AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),
+    )
+    updates = (
+        AddSchemaUpdate(schema_=schema),
+        SetCurrentSchemaUpdate(schema_id=schema.schema_id),
+        *_mapping_changes(table, schema),
+    )
+    return requirements, updates
+
+
+def _mapping_changes(table: Table, schema: Schema) -> Iterator[TableUpdate]:
+    from pyiceberg.table.name_mapping import parse_mapping_from_json, update_mapping  # noqa: PLC0415
+    from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
+
+    text = table.properties.get(_NAME_MAPPING)
+    if text is None:
+        return
+    try:
+        mapping = parse_mapping_from_json(text)
+    except ValueError as error:
+        raise CorruptFileError(
+            f"the name mapping of {table.identifier} cannot be read",
+            hint=f"mend its {_NAME_MAPPING}",
+        ) from error
+    old = frozenset(table.schema.field_ids)
+    added = dict(_additions(schema.fields, old, _TOP))
+    changed = update_mapping(mapping, {}, added).model_dump_json()
+    yield SetPropertiesUpdate(updates={_NAME_MAPPING: changed})
+
+
+def _additions(
+    fields: Sequence[NestedField], old: frozenset[int], parent: int
+) -> Iterator[tuple[int, list[NestedField]]]:
+    """Yield the new fields of each struct that is not new itself, with its field id."""
+    new = [field for field in fields if field.field_id not in old]
+    if new:
+        yield parent, new
+    for field in fields:
+        if field.field_id in old:
+            yield from _additions(_parts(field.field_type), old, field.field_id)
+
+
+def _parts(kind: IcebergType) -> Sequence[NestedField]:
+    return () if kind.is_primitive else kind.fields  # type: ignore[attr-defined]
+
+
+def evolved(schema: Schema, last_column_id: int, next_schema_id: int, source: pa.Schema) -> Schema:
+    """Return the schema with the source's new columns and nested fields behind, optional, with fresh ids.
+
+    Raises:
+        BadInputError: a new column's type has no Iceberg type.
+    """
+    fresh = _fresh_ids(last_column_id)
+    fields = _with_new_fields(schema.fields, list(source), fresh)
+    if fields == schema.fields:
+        return schema
+    identifiers = schema.identifier_field_ids
+    return Schema(*fields, schema_id=next_schema_id, identifier_field_ids=identifiers)
+
+
+def _fresh_ids(last: int) -> Callable[[], int]:
+    def fresh() -> int:
+        nonlocal last
+        last += 1
+        return last
+
+    return fresh
+
+
+def _with_new_fields(
+    fields: tuple[NestedField, ...], found: Sequence[pa.Field], fresh: Callable[[], int]
+) -> tuple[NestedField, ...]:
+    types = {item.name: item.type for item in found}
+    kept = tuple(
+        _with_type(
+            field, _with_new_parts(field.field_type, types.pop(field.name, pa.null()), fresh)
+        )
+        for field in fields
+    )
+    new = pa.schema(list(types.items()))
+    added = assign_fresh_schema_ids(schema_of(new), fresh).fields if types else ()
+    return kept + added
+
+
+def _with_new_parts(kind: IcebergType, found: pa.DataType, fresh: Callable[[], int]) -> IcebergType:
+    if isinstance(kind, StructType) and pa.types.is_struct(found):
+        return StructType(*_with_new_fields(kind.fields, list(found), fresh))
+    if isinstance(kind, ListType) and is_list(found):
+        element = _with_new_parts(kind.element_type, found.value_type, fresh)
+        return kind.model_copy(update={"element_type": element})
+    if isinstance(kind, MapType) and pa.types.is_map(found):
+        value = _with_new_parts(kind.value_type, found.item_type, fresh)
+        return kind.model_copy(update={"value_type": value})
+    return kind
+
+
+def _with_type(field: NestedField, kind: IcebergType) -> NestedField:
+    return field if kind is field.field_type else field.model_copy(update={"field_type": kind})
