@@ -37,6 +37,7 @@ from lake.core.rows.batch_sizes import batch_rows
 from lake.core.rows.convert import convert, default_value, repeat
 from lake.core.rows.keys import KeyColumn, key_columns, key_schema
 from lake.core.rows.metrics import Mode, footer_metrics, leaves
+from lake.core.rows.parquet_files import row_group_start
 from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import (
     FIELD_ID,
@@ -49,7 +50,6 @@ from lake.core.rows.schema import (
     spec_from_plain,
     spec_to_plain,
 )
-from lake.core.rows.writer import row_group_start
 from lake.core.table.files import DataFile, DeleteFile
 from lake.core.table.live import all_schemas
 from lake.core.table.manifest_entries import entries_of, files_of
