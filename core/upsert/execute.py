@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
 from lake.core.engine import Task, TaskResult
@@ -19,23 +20,26 @@ from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.rows.schema import schema_to_plain
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed
-from lake.core.table.files import DataFile
+from lake.core.table.delete_index import PUFFIN, is_global
+from lake.core.table.files import POSITION_DELETES, DataFile
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import (
     SERIALIZABLE,
     AppendFiles,
+    DeleteKey,
     Operation,
     OverwriteFiles,
     RowDelta,
 )
 from lake.core.table.staging import staged
 from lake.core.upsert.key_filter import key_filter
-from lake.core.upsert.key_rows import read_arrow
-from lake.core.upsert.options import COPY_ON_WRITE
+from lake.core.upsert.key_rows import read_arrow, with_row_ids
+from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import write_rejects
 
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 _SOURCE = "lake.core.upsert.source_tasks"
 _SETTLE = "lake.core.upsert.settle_tasks"
 _MATCH = "lake.core.upsert.match_tasks"
+_EQUALITY = "lake.core.upsert.equality_tasks"
 # Keys of which an index takes some 100 to 200 MiB.
 _BUCKET_ROWS = 4_000_000
 _TASK_ROWS = 4_000_000
@@ -97,7 +102,10 @@ class _Matched:
         condition: a filter that all rows of these keys match.
         found: by bucket which keys were there.
         again: which of them more than once.
-        kept: files of rows that stay, of `replaced` files.
+        hit: data files that had some.
+        kept: files of those rows of hit files that stay, when these are copied on write.
+        deletes: delete files of the rows that go, in the other modes.
+        superseded: delete files whose positions ``deletes`` holds again.
     """
 
     table: Table
@@ -105,8 +113,10 @@ class _Matched:
     condition: BooleanExpression | None
     found: list[BitMap]
     again: list[BitMap]
+    hit: list[str] = field(default_factory=list)
     kept: list[DataFile] = field(default_factory=list)
-    replaced: list[str] = field(default_factory=list)
+    deletes: list[DataFile] = field(default_factory=list)
+    superseded: list[DeleteKey] = field(default_factory=list)
 
     @property
     def updated(self) -> int:
@@ -115,7 +125,7 @@ class _Matched:
     @property
     def files(self) -> list[DataFile]:
         """The files that matching wrote."""
-        return self.kept
+        return [*self.kept, *self.deletes]
 
 
 def preview_upsert(plan: UpsertPlan) -> Outcome:
@@ -259,14 +269,16 @@ class _Run:
         """Commit, matching again whenever another writer won."""
         ingest = self.plan.ingest
         if ingest.table.creating:
-            operation = AppendFiles(added=source.files)
-            return None, self._commit(operation, ingest.table, self.operation_id), self.operation_id
+            landed = self._commit(AppendFiles(added=source.files), ingest.table, self.operation_id)
+            return None, landed, self.operation_id
         table, commit_id = ingest.table, self.operation_id
+        blind = self.plan.options.deletes == EQUALITY
         for round_number in range(1, _ROUNDS + 1):
-            matched = self._match(table, source)
+            matched = (self._blind if blind else self._match)(table, source)
             self._refuse_duplicates(matched, source)
+            operation = _operation(matched, source, validates=not blind)
             try:
-                committed = self._commit(_operation(matched, source), table, commit_id)
+                committed = self._commit(operation, table, commit_id)
             except CommitConflictError:
                 if round_number == _ROUNDS:
                     raise
@@ -278,6 +290,32 @@ class _Run:
 
     def _commit(self, operation: Operation, table: Table, commit_id: str) -> Committed:
         return commit_rows(self.session, self.plan.ingest, operation, commit_id, table=table)
+
+    def _blind(self, table: Table, source: _Source) -> _Matched:
+        """Delete the source's keys without a look at the table's rows."""
+        ingest = self.plan.ingest
+        base = lineage.branch_head(table.metadata, ingest.options.branch)
+        if base is not None:
+            _refuse_other_specs(live_files(table, base, columns=("status", "content")))
+        names = [ingest.schema.find_column_name(column) or "" for column in self.plan.key]
+        fields = [ingest.schema.find_field(name) for name in names]
+        tasks = [
+            Task(
+                {
+                    "keys": bucket["keys"],
+                    "ids": list(self.plan.key),
+                    "columns": schema_to_plain(Schema(*fields)),
+                    "writing": ingest.settings(self.operation_id).to_plain(),
+                    "task": number,
+                }
+            )
+            for number, bucket in enumerate(source.buckets, _FIRST_MATCHER)
+        ]
+        matched = _Matched(table, base, None, [], [])
+        engine = self.session.engine(ingest.input_bytes)
+        for result in engine.run(tasks, f"{_EQUALITY}:write_deletes", storage=self._storage):
+            matched.deletes += [DataFile.from_plain(file) for file in result.value["deletes"]]
+        return matched
 
     def _match(self, table: Table, source: _Source) -> _Matched:
         ingest, key = self.plan.ingest, self.plan.key
@@ -305,11 +343,13 @@ class _Run:
                 matched.again[bucket] |= matched.found[bucket] & new
                 matched.found[bucket] |= new
             matched.kept += [DataFile.from_plain(file) for file in value["kept"]]
-            matched.replaced += value["replaced"]
+            matched.deletes += [DataFile.from_plain(file) for file in value["deletes"]]
+            matched.hit += value["hit"]
             self.session.progress.advance(
                 tasks=1, done_bytes=tasks[result.task].input_bytes, rows=value["rows"]
             )
         self.session.progress.finish()
+        matched.superseded = _superseded(found, matched)
         return matched
 
     def _tasks(
@@ -318,12 +358,18 @@ class _Run:
         ingest, key, table = self.plan.ingest, list(self.plan.key), found.table
         copies = self.plan.options.deletes == COPY_ON_WRITE
         names = [ingest.schema.find_column_name(column) or "" for column in key]
-        common = {
+        common: dict[str, Any] = {
             "ids": key,
             "buckets": [bucket["keys"] for bucket in source.buckets],
             "mode": self.plan.options.deletes,
-            "writing": ingest.settings(self.operation_id).to_plain(),
+            "format_version": table.metadata.format_version,
         }
+        # Row ids of version 3 move with their rows.
+        copied = with_row_ids(ingest.schema, table.metadata.format_version)
+        writing = ingest.settings(self.operation_id)
+        if copies:
+            writing = replace(writing, schema=copied)
+        common["writing"] = writing.to_plain()
         for numbers, files in self._groups(found):
             deletes = found.deletes_of(np.array(numbers, np.int64))
             reading = ReadSettings.of(
@@ -333,7 +379,7 @@ class _Run:
                 row_filter=None if copies else condition,
                 deletes=deletes,
             )
-            everything = ReadSettings.of(table, projection=ingest.schema, deletes=deletes)
+            everything = ReadSettings.of(table, projection=copied, deletes=deletes)
             payload = {
                 **common,
                 "task": self._matchers,
@@ -397,25 +443,56 @@ class _Run:
                 start = end
 
 
+def _superseded(found: LiveFiles, matched: _Matched) -> list[DeleteKey]:
+    """Return the vectors, and the delete files for one data file, that new vectors take the place of."""
+    if not any(file.format == PUFFIN for file in matched.deletes):
+        return []
+    paths = {file.referenced_data_file for file in matched.deletes}
+    known = found.deletes_of(np.arange(found.count))
+    return [
+        DeleteKey(item.path, item.content_offset)
+        for item in known
+        if item.content == POSITION_DELETES and item.referenced_data_file in paths
+    ]
+
+
 def _bits(text: str) -> BitMap:
     return BitMap.deserialize(base64.b64decode(text))
 
 
-def _operation(matched: _Matched, source: _Source) -> Operation:
+def _refuse_other_specs(found: LiveFiles) -> None:
+    """Refuse equality deletes that would miss rows: they act in their own partition spec only."""
+    table = found.table
+    others = [
+        spec_id
+        for spec_id, entries in found.by_spec.items()
+        if entries.num_rows and spec_id != table.spec.spec_id
+    ]
+    if others and not is_global(table.spec):
+        raise RefusedError(
+            f"{table.identifier} has files of other partition specs ({', '.join(map(str, others))}), "
+            "whose rows equality deletes of the current one do not reach",
+            hint="use --deletes position",
+        )
+
+
+def _operation(matched: _Matched, source: _Source, *, validates: bool) -> Operation:
     """Return the change; whoever inserts one of the keys meanwhile is a conflict at any isolation level."""
     base_id = matched.base.snapshot_id if matched.base else None
-    if matched.replaced:
+    if matched.hit and not matched.deletes:
         return OverwriteFiles(
             added=[*source.files, *matched.kept],
-            removed_paths=matched.replaced,
+            removed_paths=matched.hit,
             base_snapshot_id=base_id,
             conflict_filter=matched.condition,
             isolation=SERIALIZABLE,
         )
     return RowDelta(
         added=source.files,
-        deletes=(),
+        deletes=matched.deletes,
+        replaced_deletes=matched.superseded,
         base_snapshot_id=base_id,
+        validates=validates,
         conflict_filter=matched.condition,
         isolation=SERIALIZABLE,
     )
@@ -429,8 +506,10 @@ def _outcome(
     commit_id: str | None = None,
     committed: Committed | None = None,
 ) -> Outcome:
+    blind = plan.options.deletes == EQUALITY and not plan.ingest.table.creating
     updated = matched.updated if matched else 0
-    files = [*source.files, *(matched.kept if matched else [])]
+    data = [*source.files, *(matched.kept if matched else [])]
+    deletes = matched.deletes if matched else []
     return Outcome(
         command="ingest",
         table=plan.ingest.table.identifier,
@@ -445,11 +524,17 @@ def _outcome(
         result={
             "rows_read": source.rows_read,
             "rows_written": source.rows,
-            "rows_inserted": source.rows - updated,
-            "rows_updated": updated,
+            # Who deletes blindly does not know what was there.
+            "rows_inserted": None if blind else source.rows - updated,
+            "rows_updated": None if blind else updated,
             "rows_rejected": source.rejected,
-            "data_files": len(files),
-            "delete_files": 0,
-            "bytes_written": sum(file.size_bytes for file in files),
+            "data_files": len(data),
+            "delete_files": len(deletes),
+            "bytes_written": sum(file.size_bytes for file in data) + _delete_bytes(deletes),
         },
     )
+
+
+def _delete_bytes(deletes: Sequence[DataFile]) -> int:
+    """Return the size of delete files; a Puffin file holds several."""
+    return sum({file.path: file.size_bytes for file in deletes}.values())

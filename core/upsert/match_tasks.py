@@ -17,6 +17,7 @@ from lake.core.deletes.apply import Deletes
 from lake.core.deletes.key_encoding import Int64s, hash_keys, partition_of
 from lake.core.deletes.keys import NOT_FOUND, KeyIndex
 from lake.core.deletes.positions import RowPositions
+from lake.core.deletes.writers import DeletedRows, open_position_writer
 from lake.core.engine import TaskContext
 from lake.core.errors import LakeError
 from lake.core.ingest.tasks import go_on
@@ -35,20 +36,31 @@ def match(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[
 
     The payload: ``files`` (FileSlices), ``reading`` (ReadSettings of the key columns), ``ids`` (of the key),
     ``buckets`` (files of settled keys, by bucket), ``mode``, ``writing`` (WriteSettings), ``task``,
-    ``rewriting`` (ReadSettings of all columns, to copy on write).
+    ``format_version``, ``rewriting`` (ReadSettings of all columns, to copy on write).
 
     Reports the key rows that were found in each bucket and those that were found more than once (as
     serialised bitmaps of their numbers), and what the mode made of the rows.
     """
     files = [FileSlice.from_plain(file) for file in payload["files"]]
-    found = _find(payload, files, context)
-    hit = [number for number, positions in enumerate(found.positions) if len(positions)]
-    result: dict[str, Any] = {"rows": int(sum(found.rows)), "kept": [], "replaced": []}
-    if payload["mode"] == COPY_ON_WRITE and hit:
-        kept = _copy(payload, files, found, context)
-        result["kept"] = [file.to_plain() for file in kept]
-        result["replaced"] = [files[number].path for number in hit]
-    yield {**result, **found.seen.report()}
+    reading = ReadSettings.from_plain(payload["reading"])
+    kept: list[DataFile] = []
+    deletes: list[DataFile] = []
+    with closing(Deletes(context.storage, reading, files)) as known:
+        found = _find(payload, files, reading, known, context)
+        hit = [number for number, positions in enumerate(found.positions) if len(positions)]
+        if hit and payload["mode"] == COPY_ON_WRITE:
+            kept = _copy(payload, files, found, context)
+        elif hit:
+            deletes = _delete(
+                payload, [(files[one], found.positions[one]) for one in hit], known, context
+            )
+    yield {
+        "rows": sum(found.rows),
+        "hit": [files[number].path for number in hit],
+        "kept": [file.to_plain() for file in kept],
+        "deletes": [file.to_plain() for file in deletes],
+        **found.seen.report(),
+    }
 
 
 class _Chunk(NamedTuple):
@@ -92,12 +104,26 @@ def _bitmap(values: Int64s) -> BitMap:
     return BitMap(array.array("I", values.astype(np.uint32).tobytes()))
 
 
-def _find(payload: Mapping[str, Any], files: Sequence[FileSlice], context: TaskContext) -> _Found:
+def _find(
+    payload: Mapping[str, Any],
+    files: Sequence[FileSlice],
+    reading: ReadSettings,
+    known: Deletes,
+    context: TaskContext,
+) -> _Found:
     buckets = _Buckets(context, payload["buckets"])
     seen = _Seen([BitMap() for _ in buckets.paths], [BitMap() for _ in buckets.paths])
     found = _Found([RowPositions() for _ in files], [0] * len(files), seen)
     chunk_rows = 1 if len(buckets.paths) == 1 else _CHUNK_ROWS
-    for chunk in _chunks(_keys(payload, files, found, context), chunk_rows):
+    columns = columns_of(reading.projection, payload["ids"])
+
+    def rows_of(number: int, file: FileSlice) -> Iterator[_Chunk]:
+        for positions, batch in read_positions(context.storage, file, reading, known):
+            found.rows[number] += batch.num_rows
+            yield _Chunk(np.full(batch.num_rows, number), positions, cut(batch, columns))
+
+    parts = (part for number, file in enumerate(files) for part in rows_of(number, file))
+    for chunk in _chunks(parts, chunk_rows):
         go_on(context)
         for bucket, rows, ordinals in buckets.find(chunk.keys):
             seen.add(bucket, ordinals)
@@ -105,19 +131,6 @@ def _find(payload: Mapping[str, Any], files: Sequence[FileSlice], context: TaskC
             for number in np.unique(numbers).tolist():
                 found.positions[number].add(positions[numbers == number])
     return found
-
-
-def _keys(
-    payload: Mapping[str, Any], files: Sequence[FileSlice], found: _Found, context: TaskContext
-) -> Iterator[_Chunk]:
-    reading = ReadSettings.from_plain(payload["reading"])
-    columns = columns_of(reading.projection, payload["ids"])
-    with closing(Deletes(context.storage, reading, files)) as deletes:
-        for number, file in enumerate(files):
-            for positions, batch in read_positions(context.storage, file, reading, deletes):
-                found.rows[number] += batch.num_rows
-                places = np.full(batch.num_rows, number)
-                yield _Chunk(places, positions, cut(batch, columns))
 
 
 def _chunks(parts: Iterator[_Chunk], rows: int) -> Iterator[_Chunk]:
@@ -176,6 +189,32 @@ class _Buckets:
             batches = list(read_arrow(self._context.storage, self.paths[bucket]))
             self._loaded = bucket, KeyIndex.build(pa.Table.from_batches(batches))
         return self._loaded[1]
+
+
+def _delete(
+    payload: Mapping[str, Any],
+    hit: Sequence[tuple[FileSlice, RowPositions]],
+    known: Deletes,
+    context: TaskContext,
+) -> list[DataFile]:
+    """Write which rows of files are deleted now; vectors hold what was deleted before too."""
+    settings = WriteSettings.from_plain(payload["writing"])
+    names = settings.file_names(task=payload["task"], attempt=context.attempt)
+    with open_position_writer(
+        context.storage, settings, format_version=payload["format_version"], names=names
+    ) as writer:
+        for file, positions in hit:
+            go_on(context)
+            writer.add(
+                DeletedRows(
+                    path=file.path,
+                    spec_id=file.spec_id,
+                    partition=file.partition,
+                    positions=positions,
+                    earlier=known.positions_of(file),
+                )
+            )
+        return writer.close()
 
 
 def _copy(

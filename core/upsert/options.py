@@ -92,6 +92,14 @@ def check_mode(
         )
     if mode != EQUALITY:
         return
+    tops = {field.field_id for field in schema.fields}
+    for part in key:
+        if part not in tops:
+            raise RefusedError(
+                f"equality deletes by {schema.find_column_name(part)}, a part of another column, "
+                "cannot be written yet",
+                hint="use --deletes position",
+            )
     for field in spec.fields:
         if not isinstance(field.transform, VoidTransform) and field.source_id not in key:
             column = schema.find_column_name(field.source_id)
