@@ -1,106 +1,123 @@
-"""Delete files as another engine would commit them: lake itself writes none yet."""
+"""Delete files written by hand, for tests of what commits and readers do with them."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
-from table_support import open_session
 
+from lake.core.deletes.positions import RowPositions
+from lake.core.deletes.puffin import PuffinWriter
+from lake.core.table.catalog import Table
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
-from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
-from lake.core.table.manifests import (
-    describe_manifest,
-    encode_manifest,
-    encode_manifest_list,
-    entries_of,
-    read_manifest_list,
-)
+from lake.core.table.storage import Storage
 
-_PATH, _POSITION = 2147483546, 2147483545
+_PATH, _POS = 2147483546, 2147483545
+_FIELD_ID = b"PARQUET:field_id"
 
 
-def commit_position_delete(warehouse: Path, path: str, position: int, name: str = "db.t") -> None:
-    """Delete one row of a data file of an unpartitioned table, in a snapshot of its own."""
-    schema = pa.schema(
-        [
-            pa.field("file_path", pa.string(), metadata={"PARQUET:field_id": str(_PATH)}),
-            pa.field("pos", pa.int64(), metadata={"PARQUET:field_id": str(_POSITION)}),
-        ]
-    )
-    rows = pa.table([[path], [position]], schema=schema)
-    bounds = {_PATH: path.encode()}
-    _commit(
-        warehouse, name, rows, content=POSITION_DELETES, lower_bounds=bounds, upper_bounds=bounds
-    )
+def _field(name: str, kind: pa.DataType, number: int, *, required: bool) -> pa.Field:
+    return pa.field(name, kind, nullable=not required, metadata={_FIELD_ID: str(number).encode()})
 
 
-def commit_equality_delete(warehouse: Path, ids: list[int], name: str = "db.t") -> None:
-    """Delete the rows of an unpartitioned table whose column 1 is among ids, in a snapshot of its own."""
-    field = pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})
-    rows = pa.table([pa.array(ids, pa.int64())], schema=pa.schema([field]))
-    _commit(warehouse, name, rows, content=EQUALITY_DELETES, equality_ids=(1,))
-
-
-def _commit(warehouse: Path, name: str, rows: pa.Table, **described: Any) -> None:
-    table = open_session(warehouse).table(name)
-    metadata, head = table.metadata, table.metadata.current_snapshot()
+def _written(table: Table, rows: pa.Table) -> tuple[str, int]:
     location = f"{table.data_location}/{uuid.uuid4()}-deletes.parquet"
     path = Path(location.removeprefix("file://"))
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, path)
-    file = DataFile(
+    return location, path.stat().st_size
+
+
+def position_file(
+    table: Table,
+    places: Sequence[tuple[str, int]],
+    *,
+    partition: tuple[bytes | None, ...] = (),
+    names_file: bool = True,
+) -> DataFile:
+    """Write a Parquet position delete file; it says which data file it is for if there is one only."""
+    ordered = sorted(places)
+    schema = pa.schema(
+        [
+            _field("file_path", pa.string(), _PATH, required=True),
+            _field("pos", pa.int64(), _POS, required=True),
+        ]
+    )
+    rows = pa.table([[p for p, _ in ordered], [n for _, n in ordered]], schema=schema)
+    location, size = _written(table, rows)
+    paths = sorted({path for path, _ in places})
+    return DataFile(
+        content=POSITION_DELETES,
         path=location,
         spec_id=table.spec.spec_id,
-        record_count=rows.num_rows,
-        size_bytes=path.stat().st_size,
-        **described,
+        partition=partition,
+        record_count=len(ordered),
+        size_bytes=size,
+        lower_bounds={_PATH: paths[0].encode()},
+        upper_bounds={_PATH: paths[-1].encode()},
+        referenced_data_file=paths[0] if names_file and len(paths) == 1 else None,
     )
-    snapshot_id, sequence_number = uuid.uuid4().int >> 66, metadata.last_sequence_number + 1
-    shared: dict[str, Any] = {"spec": table.spec, "schema": table.schema}
-    entries = entries_of([file], status=1, snapshot_id=snapshot_id, **shared)
-    data = encode_manifest(entries, format_version=2, content=1, **shared)
-    manifest = f"{table.metadata_folder}/{uuid.uuid4()}-m0.avro"
-    table.storage.write(manifest, data)
-    row = describe_manifest(
-        entries,
-        location=manifest,
-        length=len(data),
-        content=1,
-        sequence_number=sequence_number,
-        added_snapshot_id=snapshot_id,
-        **shared,
+
+
+def equality_file(
+    table: Table,
+    rows: Iterable[Mapping[str, Any]],
+    keys: Sequence[str],
+    *,
+    partition: tuple[bytes | None, ...] = (),
+) -> DataFile:
+    """Write a Parquet equality delete file with the given rows (columns of the table's schema)."""
+    found = list(rows)
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    names = list(found[0])
+    schema = schema_to_pyarrow(table.schema.select(*names))
+    arrow = pa.table([[row[name] for row in found] for name in schema.names], schema=schema)
+    location, size = _written(table, arrow)
+    return DataFile(
+        content=EQUALITY_DELETES,
+        path=location,
+        spec_id=table.spec.spec_id,
+        partition=partition,
+        record_count=len(found),
+        size_bytes=size,
+        equality_ids=tuple(table.schema.find_field(name).field_id for name in keys),
     )
-    before = read_manifest_list(table.storage, head.manifest_list).to_pylist()
-    listed = f"{table.metadata_folder}/snap-{snapshot_id}.avro"
-    table.storage.write(
-        listed,
-        encode_manifest_list(
-            pa.Table.from_pylist([row, *before], schema=MANIFEST_SCHEMA),
-            format_version=2,
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=head.snapshot_id,
-            sequence_number=sequence_number,
-        ),
-    )
-    snapshot = Snapshot(
-        snapshot_id=snapshot_id,
-        parent_snapshot_id=head.snapshot_id,
-        sequence_number=sequence_number,
-        timestamp_ms=metadata.last_updated_ms + 1,
-        manifest_list=listed,
-        summary=Summary(Operation.DELETE),
-        schema_id=metadata.current_schema_id,
-    )
-    table.send(
-        (AssertRefSnapshotId(ref="main", snapshot_id=head.snapshot_id),),
-        (
-            AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=snapshot_id),
-        ),
-    )
+
+
+def vectors(
+    table: Table,
+    positions: Mapping[str, Iterable[int]],
+    *,
+    partition: tuple[bytes | None, ...] = (),
+) -> list[DataFile]:
+    """Write deletion vectors, one for each data file, into one Puffin file."""
+    location = f"{table.data_location}/{uuid.uuid4()}-deletes.puffin"
+    found = {path: np.array(sorted(rows), np.int64) for path, rows in positions.items()}
+    Path(location.removeprefix("file://")).parent.mkdir(parents=True, exist_ok=True)
+    with PuffinWriter(Storage(), location) as writer:
+        places = [
+            writer.add_vector(RowPositions(rows).to_blob(), data_file=path, positions=len(rows))
+            for path, rows in found.items()
+        ]
+        size = writer.close()
+    return [
+        DataFile(
+            content=POSITION_DELETES,
+            path=location,
+            format="PUFFIN",
+            spec_id=table.spec.spec_id,
+            partition=partition,
+            record_count=len(rows),
+            size_bytes=size,
+            referenced_data_file=path,
+            content_offset=offset,
+            content_size_bytes=length,
+        )
+        for (path, rows), (offset, length) in zip(found.items(), places, strict=True)
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ from lake.core.engine import Engine, Task, TaskResult
 from lake.core.errors import LakeError
 from lake.core.expressions import filter_to_plain
 from lake.core.ingest.evolution import schema_changes
-from lake.core.ingest.plan import APPEND, HASH, REPLACE, IngestPlan, describe, tasks_for
+from lake.core.ingest.plan import APPEND, HASH, REPLACE, IngestPlan, Unit, describe, tasks_for
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import ReadSettings
 from lake.core.session import Session
@@ -129,15 +129,20 @@ def _source_tasks(plan: IngestPlan, engine: Engine, operation_id: str) -> list[T
     }
     return [
         Task(
-            {
-                **common,
-                "task": number,
-                "units": [{**unit.payload, "input_bytes": unit.input_bytes} for unit in group],
-            },
+            {**common, "task": number, **_reading(plan, group)},
             sum(unit.input_bytes for unit in group),
         )
         for number, group in enumerate(tasks_for(plan, 1 if alone else engine.parallelism))
     ]
+
+
+def _reading(plan: IngestPlan, units: Sequence[Unit]) -> dict[str, Any]:
+    """Return what a task is told to read."""
+    reading = plan.reading(units)
+    return {
+        "units": [{**unit.payload, "input_bytes": unit.input_bytes} for unit in units],
+        "reading": None if reading is None else reading.to_plain(),
+    }
 
 
 def _exchange(engine: Engine, plan: IngestPlan, tasks: list[Task]) -> Iterator[TaskResult]:

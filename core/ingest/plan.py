@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from lake.core.engine.choose import engine_name
@@ -14,7 +15,7 @@ from lake.core.expressions import bind_filter, parse_filter
 from lake.core.ingest import creation
 from lake.core.ingest.checking import SourceColumns, check_sources
 from lake.core.ingest.evolution import evolved
-from lake.core.rows.reader import FileSlice, ReadSettings
+from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import arrow_schema
 from lake.core.rows.source_rows import source_columns, split_parquet
 from lake.core.rows.sources import Source, find_sources
@@ -23,7 +24,7 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table, storage_properties
 from lake.core.table.commit import find_summary, require_writable
-from lake.core.table.live import live_files
+from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.run_ids import CARRIED_MS, RUN_ID, expired_run_ids
 from lake.core.table.storage import Storage
 
@@ -87,11 +88,15 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A file, or a piece of one, that one task reads: the task's payload and about what it weighs."""
+    """A file, or a piece of one, that one task reads: the task's payload and about what it weighs.
+
+    `number` is a data file's place among the live files of the source table.
+    """
 
     payload: Mapping[str, Any]
     input_bytes: int
     weight: int
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,7 @@ class IngestPlan:
         table: the target; its `creating` is not empty when it will be made.
         schema: what rows are written as: the table's, or with new columns behind.
         units: what is read.
+        source: the live files of the table whose rows are read, if it is one.
         distribution: ``none`` or ``hash``.
         engine: the name of the engine that will run it.
         formats: the sources' formats.
@@ -118,6 +124,7 @@ class IngestPlan:
     table: Table
     schema: Schema
     units: Sequence[Unit] = ()
+    source: LiveFiles | None = None
     distribution: str = NONE
     engine: str = "inline"
     formats: Sequence[str] = ()
@@ -139,6 +146,14 @@ class IngestPlan:
     def evolves(self) -> bool:
         """Whether the table gets new columns."""
         return self.schema is not self.table.schema and self.schema != self.table.schema
+
+    def reading(self, units: Sequence[Unit]) -> ReadSettings | None:
+        """Return how units of another table are read, None for other sources."""
+        if self.source is None:
+            return None
+        numbers = sorted({unit.number for unit in units if unit.number is not None})
+        deletes = self.source.deletes_of(np.array(numbers, np.int64))
+        return ReadSettings.of(self.source.table, deletes=deletes)
 
     def settings(self, operation_id: str) -> WriteSettings:
         """Return how rows are written."""
@@ -206,35 +221,32 @@ def _plan_from_table(
     source = session.table(source_name)
     columns = SourceColumns(source_name, arrow_schema(source.schema))
     table = existing or _staged(session, identifier, options, creation.schema_like(source.schema))
-    files = _live_slices(source)
-    reading = ReadSettings(
-        projection=source.schema,
-        schema=source.schema,
-        specs=source.metadata.specs(),
-        name_mapping=source.properties.get("schema.name-mapping.default"),
-    ).to_plain()
+    head = lineage.branch_head(source.metadata, lineage.MAIN)
+    found = None if head is None else live_files(source, head)
+    files = [] if found is None else _slices(found)
     return IngestPlan(
         options=options,
         table=table,
         schema=_target_schema(session, table, [columns], options),
         units=[
-            Unit({"file": piece.to_plain(), "reading": reading}, bytes_read, bytes_read)
-            for file in files
+            Unit({"file": piece.to_plain()}, bytes_read, bytes_read, number)
+            for number, file in enumerate(files)
             for piece, bytes_read in _pieces(file)
         ],
+        source=found,
         formats=["table"],
         source_files=len(files),
         base_snapshot_id=_head_id(table, options.branch),
     )
 
 
-def _live_slices(source: Table) -> list[FileSlice]:
-    head = lineage.branch_head(source.metadata, lineage.MAIN)
-    if head is None:
-        return []
-    found = live_files(source, head)
-    found.refuse_deletes(source.identifier)
-    return [FileSlice.of(file) for file in found.files()]
+def _slices(found: LiveFiles) -> list[FileSlice]:
+    specs = found.table.metadata.specs()
+    return [
+        item
+        for spec_id, entries in found.by_spec.items()
+        for item in slices_of(entries, spec=specs[spec_id], schema=found.schema)
+    ]
 
 
 def _pieces(file: FileSlice) -> list[tuple[FileSlice, int]]:

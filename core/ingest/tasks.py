@@ -7,12 +7,14 @@ loss, and rows never become rows of a JVM.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.deletes.apply import Deletes
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError, StoppedError
 from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, row_mask
@@ -41,9 +43,9 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     with open_writer(
         context.storage, settings, task=payload["task"], attempt=context.attempt
     ) as writer:
-        for unit in payload["units"]:
+        for unit, batches in _units(payload, settings.schema, context):
             rows = 0
-            for batch in read_ahead(_unit_rows(unit, payload, settings.schema, context)):
+            for batch in read_ahead(batches):
                 _go_on(context)
                 writer.write(batch)
                 rows += batch.num_rows
@@ -61,8 +63,8 @@ def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
     settings = WriteSettings.from_plain(payload["write"])
     outbox = _Outbox(payload["reducers"])
     rows = 0
-    for unit in payload["units"]:
-        for batch in read_ahead(_unit_rows(unit, payload, settings.schema, context)):
+    for _, batches in _units(payload, settings.schema, context):
+        for batch in read_ahead(batches):
             _go_on(context)
             rows += batch.num_rows
             for partition, part in group_rows(batch, settings.spec, settings.schema):
@@ -179,30 +181,55 @@ def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
 # Rows, checked
 
 
-def _unit_rows(
-    unit: Mapping[str, Any], payload: Mapping[str, Any], schema: Schema, context: TaskContext
-) -> Iterator[pa.RecordBatch]:
-    """Yield a unit's rows as the table's."""
+Unit = Mapping[str, Any]
+
+
+def _units(
+    payload: Mapping[str, Any], schema: Schema, context: TaskContext
+) -> Iterator[tuple[Unit, Iterator[pa.RecordBatch]]]:
+    """Yield each unit of a task with its rows as the table's."""
     plain = payload["must_match"]
     condition = None if plain is None else bind_filter(filter_from_plain(plain), schema)
-    for batch, where in _read(unit, schema, context):
+    rows = _source_rows if payload["reading"] is None else _table_rows
+    for unit, batches in rows(payload, schema, context):
+        yield unit, _checked(batches, condition, schema)
+
+
+def _checked(
+    batches: Iterator[tuple[pa.RecordBatch, str]],
+    condition: BooleanExpression | None,
+    schema: Schema,
+) -> Iterator[pa.RecordBatch]:
+    for batch, where in batches:
         _check_required(batch, where)
         if condition is not None:
             _check_matching(batch, condition, schema, where)
         yield batch
 
 
-def _read(
-    unit: Mapping[str, Any], schema: Schema, context: TaskContext
-) -> Iterator[tuple[pa.RecordBatch, str]]:
-    if "source" in unit:
+def _source_rows(
+    payload: Mapping[str, Any], schema: Schema, context: TaskContext
+) -> Iterator[tuple[Unit, Iterator[tuple[pa.RecordBatch, str]]]]:
+    for unit in payload["units"]:
         source = Source.from_plain(unit["source"])
-        for batch in source_batches(context.storage, source, schema):
-            yield batch, source.path
-        return
-    file = FileSlice.from_plain(unit["file"])
-    reading = ReadSettings.from_plain(unit["reading"])
-    for batch in read_batches(context.storage, file, reading):
+        batches = source_batches(context.storage, source, schema)
+        yield unit, ((batch, source.path) for batch in batches)
+
+
+def _table_rows(
+    payload: Mapping[str, Any], schema: Schema, context: TaskContext
+) -> Iterator[tuple[Unit, Iterator[tuple[pa.RecordBatch, str]]]]:
+    reading = ReadSettings.from_plain(payload["reading"])
+    files = [FileSlice.from_plain(unit["file"]) for unit in payload["units"]]
+    with closing(Deletes(context.storage, reading, files)) as deletes:
+        for unit, file in zip(payload["units"], files, strict=True):
+            yield unit, _slice_rows(file, reading, deletes, schema, context)
+
+
+def _slice_rows(
+    file: FileSlice, reading: ReadSettings, deletes: Deletes, schema: Schema, context: TaskContext
+) -> Iterator[tuple[pa.RecordBatch, str]]:
+    for batch in read_batches(context.storage, file, reading, deletes):
         yield as_table_rows(batch, schema, file.path), file.path
 
 

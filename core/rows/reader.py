@@ -11,11 +11,16 @@ import base64
 import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from lake.core import paths
@@ -30,6 +35,7 @@ from lake.core.expressions import (
 )
 from lake.core.rows.batch_sizes import batch_rows
 from lake.core.rows.convert import convert, default_value, repeat
+from lake.core.rows.keys import KeyColumn, key_columns, key_schema
 from lake.core.rows.metrics import Mode, footer_metrics, leaves
 from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import (
@@ -44,14 +50,17 @@ from lake.core.rows.schema import (
     spec_to_plain,
 )
 from lake.core.rows.writer import row_group_start
-from lake.core.table.files import DataFile
+from lake.core.table.files import DataFile, DeleteFile
+from lake.core.table.live import all_schemas
+from lake.core.table.manifest_entries import entries_of, files_of
 from lake.core.table.partition_values import from_single_values, partition_type
 from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
+
+    from lake.core.table.catalog import Table
 
 BATCH_BYTES = 16 * 1024 * 1024
 AHEAD_BYTES = 64 * 1024 * 1024
@@ -60,14 +69,18 @@ _MOST_AHEAD = 256
 _MAX_ROW_GROUPS = 1_000_000
 # An id that no column of a table has.
 _NO_ID = -1
+# Columns of every table of version 3 that are stored only where a row was moved (reserved by the specification).
+ROW_ID = 2147483540
+LAST_UPDATED = 2147483539
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSlice:
     """A data file, or the row groups of it that begin in a range of its bytes.
 
-    `partition` holds single values as in `lake.core.table.files.DataFile`; the slice's first `skip_rows` rows
-    are left out.
+    `partition` holds single values as in `lake.core.table.files.DataFile`, `sequence_number` is the file's data
+    sequence number. Of the slice's rows the first `skip_rows` are left out, and of the others all but the
+    first `take_rows`; both count rows of the file, deleted or not.
     """
 
     path: str
@@ -79,9 +92,12 @@ class FileSlice:
     start: int = 0
     length: int | None = None
     skip_rows: int = 0
+    take_rows: int | None = None
+    sequence_number: int = 0
+    first_row_id: int | None = None
 
     @classmethod
-    def of(cls, file: DataFile) -> FileSlice:
+    def of(cls, file: DataFile, *, sequence_number: int = 0) -> FileSlice:
         """Return the whole of a data file."""
         return cls(
             path=file.path,
@@ -90,6 +106,8 @@ class FileSlice:
             record_count=file.record_count,
             spec_id=file.spec_id,
             partition=file.partition,
+            sequence_number=sequence_number,
+            first_row_id=file.first_row_id,
         )
 
     def to_plain(self) -> dict[str, Any]:
@@ -110,6 +128,22 @@ class FileSlice:
         return cls(**values)
 
 
+def slices_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[FileSlice]:
+    """Return the whole of the data files of manifest entries that share a spec.
+
+    Args:
+        entries: among their columns `sequence_number`, and `first_row_id` where row ids are read.
+        spec: their partition spec.
+        schema: where the spec's source columns are looked up.
+    """
+    files = files_of(entries, spec=spec, schema=schema)
+    numbers = entries["sequence_number"].to_pylist()
+    return [
+        FileSlice.of(file, sequence_number=number)
+        for file, number in zip(files, numbers, strict=True)
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
     """How files of one table are read.
@@ -121,6 +155,9 @@ class ReadSettings:
         row_filter: rows to return, bound to `schema`; None for all.
         name_mapping: the table's ``schema.name-mapping.default``, for files without field ids.
         batch_bytes: about what one batch may take.
+        deletes: delete files that may apply to the files; what deletes their rows is made of these.
+        key_types: columns that equality deletes among them compare, found by id; None without such deletes.
+        complete: a column that a file lacks is an error, even where NULL or a default could stand for it.
     """
 
     projection: Schema
@@ -129,6 +166,40 @@ class ReadSettings:
     row_filter: BooleanExpression | None = None
     name_mapping: str | None = None
     batch_bytes: int = BATCH_BYTES
+    deletes: tuple[DeleteFile, ...] = ()
+    key_types: Schema | None = None
+    complete: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        *,
+        schema: Schema | None = None,
+        projection: Schema | None = None,
+        row_filter: BooleanExpression | None = None,
+        deletes: Sequence[DeleteFile] = (),
+    ) -> ReadSettings:
+        """Return how a table's files are read.
+
+        Args:
+            table: the table.
+            schema: a past one of it; None for the current one.
+            projection: the columns to return; None for all.
+            row_filter: bound to the schema.
+            deletes: the delete files that may apply to the files.
+        """
+        schema = table.schema if schema is None else schema
+        ids = {column for item in deletes for column in item.equality_ids or ()}
+        return cls(
+            projection=schema if projection is None else projection,
+            schema=schema,
+            specs=table.metadata.specs(),
+            row_filter=row_filter,
+            name_mapping=table.properties.get("schema.name-mapping.default"),
+            deletes=tuple(deletes),
+            key_types=key_schema(ids, all_schemas(table.metadata)) if ids else None,
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -139,6 +210,9 @@ class ReadSettings:
             "row_filter": None if self.row_filter is None else filter_to_plain(self.row_filter),
             "name_mapping": self.name_mapping,
             "batch_bytes": self.batch_bytes,
+            "deletes": [item.to_plain() for item in self.deletes],
+            "key_types": None if self.key_types is None else schema_to_plain(self.key_types),
+            "complete": self.complete,
         }
 
     @classmethod
@@ -156,36 +230,199 @@ class ReadSettings:
             else bind_filter(filter_from_plain(condition), schema),
             name_mapping=plain["name_mapping"],
             batch_bytes=plain["batch_bytes"],
+            deletes=tuple(DeleteFile.from_plain(item) for item in plain["deletes"]),
+            key_types=None if plain["key_types"] is None else schema_from_plain(plain["key_types"]),
+            complete=plain["complete"],
         )
 
 
+class FileDeletes(Protocol):
+    """What deletes rows of one data file."""
+
+    @property
+    def key_ids(self) -> Sequence[int]:
+        """The ids of the columns that `keep` is to be given."""
+
+    def keep(self, start: int, rows: int, keys: pa.RecordBatch) -> npt.NDArray[np.bool_] | None:
+        """Return which rows are not deleted; None for all.
+
+        Args:
+            start: the first row's position in the file.
+            rows: how many there are.
+            keys: their `key_ids`, in that order.
+        """
+
+
+class RowDeletes(Protocol):
+    """What deletes rows of the files that a task reads."""
+
+    def of(self, file: FileSlice) -> FileDeletes | None:
+        """Return what deletes rows of a file, None if nothing does."""
+
+
 def read_batches(
-    storage: Storage, file: FileSlice, settings: ReadSettings
+    storage: Storage, file: FileSlice, settings: ReadSettings, deletes: RowDeletes | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a file's rows with exactly the projection's schema.
+    """Yield a file's rows that are not deleted, with exactly the projection's schema.
+
+    Args:
+        storage: where the file lies.
+        file: what to read of it.
+        settings: how to read it.
+        deletes: made of the settings' delete files by `lake.core.deletes.apply`; None if there are none.
 
     Raises:
         CorruptFileError: the file is not what its format or the table's metadata promises.
         RefusedError: its format cannot be read yet.
     """
+    for _, batch in _read(storage, file, settings, deletes, with_positions=False):
+        yield batch
+
+
+def read_positions(
+    storage: Storage, file: FileSlice, settings: ReadSettings, deletes: RowDeletes | None = None
+) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
+    """Yield rows as `read_batches` does, each batch with its rows' positions in the file."""
+    for positions, batch in _read(storage, file, settings, deletes, with_positions=True):
+        if positions is not None:
+            yield positions, batch
+
+
+def read_keys(
+    storage: Storage, file: FileSlice, settings: ReadSettings, ids: Sequence[int]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield columns that equality deletes compare, of all rows of a slice, deleted or not.
+
+    Args:
+        storage: where the file lies.
+        file: what to read of it.
+        settings: how to read it; projection, filter and deletes do not count.
+        ids: the columns, in this order; they are named by their ids.
+
+    Returns:
+        Batches, each with its first row's position in the file.
+    """
+    plain = replace(settings, projection=Schema(), row_filter=None, deletes=())
+    with _opened(storage, file) as (parquet, source):
+        reading = _Reading.of(parquet, source, file, plain, ids)
+        for start, raw in reading.raw_batches():
+            yield start, reading.keys_of(raw)
+
+
+def _read(
+    storage: Storage,
+    file: FileSlice,
+    settings: ReadSettings,
+    deletes: RowDeletes | None,
+    *,
+    with_positions: bool,
+) -> Iterator[tuple[npt.NDArray[np.int64] | None, pa.RecordBatch]]:
+    if settings.deletes and deletes is None:
+        raise ValueError("rows cannot be read without what their delete files say")
+    own = None if deletes is None else deletes.of(file)
+    with _opened(storage, file) as (parquet, source):
+        reading = _Reading.of(parquet, source, file, settings, own.key_ids if own else ())
+        for start, raw in reading.raw_batches():
+            keep = None if own is None else own.keep(start, raw.num_rows, reading.keys_of(raw))
+            positions, batch = reading.rows(start, raw, keep, with_positions=with_positions)
+            if batch.num_rows:
+                yield positions, _select(batch, settings, file)
+
+
+@contextmanager
+def _opened(storage: Storage, file: FileSlice) -> Iterator[tuple[Any, Any]]:
+    """Open a Parquet file; give it and what it is read from."""
     if file.format.upper() != "PARQUET":
         raise RefusedError(f"cannot read {file.format} data files yet: {file.path}")
-    wanted = _columns_to_read(settings)
     with storage.open_input(file.path) as source, _corrupt(file.path):
         # What lies behind a network is fetched in few large pieces, a row group at a time.
         remote = not paths.parse(file.path).is_local
         parquet = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
         _check_footer(parquet, file)
-        resolved = _resolve(parquet.schema_arrow, settings, file)
-        groups = _row_groups(parquet, file, settings, resolved)
-        groups, skip = _without_rows(parquet.metadata, groups, file.skip_rows)
-        for full in _raw_batches(parquet, source, groups, resolved, settings, file):
-            batch, skip = full.slice(skip), max(0, skip - full.num_rows)
-            shaped = _shape(batch, wanted, resolved, settings, file)
-            if settings.row_filter is not None:
-                shaped = shaped.filter(row_mask(settings.row_filter, shaped, settings.schema))
-            if shaped.num_rows:
-                yield _select(shaped, settings, file)
+        yield parquet, source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """One open file with what is to be read of it.
+
+    Args:
+        wanted: the columns to return, and those that only the filter needs.
+        keys: the columns that equality deletes compare.
+        resolved: for each of all these, by id, the file's top-level column; None where the file has none.
+        tracks_positions: whether a column is made of positions.
+    """
+
+    parquet: Any
+    source: Any
+    file: FileSlice
+    settings: ReadSettings
+    wanted: Sequence[NestedField]
+    keys: Sequence[KeyColumn]
+    resolved: Mapping[int, pa.Field | None]
+    tracks_positions: bool
+
+    @classmethod
+    def of(
+        cls,
+        parquet: Any,
+        source: Any,
+        file: FileSlice,
+        settings: ReadSettings,
+        key_ids: Sequence[int],
+    ) -> _Reading:
+        wanted = _columns_to_read(settings)
+        keys = key_columns(settings.key_types, key_ids)
+        tops = [*wanted, *(key.top for key in keys)]
+        return cls(
+            parquet=parquet,
+            source=source,
+            file=file,
+            settings=settings,
+            wanted=wanted,
+            keys=keys,
+            resolved=_resolve(parquet.schema_arrow, tops, settings, file),
+            tracks_positions=any(item.field_id == ROW_ID for item in wanted),
+        )
+
+    def raw_batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows as the file has them, each batch with its first row's position."""
+        spans = _spans(self.parquet.metadata, self.file)
+        if self.settings.row_filter is not None and len(spans) > 1:
+            spans = _matching_spans(self.parquet, spans, self.settings, self.resolved)
+        for span in spans:
+            yield from _span_batches(self, span)
+
+    def rows(
+        self,
+        start: int,
+        raw: pa.RecordBatch,
+        keep: npt.NDArray[np.bool_] | None,
+        *,
+        with_positions: bool,
+    ) -> tuple[npt.NDArray[np.int64] | None, pa.RecordBatch]:
+        """Return the rows of a batch that are kept and match the filter."""
+        positions = None
+        if with_positions or self.tracks_positions:
+            positions = np.arange(start, start + raw.num_rows, dtype=np.int64)
+        if keep is not None:
+            raw = raw.filter(pa.array(keep))
+            positions = None if positions is None else positions[keep]
+        batch = _shape(raw, positions, self)
+        if self.settings.row_filter is not None:
+            mask = row_mask(self.settings.row_filter, batch, self.settings.schema)
+            batch = batch.filter(mask)
+            if positions is not None:
+                positions = positions[mask.to_numpy(zero_copy_only=False)]
+        return positions, batch
+
+    def keys_of(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what equality deletes compare, named by ids."""
+        schema = pa.schema(
+            [(str(key.leaf.field_id), arrow_type(key.leaf.field_type)) for key in self.keys]
+        )
+        columns = [key.of(_column(key.top, raw, self)) for key in self.keys]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def read_ahead(
@@ -290,35 +527,28 @@ def _check_footer(parquet: Any, file: FileSlice) -> None:
         raise CorruptFileError(f"{file.path} has too many row groups")
 
 
-def _raw_batches(
-    parquet: Any,
-    source: Any,
-    groups: Sequence[int],
-    resolved: Mapping[int, pa.Field | None],
-    settings: ReadSettings,
-    file: FileSlice,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of row groups as the file has them, exactly as many as its footer promises."""
-    names = [item.name for item in resolved.values() if item is not None]
-    if len(names) > len(set(names)) or any(
-        parquet.schema_arrow.get_field_index(name) < 0 for name in names
-    ):
-        raise CorruptFileError(f"{file.path} has columns of one name: {', '.join(names)}")
+def _span_batches(reading: _Reading, span: _Span) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield rows of a row group as the file has them, exactly as many as its footer promises."""
+    parquet, path = reading.parquet, reading.file.path
+    names = list(dict.fromkeys(i.name for i in reading.resolved.values() if i is not None))
     columns = _leaf_indexes(parquet, names)
-    for group in groups:
-        left = parquet.metadata.row_group(group).num_rows
-        rows = batch_rows(parquet, source, group, columns, settings.batch_bytes)
-        for batch in parquet.iter_batches(
-            batch_size=rows, row_groups=[group], columns=names, use_threads=False
-        ):
-            left -= batch.num_rows
-            yield batch
-        if left:
-            raise CorruptFileError(f"{file.path} lacks {left} rows that its footer promises")
+    size = batch_rows(parquet, reading.source, span.group, columns, reading.settings.batch_bytes)
+    position, end = span.start - span.skip, span.start + span.rows
+    for batch in parquet.iter_batches(
+        batch_size=size, row_groups=[span.group], columns=names, use_threads=False
+    ):
+        skip = max(0, span.start - position)
+        rows = batch.slice(skip, max(0, end - position - skip))
+        if rows.num_rows:
+            yield position + skip, rows
+        position += batch.num_rows
+        if position >= end:
+            return
+    raise CorruptFileError(f"{path} lacks {end - position} rows that its footer promises")
 
 
 def _resolve(
-    file_schema: pa.Schema, settings: ReadSettings, file: FileSlice
+    file_schema: pa.Schema, wanted: Sequence[NestedField], settings: ReadSettings, file: FileSlice
 ) -> dict[int, pa.Field | None]:
     """Return for each column to read the file's top-level field, None where the file has none.
 
@@ -333,7 +563,11 @@ def _resolve(
                 [_with_id(item, number) for number, item in enumerate(file_schema, 1)]
             )
     by_id = {field_id(item): item for item in file_schema}
-    return {item.field_id: by_id.get(item.field_id) for item in _columns_to_read(settings)}
+    resolved = {item.field_id: by_id.get(item.field_id) for item in wanted}
+    names = [item.name for item in resolved.values() if item is not None]
+    if any(file_schema.get_all_field_indices(name)[1:] for name in names):
+        raise CorruptFileError(f"{file.path} has columns of one name: {', '.join(names)}")
+    return resolved
 
 
 def _has_ids(item: pa.Field) -> bool:
@@ -379,20 +613,39 @@ def _mapped_type(kind: pa.DataType, mapping: Sequence[Any]) -> pa.DataType:
     return kind
 
 
-def _row_groups(
-    parquet: Any, file: FileSlice, settings: ReadSettings, resolved: Mapping[int, pa.Field | None]
-) -> list[int]:
-    """Return the row groups that begin in the slice and may hold rows of the filter."""
-    metadata = parquet.metadata
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Rows of one row group that lie in a slice.
+
+    Args:
+        group: the row group's index.
+        start: the position in the file of the first row.
+        skip: how many rows of the row group lie before it.
+        rows: how many rows there are.
+    """
+
+    group: int
+    start: int
+    skip: int
+    rows: int
+
+
+def _spans(metadata: Any, file: FileSlice) -> list[_Span]:
+    """Return the rows that a slice is made of, row group by row group."""
     end = float("inf") if file.length is None else file.start + file.length
-    groups = [
-        index
-        for index in range(metadata.num_row_groups)
-        if file.start <= _start_within(metadata.row_group(index), file) < end
-    ]
-    if settings.row_filter is None or len(groups) < 2:  # noqa: PLR2004 - one group is read anyway
-        return groups
-    return _matching_groups(parquet, groups, settings, resolved)
+    left = float("inf") if file.take_rows is None else file.take_rows
+    skip, position = file.skip_rows, 0
+    spans = []
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        if file.start <= _start_within(group, file) < end:
+            skipped = min(skip, group.num_rows)
+            rows = int(min(group.num_rows - skipped, left))
+            if rows:
+                spans.append(_Span(index, position + skipped, skipped, rows))
+            skip, left = skip - skipped, left - rows
+        position += group.num_rows
+    return spans
 
 
 def _start_within(group: Any, file: FileSlice) -> int:
@@ -400,35 +653,24 @@ def _start_within(group: Any, file: FileSlice) -> int:
     return min(max(row_group_start(group), 0), max(file.size_bytes - 1, 0))
 
 
-def _without_rows(metadata: Any, groups: list[int], skip: int) -> tuple[list[int], int]:
-    """Drop row groups that lie wholly in the rows to skip; return the rest and the rows still to skip."""
-    for position, index in enumerate(groups):
-        rows = metadata.row_group(index).num_rows
-        if skip < rows:
-            return groups[position:], skip
-        skip -= rows
-    return [], 0
-
-
-def _matching_groups(
+def _matching_spans(
     parquet: Any,
-    groups: list[int],
+    spans: list[_Span],
     settings: ReadSettings,
     resolved: Mapping[int, pa.Field | None],
-) -> list[int]:
+) -> list[_Span]:
     """Drop row groups whose statistics exclude the filter, judged as if each were a file."""
     from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC  # noqa: PLC0415
 
-    from lake.core.table.manifests import entries_of  # noqa: PLC0415
     from lake.core.table.pruning import prune_files  # noqa: PLC0415
 
     if settings.row_filter is None:
-        return groups
+        return spans
     columns = _file_leaves(parquet, settings.schema, resolved)
     full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
     files = []
-    for index in groups:
-        group = parquet.metadata.row_group(index)
+    for span in spans:
+        group = parquet.metadata.row_group(span.group)
         found = footer_metrics(
             _OneGroup(group, [position for position, _ in columns]),
             [leaf for _, leaf in columns],
@@ -437,7 +679,7 @@ def _matching_groups(
         )
         files.append(
             DataFile(
-                path=str(index),
+                path=str(span.group),
                 spec_id=0,
                 record_count=group.num_rows,
                 size_bytes=1,
@@ -450,7 +692,7 @@ def _matching_groups(
     spec = UNPARTITIONED_PARTITION_SPEC
     entries = entries_of(files, spec=spec, schema=settings.schema, status=1, snapshot_id=0)
     mask = prune_files(entries, spec, settings.schema, settings.row_filter)
-    return [index for index, keep in zip(groups, mask.to_pylist(), strict=True) if keep]
+    return [span for span, keep in zip(spans, mask.to_pylist(), strict=True) if keep]
 
 
 class _OneGroup:
@@ -518,25 +760,43 @@ def _leaf_count(kind: pa.DataType) -> int:
 
 
 def _shape(
-    batch: pa.RecordBatch,
-    wanted: Sequence[NestedField],
-    resolved: Mapping[int, pa.Field | None],
-    settings: ReadSettings,
-    file: FileSlice,
+    raw: pa.RecordBatch, positions: npt.NDArray[np.int64] | None, reading: _Reading
 ) -> pa.RecordBatch:
     columns = []
-    for item in wanted:
-        source = resolved[item.field_id]
-        if source is None:
-            columns.append(_missing(item, batch.num_rows, settings, file))
-        else:
-            column = batch.column(source.name)
-            columns.append(convert(column, item, file.path, labels=source.type))
-    schema = pa.schema([arrow_field(item) for item in wanted])
+    for item in reading.wanted:
+        column = _column(item, raw, reading)
+        if item.field_id in (ROW_ID, LAST_UPDATED):
+            column = _lineage(item.field_id, column, positions, reading.file)
+        columns.append(column)
+    schema = pa.schema([arrow_field(item) for item in reading.wanted])
     shaped = pa.RecordBatch.from_arrays(columns, schema=schema)
     if name := null_in_required(shaped):
-        raise CorruptFileError(f"{file.path} has NULL in the required column {name}")
+        raise CorruptFileError(f"{reading.file.path} has NULL in the required column {name}")
     return shaped
+
+
+def _column(item: NestedField, raw: pa.RecordBatch, reading: _Reading) -> pa.Array:
+    source = reading.resolved[item.field_id]
+    if source is None:
+        return _missing(item, raw.num_rows, reading.settings, reading.file)
+    return convert(raw.column(source.name), item, reading.file.path, labels=source.type)
+
+
+def _lineage(
+    column: int, stored: pa.Array, positions: npt.NDArray[np.int64] | None, file: FileSlice
+) -> pa.Array:
+    """Fill in what a row inherits of its file: its id, or when it was last changed.
+
+    Source: https://iceberg.apache.org/spec/#row-lineage; files that were written before the table kept row
+    ids have neither, as in Iceberg Java.
+    """
+    if file.first_row_id is None:
+        return pa.nulls(len(stored), pa.int64())
+    if column == LAST_UPDATED:
+        return stored.fill_null(file.sequence_number)
+    if stored.null_count == 0 or positions is None:
+        return stored
+    return pc.coalesce(stored, pa.array(positions + file.first_row_id))
 
 
 def _select(batch: pa.RecordBatch, settings: ReadSettings, file: FileSlice) -> pa.RecordBatch:
@@ -553,10 +813,13 @@ def _select(batch: pa.RecordBatch, settings: ReadSettings, file: FileSlice) -> p
 
 def _missing(item: NestedField, rows: int, settings: ReadSettings, file: FileSlice) -> pa.Array:
     """Return what a column is that the file lacks: its partition's value, its default, or NULL."""
+    if settings.complete:
+        raise CorruptFileError(f"{file.path} lacks column {item.name} (field id {item.field_id})")
     kind = arrow_type(item.field_type)
     spec = settings.specs.get(file.spec_id)
     if spec is not None:
-        kinds = partition_type(spec, [settings.schema]).fields
+        schemas = [settings.schema, *([settings.key_types] if settings.key_types else [])]
+        kinds = partition_type(spec, schemas).fields
         for position, part in enumerate(spec.fields):
             if part.source_id == item.field_id and str(part.transform) == "identity":
                 value = from_single_values([file.partition[position]], kinds[position].field_type)

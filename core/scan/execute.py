@@ -6,10 +6,12 @@ import os
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from lake.core.deletes.apply import Deletes, EqualityGroups, read_rows
 from lake.core.engine import Engine, Task, TaskContext
 from lake.core.engine.choose import engine_name
 from lake.core.engine.inline import InlineEngine
@@ -23,7 +25,6 @@ from lake.core.scan.incremental import operation_of
 from lake.core.scan.output import PART, Output, opened, refuse_inside, replacing
 from lake.core.scan.plan import ScanPlan
 from lake.core.session import Session
-from lake.core.table.storage import Storage
 
 PREVIEW_ROWS = 20
 _SHOWN_SNAPSHOTS = 20
@@ -36,15 +37,10 @@ def describe(plan: ScanPlan) -> Outcome:
 
 
 def preview(plan: ScanPlan) -> Outcome:
-    """Read the first rows in this process.
-
-    Raises:
-        RefusedError: the rows cannot be told without applying deletes.
-    """
-    plan.refuse_deletes()
+    """Read the first rows in this process."""
     wanted = PREVIEW_ROWS if plan.options.limit is None else min(plan.options.limit, PREVIEW_ROWS)
     rows: list[dict[str, Any]] = []
-    for batch in _limited(_stream(plan), wanted):
+    for batch in _limited(_stream(plan, _Dropped()), wanted):
         rows += plain_rows(batch, plan.projection)
     names = [field.name for field in plan.projection.fields]
     result = {"rows": len(rows), "bytes_written": 0, "files": 0, "preview": rows}
@@ -56,15 +52,17 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
     """Write all rows.
 
     Raises:
-        RefusedError: the rows cannot be told without applying deletes, or the output lies in the table.
+        RefusedError: the output lies in the table, or a file's format cannot be read yet.
         CorruptFileError: a file cannot be read; nothing is left behind.
         BadInputError: the output cannot be written.
     """
-    plan.refuse_deletes()
     refuse_inside(output, plan.table)
     if output.single:
         with opened(output) as sink:
-            rows = _write_rows(plan, _all_rows(session, plan, output), output.format, sink)
+            dropped = _Dropped()
+            batches = _all_rows(session, plan, output, dropped)
+            rows = _write_rows(plan, batches, output.format, sink)
+            _check_rows(plan, rows + dropped.rows)
         kept = output.stream is None and not output.is_device
         written = os.path.getsize(output.path) if kept else None
         return _outcome(plan, {"rows": rows, "bytes_written": written, "files": int(kept)})
@@ -90,28 +88,37 @@ def _write_rows(
         for batch in _limited(batches, plan.options.limit):
             sink.write(batch)
             rows += batch.num_rows
-    _check_rows(plan, rows)
     return rows
 
 
+@dataclass(slots=True)
+class _Dropped:
+    """How many rows deletes left out."""
+
+    rows: int = 0
+
+
 def _check_rows(plan: ScanPlan, rows: int) -> None:
-    """Compare what was read with what the table's metadata says, where all of it was to be read."""
+    """Compare what was read, deleted or not, with what the table's metadata says, where all was to be read."""
     whole = plan.condition is None and plan.options.limit is None
     if whole and rows != plan.records:
         raise CorruptFileError(f"the files gave {rows} rows of the {plan.records} that they hold")
 
 
-def _all_rows(session: Session, plan: ScanPlan, output: Output) -> Iterator[pa.RecordBatch]:
+def _all_rows(
+    session: Session, plan: ScanPlan, output: Output, dropped: _Dropped
+) -> Iterator[pa.RecordBatch]:
     """Yield all rows in the order of the splits."""
     engine = None if plan.options.limit is not None else _engine(session, plan)
     if engine is None or isinstance(engine, InlineEngine):
-        yield from _progressing(session, plan, _stream(plan))
+        yield from _progressing(session, plan, _stream(plan, dropped))
         return
     beside = os.path.dirname(os.path.abspath(output.path)) if output.path else None
     with tempfile.TemporaryDirectory(prefix=".lake-scan-", dir=beside) as folder:
         tasks = _tasks(plan, ARROW_STREAM, folder)
         with closing(_run(session, plan, engine, tasks)) as results:
             for part in _in_order(results):
+                dropped.rows += part["dropped"]
                 if part["rows"]:
                     with pa.OSFile(part["path"]) as file:
                         yield from pa.ipc.open_stream(file)
@@ -152,16 +159,20 @@ def _in_order(results: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Mapp
             turn += 1
 
 
-def _stream(plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    slices = (item for split in plan.slices() for item in split)
-    return read_ahead(_read(plan.table.storage, slices, plan.reading()))
+def _stream(plan: ScanPlan, dropped: _Dropped) -> Iterator[pa.RecordBatch]:
+    return read_ahead(_read(plan, dropped))
 
 
-def _read(
-    storage: Storage, slices: Iterable[FileSlice], reading: ReadSettings
-) -> Iterator[pa.RecordBatch]:
-    for item in slices:
-        yield from read_batches(storage, item, reading)
+def _read(plan: ScanPlan, dropped: _Dropped) -> Iterator[pa.RecordBatch]:
+    storage, every = plan.table.storage, plan.found.equality_deletes()
+    # Most splits have the same equality deletes.
+    with closing(EqualityGroups(storage, every, plan.reading(every))) as groups:
+        for split in plan.reads():
+            reading = plan.reading(split.deletes)
+            deletes = Deletes(storage, reading, split.slices, groups)
+            for item in split.slices:
+                yield from read_batches(storage, item, reading, deletes)
+            dropped.rows += deletes.dropped
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -186,12 +197,13 @@ def _write_folder(
     if plan.options.limit is None:
         tasks = _tasks(plan, output.format, folder)
         with closing(_run(session, plan, _engine(session, plan), tasks)) as results:
-            filled = [part for _, part in results if part["rows"]]
-        _check_rows(plan, sum(part["rows"] for part in filled))
+            parts = [part for _, part in results]
+        _check_rows(plan, sum(part["rows"] + part["dropped"] for part in parts))
+        filled = [part for part in parts if part["rows"]]
     if filled:
         return filled
     path = _part_path(folder, 0, output.format)
-    batches = _stream(plan) if plan.options.limit is not None else _no_rows()
+    batches = _stream(plan, _Dropped()) if plan.options.limit is not None else _no_rows()
     with open(path, "wb") as file:
         rows = _write_rows(plan, batches, output.format, file)
     return [{"rows": rows, "bytes": os.path.getsize(path)}]
@@ -207,7 +219,6 @@ def _part_path(folder: str, number: int, format_name: str) -> str:
 
 def _tasks(plan: ScanPlan, format_name: str, folder: str) -> list[Task]:
     common = {
-        "reading": plan.reading().to_plain(),
         "projection": schema_to_plain(plan.projection),
         "format": format_name,
     }
@@ -215,12 +226,13 @@ def _tasks(plan: ScanPlan, format_name: str, folder: str) -> list[Task]:
         Task(
             {
                 **common,
-                "files": [item.to_plain() for item in split],
+                "reading": plan.reading(split.deletes).to_plain(),
+                "files": [item.to_plain() for item in split.slices],
                 "path": _part_path(folder, number, format_name),
             },
-            sum(item.length or item.size_bytes - item.start for item in split),
+            sum(item.length or item.size_bytes - item.start for item in split.slices),
         )
-        for number, split in enumerate(plan.slices())
+        for number, split in enumerate(plan.reads())
     ]
 
 
@@ -255,8 +267,9 @@ def write_part(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
         with (
             open(temporary, "wb") as file,
             writing(payload["format"], file, projection) as sink,
+            closing(Deletes(context.storage, reading, slices)) as deletes,
         ):
-            for batch in read_ahead(_read(context.storage, slices, reading)):
+            for batch in read_ahead(read_rows(context.storage, slices, reading, deletes)):
                 if context.stopped.is_set():
                     raise StoppedError(15)
                 sink.write(batch)
@@ -267,7 +280,7 @@ def write_part(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     finally:
         if os.path.lexists(temporary):
             os.unlink(temporary)
-    yield {"path": payload["path"], "rows": rows, "bytes": size}
+    yield {"path": payload["path"], "rows": rows, "dropped": deletes.dropped, "bytes": size}
 
 
 def _outcome(

@@ -14,16 +14,16 @@ from pyiceberg.schema import Schema
 
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.expressions import bind_filter, parse_filter
-from lake.core.rows.reader import FileSlice, ReadSettings
+from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import project_schema
 from lake.core.scan.incremental import Increment, plan_increment
 from lake.core.scan.splits import Piece, Pieces, SplitOptions, cut_all, pack, weights
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
-from lake.core.table.files import DATA, DataFile
+from lake.core.table.files import DATA, DeleteFile
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.manifest_schemas import ADDED, MANIFEST_SCHEMA
-from lake.core.table.manifests import files_of, read_manifest_list, read_manifests
+from lake.core.table.manifests import read_manifest_list, read_manifests
 from lake.core.table.pruning import prune_files, prune_manifests
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _COLUMNS = (
     "status",
     "snapshot_id",
+    "sequence_number",
     "content",
     "file_path",
     "file_format",
@@ -40,15 +41,18 @@ _COLUMNS = (
     "record_count",
     "file_size_in_bytes",
     "split_offsets",
+    "first_row_id",
 )
 # What reading needs to know of a file.
 _READ_COLUMNS = (
+    "sequence_number",
     "file_path",
     "file_format",
     "partition",
     "record_count",
     "file_size_in_bytes",
     "split_offsets",
+    "first_row_id",
 )
 _MOST_SPLITS = 256
 _FETCH_THREADS = 16
@@ -167,52 +171,57 @@ class ScanPlan:
         entries = self.found.by_spec.values()
         return sum(int(pc.sum(item[column]).as_py() or 0) for item in entries)
 
-    def reading(self) -> ReadSettings:
-        """Return how the files are read."""
-        return ReadSettings(
-            projection=self.projection,
+    def reading(self, deletes: Sequence[DeleteFile]) -> ReadSettings:
+        """Return how files to which some deletes may apply are read."""
+        return ReadSettings.of(
+            self.table,
             schema=self.schema,
-            specs=self.table.metadata.specs(),
+            projection=self.projection,
             row_filter=self.condition,
-            name_mapping=self.table.properties.get("schema.name-mapping.default"),
+            deletes=deletes,
         )
 
-    def refuse_deletes(self) -> None:
-        """Refuse to read rows that cannot be told without applying deletes.
-
-        An increment has none: a row that a later snapshot deleted was appended all the same.
-
-        Raises:
-            RefusedError: the snapshot has delete files, which cannot be applied yet.
-        """
-        if not self.options.incremental:
-            self.found.refuse_deletes(self.table.identifier)
-
-    def slices(self) -> Iterator[list[FileSlice]]:
-        """Yield the splits as slices of files to read."""
+    def reads(self) -> Iterator[Split]:
+        """Yield the splits as what to read."""
         start, count = 0, 1
         # A preview takes the first splits only: describing all files would be most of its work.
         while start < len(self.splits):
             chosen = [self.pieces.at(split) for split in self.splits[start : start + count]]
             files = self._described({piece.file for pieces in chosen for piece in pieces})
             for pieces in chosen:
-                yield [_slice(files[piece.file], piece) for piece in pieces]
+                slices = [_slice(*files[piece.file], piece) for piece in pieces]
+                numbers = np.unique([piece.file for piece in pieces])
+                yield Split(slices, self.found.deletes_of(numbers))
             start, count = start + count, min(2 * count, _MOST_SPLITS)
 
-    def _described(self, numbers: Iterable[int]) -> dict[int, DataFile]:
-        """Return the files with the given places among all of `found`."""
+    def _described(self, numbers: Iterable[int]) -> dict[int, tuple[FileSlice, int]]:
+        """Return the files with the given places among all of `found`, each with its first split offset."""
         wanted = np.sort(np.fromiter(numbers, np.int64))
-        files: dict[int, DataFile] = {}
+        files: dict[int, tuple[FileSlice, int]] = {}
         base = 0
         for spec_id, entries in self.found.by_spec.items():
             end = base + entries.num_rows
             mine = wanted[np.searchsorted(wanted, base) : np.searchsorted(wanted, end)]
             rows = entries.select(_READ_COLUMNS).take(pa.array(mine - base))
             spec = self.table.metadata.specs()[spec_id]
-            described = files_of(rows, spec=spec, schema=self.schema)
-            files.update(zip(mine.tolist(), described, strict=True))
+            slices = slices_of(rows, spec=spec, schema=self.schema)
+            first = [min(starts or (), default=0) for starts in rows["split_offsets"].to_pylist()]
+            files.update(zip(mine.tolist(), zip(slices, first, strict=True), strict=True))
             base = end
         return files
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What is read together.
+
+    Args:
+        slices: parts of data files.
+        deletes: the delete files that may apply to them.
+    """
+
+    slices: Sequence[FileSlice]
+    deletes: Sequence[DeleteFile]
 
 
 def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
@@ -401,10 +410,9 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _slice(file: DataFile, piece: Piece) -> FileSlice:
+def _slice(file: FileSlice, first: int, piece: Piece) -> FileSlice:
     """Return a piece as what to read; what lies before the first piece or behind the last belongs to them."""
-    first = min(file.split_offsets, default=0)
     is_first, is_last = piece.start <= first, piece.start + piece.length >= file.size_bytes
     start = 0 if is_first else piece.start
     length = None if is_last else piece.start + piece.length - start
-    return replace(FileSlice.of(file), start=start, length=length)
+    return replace(file, start=start, length=length)

@@ -161,15 +161,20 @@ class DeleteIndex:
         tables = [entries.select(columns) for entries in self.by_spec.values()]
         return ordinals, pa.concat_tables(tables).take(pa.array(ordinals))
 
-    def describe(self, ordinals: Int64s) -> list[DeleteFile]:
-        """Return delete files as tasks need them."""
+    def describe(self, ordinals: Int64s, schema: Schema) -> list[DeleteFile]:
+        """Return delete files as tasks need them.
+
+        Args:
+            ordinals: which.
+            schema: where the types of their partitions are looked up.
+        """
         found: dict[int, DeleteFile] = {}
         for spec_id, entries in self.by_spec.items():
             base = self.bases[spec_id]
             mine = ordinals[(ordinals >= base) & (ordinals < base + entries.num_rows)]
             if len(mine):
                 rows = entries.select(_DESCRIBED).take(pa.array(mine - base))
-                files = files_of(rows, spec=self.specs[spec_id], schema=self.schemas[0])
+                files = files_of(rows, spec=self.specs[spec_id], schema=schema)
                 for ordinal, file in zip(mine.tolist(), files, strict=True):
                     found[ordinal] = self._delete_file(ordinal, file)
         return [found[ordinal] for ordinal in ordinals.tolist()]
@@ -235,7 +240,7 @@ class Pairs:
     def __init__(self, index: DeleteIndex, spec_id: int, entries: pa.Table) -> None:
         self._index = index
         self._entries = entries
-        self._ranges: KeyRanges | None = None
+        self._ranges: tuple[Int64s, KeyRanges] | None = None
         numbers = _numbers([entries], "sequence_number")
         levels = np.unique(index.sequence_numbers)
         # The first rank of a sequence number that is not less, or that is greater, than a data file's.
@@ -245,9 +250,8 @@ class Pairs:
         here, of_partitions = self._partition_scopes(spec_id)
         is_position = index.content == POSITION_DELETES
         by_path = of_deletes != _NOWHERE
-        is_global_spec = np.array(
-            [is_global(index.specs[spec]) for spec in index.spec_ids.tolist()], np.bool_
-        )
+        everywhere = [spec for spec in index.by_spec if is_global(index.specs[spec])]
+        is_global_spec = np.isin(index.spec_ids, everywhere)
         nobody = np.zeros(len(numbers), np.int64)
 
         def runs(chosen: Mask, scopes: Int64s, wanted: Int64s, first: Int64s) -> _Runs:
@@ -323,9 +327,10 @@ class Pairs:
         found = runs.of(rows)
         if not len(found) or not set(DATA_BOUNDS) <= set(self._entries.column_names):
             return found
-        ordinals, deletes = self._index.equality_entries()
         if self._ranges is None:
-            self._ranges = KeyRanges(self._entries, deletes, self._index.schemas)
+            every, deletes = self._index.equality_entries()
+            self._ranges = every, KeyRanges(self._entries, deletes, self._index.schemas)
+        ordinals, ranges = self._ranges
         # A delete file's place in its run tells whether it is young enough for a data file.
         at = np.empty(self._index.count, np.int64)
         at[runs.ordinals] = np.arange(len(runs.ordinals))
@@ -334,7 +339,7 @@ class Pairs:
         step = max(1, _MOST_PAIRS // len(found))
         for some in (rows[start : start + step] for start in range(0, len(rows), step)):
             in_run = (places >= runs.start[some][:, None]) & (places < runs.end[some][:, None])
-            hit |= (in_run & self._ranges.may_hit(some, numbers)).any(axis=0)
+            hit |= (in_run & ranges.may_hit(some, numbers)).any(axis=0)
         return found[hit]
 
 

@@ -4,27 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.errors import RefusedError
-from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile
+from lake.core.table.delete_index import (
+    DATA_BOUNDS,
+    DATA_COLUMNS,
+    DELETE_COLUMNS,
+    DeleteIndex,
+    Pairs,
+)
+from lake.core.table.files import (
+    DATA,
+    EQUALITY_DELETES,
+    POSITION_DELETES,
+    DataFile,
+    DeleteFile,
+)
 from lake.core.table.manifests import files_of, read_manifest_list, read_manifests
 from lake.core.table.pruning import prune_files, prune_manifests, strict_files
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.table.catalog import Table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LiveFiles:
-    """Live data files of a snapshot.
+    """Live data files of a snapshot, and the delete files that may apply to them.
+
+    Delete files are read when first asked for. A data file's number is its place among all entries, spec
+    after spec.
 
     Args:
         table: whose they are.
@@ -55,6 +75,54 @@ class LiveFiles:
             pc.fill_null(self.delete_manifests["existing_files_count"], 0),
         )
         return int(pc.sum(live).as_py() or 0)
+
+    @cached_property
+    def delete_index(self) -> DeleteIndex:
+        """The live delete files.
+
+        Raises:
+            CorruptFileError: a manifest is not what its list says, or a delete file's entry not what it must be.
+        """
+        metadata = self.table.metadata
+        found = read_manifests(
+            self.table.storage,
+            self.delete_manifests,
+            metadata,
+            columns=DELETE_COLUMNS,
+            live_only=True,
+        )
+        return DeleteIndex(found, metadata.specs(), all_schemas(metadata))
+
+    @cached_property
+    def pairs(self) -> Mapping[int, Pairs]:
+        """The data files with their deletes, by spec id; files' `DATA_COLUMNS` must have been read."""
+        index = self.delete_index
+        return {spec_id: index.pair(spec_id, entries) for spec_id, entries in self.by_spec.items()}
+
+    def deletes_of(self, numbers: npt.NDArray[np.int64]) -> tuple[DeleteFile, ...]:
+        """Return the delete files that may apply to some data files, each once.
+
+        Args:
+            numbers: of the data files, ascending.
+        """
+        if not self.delete_manifests.num_rows:
+            return ()
+        ordinals, base = [np.zeros(0, np.int64)], 0
+        for spec_id, entries in self.by_spec.items():
+            end = base + entries.num_rows
+            mine = numbers[np.searchsorted(numbers, base) : np.searchsorted(numbers, end)]
+            ordinals.append(self.pairs[spec_id].ordinals(mine - base))
+            base = end
+        chosen = np.unique(np.concatenate(ordinals))
+        return tuple(self.delete_index.describe(chosen, self.schema))
+
+    def equality_deletes(self) -> tuple[DeleteFile, ...]:
+        """Return all live equality delete files."""
+        if not self.delete_manifests.num_rows:
+            return ()
+        index = self.delete_index
+        chosen = np.flatnonzero(index.content == EQUALITY_DELETES)
+        return tuple(index.describe(chosen, self.schema))
 
     def refuse_deletes(self, name: str) -> None:
         """Refuse a snapshot whose rows cannot be told without applying deletes.
@@ -108,6 +176,12 @@ class LiveFiles:
         return whole, partly
 
 
+def all_schemas(metadata: TableMetadata) -> list[Schema]:
+    """Return the schemas that a table ever had: the current one, then from the newest on."""
+    older = sorted(metadata.schemas, key=lambda item: item.schema_id, reverse=True)
+    return [metadata.schema(), *older]
+
+
 def live_files(
     table: Table,
     snapshot: Snapshot,
@@ -122,7 +196,7 @@ def live_files(
         table: whose they are.
         snapshot: the snapshot.
         condition: a filter.
-        columns: of their entries; None for all.
+        columns: of their entries; None for all. If there are delete files, what tells their keys is read too.
         schema: what the filter is bound to; the table's by default.
 
     Raises:
@@ -135,6 +209,9 @@ def live_files(
     chosen = (
         data if condition is None else prune_manifests(data, metadata, condition, schema=schema)
     )
+    deletes = _live_manifests(deletes)
+    if columns is not None and deletes.num_rows:
+        columns = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}
     found = read_manifests(table.storage, chosen, metadata, columns=columns, live_only=True)
     skipped = 0
     by_spec = {}
@@ -148,7 +225,7 @@ def live_files(
     return LiveFiles(
         table=table,
         by_spec=by_spec,
-        delete_manifests=_live_manifests(deletes),
+        delete_manifests=deletes,
         schema=schema,
         skipped_manifests=data.num_rows - chosen.num_rows,
         skipped_files=skipped,

@@ -191,12 +191,23 @@ def test_deletes_that_cannot_be_applied_stop_overwrites_but_no_append(
     ):
         with pytest.raises(RefusedError, match="delete files"):
             world.ingest(3, **options)
-    with pytest.raises(RefusedError, match="delete files"):
-        options = IngestOptions(from_table="db.t", create=True)
-        plan_ingest(world.session, "db.copy", options)
-
     assert files_below(world.warehouse) == before
     assert world.ingest(3).status is Status.DONE
+
+
+@pytest.mark.parametrize("kind", ["position", "equality"])
+def test_deleted_rows_of_a_source_table_are_not_loaded(world: World, kind: str) -> None:
+    world.ingest(1, 2)
+    if kind == "position":
+        path = f"file://{world.warehouse}/{world.live_files().pop()}"
+        commit_position_delete(world.warehouse, path, 0)
+    else:
+        commit_equality_delete(world.warehouse, [1])
+
+    options = IngestOptions(from_table="db.t", create=True)
+    execute(world.session, plan_ingest(world.session, "db.copy", options))
+
+    assert ids_in(world.warehouse, "db.copy") == [2]
 
 
 class Losing(InlineEngine):

@@ -1,0 +1,121 @@
+"""Deleted positions out of Parquet position delete files and deletion vectors.
+
+Format: https://iceberg.apache.org/spec/#position-delete-files; columns are found by their reserved ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import In
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from lake.core.deletes.positions import RowPositions
+from lake.core.deletes.puffin import read_blob
+from lake.core.errors import CorruptFileError, RefusedError
+from lake.core.expressions import bind_filter
+from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
+from lake.core.table.delete_index import DELETED_PATH
+from lake.core.table.files import DeleteFile
+from lake.core.table.storage import Storage
+
+DELETED_POSITION = 2147483545
+POSITION_SCHEMA = Schema(
+    NestedField(DELETED_PATH, "file_path", StringType(), required=True),
+    NestedField(DELETED_POSITION, "pos", LongType(), required=True),
+)
+
+
+class PositionFile:
+    """A position delete file, read once for all data files that are wanted."""
+
+    def __init__(self, storage: Storage, file: DeleteFile, wanted: AbstractSet[str] | None) -> None:
+        """Name the file.
+
+        Args:
+            storage: where it lies.
+            file: the delete file.
+            wanted: the data files whose positions are kept; None for all.
+        """
+        self._storage = storage
+        self._file = file
+        self._wanted = wanted
+        self._found: dict[str, RowPositions] | None = None
+
+    @property
+    def sequence_number(self) -> int:
+        """Its data sequence number."""
+        return self._file.sequence_number
+
+    def of(self, path: str) -> RowPositions:
+        """Return the deleted positions of a data file.
+
+        Raises:
+            CorruptFileError: the delete file is not what its format or the table's metadata promises.
+            RefusedError: its format cannot be read yet.
+        """
+        if self._found is None:
+            self._found = self._read()
+        return self._found.get(path, RowPositions())
+
+    def _read(self) -> dict[str, RowPositions]:
+        condition = None
+        if self._wanted is not None:
+            condition = bind_filter(In("file_path", self._wanted), POSITION_SCHEMA)  # type: ignore[call-arg, misc]
+        settings = ReadSettings(
+            projection=POSITION_SCHEMA,
+            schema=POSITION_SCHEMA,
+            specs={},
+            row_filter=condition,
+            complete=True,
+        )
+        found: dict[str, RowPositions] = {}
+        for batch in read_batches(self._storage, delete_slice(self._file), settings):
+            self._add(batch, found)
+        return found
+
+    def _add(self, batch: pa.RecordBatch, found: dict[str, RowPositions]) -> None:
+        positions = batch.column(1).to_numpy()
+        if len(positions) and positions.min() < 0:
+            raise CorruptFileError(f"{self._file.path} deletes the row {positions.min()}")
+        encoded = pc.dictionary_encode(batch.column(0))
+        codes = encoded.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))[:-1]
+        for path, rows in zip(encoded.dictionary.to_pylist(), np.split(order, ends), strict=True):
+            found.setdefault(path, RowPositions()).add(positions[rows])
+
+
+def delete_slice(file: DeleteFile) -> FileSlice:
+    """Return a delete file as something to read.
+
+    Raises:
+        RefusedError: it is no Parquet file.
+    """
+    if file.format != "PARQUET":
+        raise RefusedError(f"cannot read {file.format} delete files yet: {file.path}")
+    return FileSlice(
+        path=file.path,
+        size_bytes=file.size_bytes,
+        record_count=file.record_count,
+        spec_id=file.spec_id,
+    )
+
+
+def read_vector(storage: Storage, file: DeleteFile) -> RowPositions:
+    """Return the positions of a deletion vector.
+
+    Raises:
+        CorruptFileError: it is not what its format or the table's metadata promises.
+    """
+    found = RowPositions.from_blob(read_blob(storage, file), file.path)
+    if len(found) != file.record_count:
+        raise CorruptFileError(
+            f"the deletion vector in {file.path} has {len(found)} positions, "
+            f"the table's metadata says {file.record_count}"
+        )
+    return found

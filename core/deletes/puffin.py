@@ -1,0 +1,112 @@
+"""Puffin files: blobs one behind the other, and a footer that tells where and what they are.
+
+Format: https://iceberg.apache.org/puffin-spec/.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from lake.core.errors import CorruptFileError
+from lake.core.table.files import DeleteFile
+from lake.core.table.storage import Storage
+
+DELETION_VECTOR = "deletion-vector-v1"
+_MAGIC = b"PFA1"
+_INT = struct.Struct("<i")
+_FLAGS = bytes(4)
+# A vector tells its length as a number of 32 bits.
+_MOST_BYTES = 2**31 - 1
+
+
+def read_blob(storage: Storage, file: DeleteFile) -> bytes:
+    """Return the blob that a delete file's entry names.
+
+    Raises:
+        CorruptFileError: the entry names no place, or one that the file does not have.
+    """
+    offset, size = file.content_offset, file.content_size_bytes
+    if offset is None or size is None:
+        raise CorruptFileError(f"the table's metadata does not tell what of {file.path} is meant")
+    if not (0 < size <= _MOST_BYTES and len(_MAGIC) <= offset <= file.size_bytes - size):
+        raise CorruptFileError(
+            f"{file.path} has {file.size_bytes} bytes, but {size} at {offset} are meant"
+        )
+    with storage.open_input(file.path) as source:
+        source.seek(offset)
+        data = bytes(source.read(size))
+    if len(data) != size:
+        raise CorruptFileError(f"{file.path} ends within the {size} bytes at {offset}")
+    return data
+
+
+@dataclass(slots=True)
+class PuffinWriter:
+    """Writes one Puffin file. Use it as a context manager: an error, or leaving without `close`, removes it.
+
+    Args:
+        storage: where it goes.
+        path: a name that no file has.
+    """
+
+    storage: Storage
+    path: str
+    size: int = 0
+    _blobs: list[Mapping[str, Any]] = field(default_factory=list)
+    _sink: Any = None
+    _closed: bool = False
+
+    def add_vector(self, blob: bytes, *, data_file: str, positions: int) -> tuple[int, int]:
+        """Write a deletion vector's blob; return its offset and size in bytes."""
+        if self._sink is None:
+            self._sink = self.storage.open_output(self.path)
+            self._write(_MAGIC)
+        offset = self.size
+        self._write(blob)
+        self._blobs.append(
+            {
+                "type": DELETION_VECTOR,
+                # The position column: what the blob is about.
+                "fields": [2147483645],
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": offset,
+                "length": len(blob),
+                "properties": {"referenced-data-file": data_file, "cardinality": str(positions)},
+            }
+        )
+        return offset, len(blob)
+
+    def close(self) -> int:
+        """Write the footer, make the file durable and return its size in bytes; 0 if nothing was added."""
+        self._closed = True
+        if self._sink is None:
+            return 0
+        footer = {"blobs": self._blobs, "properties": {"created-by": "lake"}}
+        payload = json.dumps(footer, separators=(",", ":")).encode()
+        self._write(_MAGIC + payload + _INT.pack(len(payload)) + _FLAGS + _MAGIC)
+        self._sink.close()
+        self.storage.persist(self.path)
+        return self.size
+
+    def _write(self, data: bytes) -> None:
+        self._sink.write(data)
+        self.size += len(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._sink is not None and (kind is not None or not self._closed):
+            self._sink.close()
+            self.storage.delete([self.path])

@@ -1,0 +1,191 @@
+"""Row deltas that lake commits, read by Iceberg Java: position deletes, vectors, equality deletes."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from delete_support import equality_file, position_file, vectors
+from java_peer import JavaPeer
+from table_support import make_table, open_session, pyiceberg_catalog, write_file
+
+from lake.core.session import Session
+from lake.core.table.catalog import Table
+from lake.core.table.commit import commit_snapshot
+from lake.core.table.files import DataFile
+from lake.core.table.operations import (
+    AppendFiles,
+    DeleteKey,
+    Operation,
+    OverwriteFiles,
+    RewriteFiles,
+    RowDelta,
+)
+
+pytestmark = pytest.mark.java
+
+
+class World:
+    """A table whose rows Java reads after each of lake's commits."""
+
+    def __init__(self, warehouse: Path, java: JavaPeer, version: int) -> None:
+        self.warehouse, self.java = warehouse, java
+        if version == 3:
+            pyiceberg_catalog(warehouse).create_namespace("db")
+            java.sql(
+                warehouse,
+                "CREATE TABLE lake.db.t (id BIGINT, name STRING) USING iceberg "
+                "TBLPROPERTIES ('format-version' = '3')",
+            )
+        else:
+            make_table(warehouse, format_version=str(version))
+        self.session: Session = open_session(warehouse)
+        self.table: Table = self.session.table("db.t")
+
+    def file(self, *ids: int) -> DataFile:
+        return write_file(self.table, ids)
+
+    def commit(self, operation: Operation) -> int:
+        done = commit_snapshot(self.session, self.table, operation, operation_id=str(uuid.uuid4()))
+        self.table = done.table
+        return done.snapshot_id
+
+    @property
+    def ids(self) -> list[int]:
+        rows = self.java.sql(self.warehouse, "SELECT id FROM lake.db.t ORDER BY id")
+        return [row["id"] for row in rows]
+
+    @property
+    def summary(self) -> dict[str, str]:
+        snapshot = self.table.metadata.current_snapshot()
+        assert snapshot is not None
+        assert snapshot.summary is not None
+        return {
+            "operation": snapshot.summary.operation.value,
+            **snapshot.summary.additional_properties,
+        }
+
+    def live_deletes(self) -> int:
+        rows = self.java.sql(self.warehouse, "SELECT count(*) AS n FROM lake.db.t.delete_files")
+        return int(rows[0]["n"])
+
+
+def test_position_and_equality_deletes_of_version_2(warehouse: Path, java: JavaPeer) -> None:
+    world = World(warehouse, java, 2)
+    first, second = world.file(1, 2, 3), world.file(3, 4, 5)
+    world.commit(AppendFiles(added=[first, second]))
+    base = world.commit(
+        RowDelta(
+            added=[world.file(3, 30)],
+            deletes=[
+                position_file(world.table, [(first.path, 0), (first.path, 2)]),
+                equality_file(world.table, [{"id": 3}, {"id": 77}], ["id"]),
+            ],
+            base_snapshot_id=world.table.metadata.current_snapshot_id,
+        )
+    )
+
+    assert world.ids == [2, 3, 4, 5, 30]
+    assert (
+        world.summary
+        | {
+            "operation": "overwrite",
+            "added-data-files": "1",
+            "added-delete-files": "2",
+            "added-position-delete-files": "1",
+            "added-equality-delete-files": "1",
+            "added-position-deletes": "2",
+            "added-equality-deletes": "2",
+            "total-delete-files": "2",
+            "total-position-deletes": "2",
+            "total-equality-deletes": "2",
+            "total-records": "8",
+        }
+        == world.summary
+    )
+
+    world.commit(
+        RewriteFiles(
+            added=[world.file(2)],
+            removed_paths=[first.path],
+            base_snapshot_id=base,
+            data_sequence_number=2,
+        )
+    )
+
+    assert world.ids == [2, 3, 4, 5, 30]
+    assert world.live_deletes() == 1
+    assert world.summary["removed-position-delete-files"] == "1"
+
+
+def test_vectors_of_version_3_are_replaced_and_go_with_their_files(
+    warehouse: Path, java: JavaPeer
+) -> None:
+    world = World(warehouse, java, 3)
+    first, second = world.file(*range(10)), world.file(*range(10, 20))
+    world.commit(AppendFiles(added=[first, second]))
+    one, other = vectors(world.table, {first.path: [0, 1], second.path: [9]})
+    base = world.commit(
+        RowDelta(
+            added=[],
+            deletes=[one, other],
+            base_snapshot_id=world.table.metadata.current_snapshot_id,
+        )
+    )
+    assert world.ids == list(range(2, 19))
+    assert (
+        world.summary
+        | {
+            "operation": "delete",
+            "added-dvs": "2",
+            "added-delete-files": "2",
+            "added-position-deletes": "3",
+        }
+        == world.summary
+    )
+
+    base = world.commit(
+        RowDelta(
+            added=[world.file(100)],
+            deletes=[
+                *vectors(world.table, {first.path: [0, 1, 2]}),
+                equality_file(world.table, [{"id": 15}], ["id"]),
+            ],
+            replaced_deletes=[DeleteKey(one.path, one.content_offset)],
+            base_snapshot_id=base,
+        )
+    )
+    assert world.ids == [*range(3, 15), *range(16, 19), 100]
+    assert (world.summary["removed-dvs"], world.live_deletes()) == ("1", 3)
+
+    world.commit(
+        OverwriteFiles(
+            added=[world.file(*range(3, 10))], removed_paths=[first.path], base_snapshot_id=base
+        )
+    )
+    assert world.ids == [*range(3, 15), *range(16, 19), 100]
+    assert world.live_deletes() == 2
+
+
+def test_java_deletes_more_rows_of_a_file_that_has_a_vector_of_lakes(
+    warehouse: Path, java: JavaPeer
+) -> None:
+    world = World(warehouse, java, 3)
+    file = world.file(*range(10))
+    world.commit(AppendFiles(added=[file]))
+    world.commit(
+        RowDelta(
+            added=[],
+            deletes=vectors(world.table, {file.path: [0]}),
+            base_snapshot_id=world.table.metadata.current_snapshot_id,
+        )
+    )
+
+    java.sql(
+        warehouse, "ALTER TABLE lake.db.t SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')"
+    )
+    java.sql(warehouse, "DELETE FROM lake.db.t WHERE id = 5")
+
+    assert world.ids == [1, 2, 3, 4, 6, 7, 8, 9]
+    assert world.live_deletes() == 1
