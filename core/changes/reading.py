@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from lake.core.rows.reader import (
 )
 from lake.core.table.storage import Storage
 
+# Keys of which a commit changed several rows: nobody can tell which became which.
+AMBIGUOUS = "ambiguous"
 CAME, WENT, LOST, CHANGED = "came", "went", "lost", "changed"
 
 
@@ -120,15 +123,8 @@ class Unit:
         )
 
 
-@dataclass(slots=True)
-class Told:
-    """What was noticed while changes were read: `ambiguous` counts keys whose updates cannot be told."""
-
-    ambiguous: int = 0
-
-
 def changes_of(
-    storage: Storage, unit: Unit, projection: Schema, told: Told
+    storage: Storage, unit: Unit, projection: Schema, noted: Counter[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield a unit's changes as rows of a change log.
 
@@ -136,16 +132,18 @@ def changes_of(
         storage: where the files lie.
         unit: what to read.
         projection: the columns to return; the last three are those of a change log.
-        told: what to count in.
+        noted: counts what was noticed.
     """
     names = [item.name for item in projection.fields[:-3]]
-    with closing(_changes(storage, unit, told)) as changes:
+    with closing(_changes(storage, unit, noted)) as changes:
         for rows, kinds in changes:
             if rows.num_rows:
                 yield _dressed(rows.select(names), kinds, unit)
 
 
-def _changes(storage: Storage, unit: Unit, told: Told) -> Generator[tuple[pa.RecordBatch, Any]]:
+def _changes(
+    storage: Storage, unit: Unit, noted: Counter[str]
+) -> Generator[tuple[pa.RecordBatch, Any]]:
     """Yield rows, each with what happened to it."""
     if not unit.matched:
         for rows, came in _rows(storage, unit):
@@ -157,7 +155,7 @@ def _changes(storage: Storage, unit: Unit, told: Told) -> Generator[tuple[pa.Rec
             spool.add(rows, came)
         for rows, came in spool.parts():
             found = match(rows, came, unit.key)
-            told.ambiguous += found.ambiguous
+            noted[AMBIGUOUS] += found.ambiguous
             yield rows.take(pa.array(found.rows)), found.kinds
 
 
@@ -180,8 +178,9 @@ def _rows(storage: Storage, unit: Unit) -> Iterator[tuple[pa.RecordBatch, Mask]]
     """Yield the rows of all parts and whether each came."""
     for part in unit.parts:
         if part.kind in {CAME, WENT}:
-            for batch in read_rows(storage, part.files, part.settings):
-                yield batch, np.full(batch.num_rows, part.kind == CAME)
+            with closing(Deletes(storage, part.settings, part.files)) as deletes:
+                for batch in read_rows(storage, part.files, part.settings, deletes):
+                    yield batch, np.full(batch.num_rows, part.kind == CAME)
         else:
             yield from _differences(storage, part)
 
@@ -190,12 +189,14 @@ def _differences(storage: Storage, part: Part) -> Iterator[tuple[pa.RecordBatch,
     """Yield the rows that one side's deletes hit and the other's do not."""
     if part.other is None:
         raise ValueError("rows with one set of deletes have no differences")
-    mine = Deletes(storage, part.settings, part.files)
-    theirs = Deletes(storage, part.other, part.files)
-    both = _Differing(mine, theirs, either=part.kind == CHANGED)
-    for file in part.files:
-        for positions, batch in read_positions(storage, file, part.settings, both):
-            yield batch, both.came(positions)
+    with (
+        closing(Deletes(storage, part.settings, part.files)) as mine,
+        closing(Deletes(storage, part.other, part.files)) as theirs,
+    ):
+        both = _Differing(mine, theirs, either=part.kind == CHANGED)
+        for file in part.files:
+            for positions, batch in read_positions(storage, file, part.settings, both):
+                yield batch, both.came(positions)
 
 
 class _Differing:
@@ -244,8 +245,5 @@ class _DifferingFile:
         return self._differing.chosen(start, mine, theirs)
 
     def _kept(self, side: FileDeletes | None, start: int, rows: int, keys: pa.RecordBatch) -> Mask:
-        kept = None
-        if side is not None:
-            own = keys.select([self.key_ids.index(column) for column in side.key_ids])
-            kept = side.keep(start, rows, own)
+        kept = None if side is None else side.keep(start, rows, keys)
         return np.ones(rows, np.bool_) if kept is None else kept
