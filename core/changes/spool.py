@@ -33,9 +33,9 @@ class RowSpool:
         memory_bytes: how much is held before it goes to disk.
     """
 
-    def __init__(self, key: Sequence[str], memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(self, key: Sequence[str], memory_bytes: int | None = None) -> None:
         self._key = list(key)
-        self._limit = memory_bytes
+        self._limit = MEMORY_BYTES if memory_bytes is None else memory_bytes
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
         self._file: IO[bytes] | None = None
