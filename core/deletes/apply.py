@@ -126,6 +126,13 @@ class Deletes:
                 found.positions.append(self._looked_up(group, deletes, file.path))
         return found if found.positions or found.groups else None
 
+    def positions_of(self, file: FileSlice) -> RowPositions:
+        """Return the rows of a file that are deleted by position or by a deletion vector."""
+        found = RowPositions()
+        if (positions := self._positions.of(file)) is not None:
+            found.update(positions)
+        return found
+
     def _groups_of(self, file: FileSlice) -> list[Group]:
         scopes = (None, (file.spec_id, file.partition))
         groups = [group for scope in scopes for group in self._by_scope.get(scope, ())]

@@ -39,6 +39,7 @@ APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE = (
     "overwrite-where",
     "replace-partitions",
 )
+_REPLACING = frozenset({OVERWRITE, OVERWRITE_WHERE, REPLACE})
 NONE, HASH, RANGE = "none", "hash", "range"
 _PIECE_BYTES = 128 * 1024 * 1024
 _SMALLEST_TASK_BYTES = 64 * 1024 * 1024
@@ -116,6 +117,7 @@ class IngestPlan:
         condition: rows that an overwrite replaces; None for all.
         removed: paths of live files that go whole.
         rewritten: live files of which some rows may stay.
+        also_read_bytes: about what is read of the table beside these.
         base_snapshot_id: the branch's head that all this was decided on.
         already: an earlier run of the same id has landed, so there is nothing to do.
     """
@@ -132,15 +134,15 @@ class IngestPlan:
     condition: BooleanExpression | None = None
     removed: Sequence[str] = ()
     rewritten: Sequence[FileSlice] = ()
+    also_read_bytes: int = 0
     base_snapshot_id: int | None = None
     already: bool = False
 
     @property
     def input_bytes(self) -> int:
         """Bytes of all sources and of the table's files that are read."""
-        return sum(unit.input_bytes for unit in self.units) + sum(
-            file.size_bytes for file in self.rewritten
-        )
+        sources = sum(unit.input_bytes for unit in self.units)
+        return sources + sum(file.size_bytes for file in self.rewritten) + self.also_read_bytes
 
     @property
     def evolves(self) -> bool:
@@ -424,7 +426,7 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
         condition = bind_filter(parse_filter(options.where), plan.schema)
         plan = replace(plan, condition=condition)
     head = None if table.creating else lineage.branch_head(table.metadata, options.branch)
-    if options.mode == APPEND or head is None:
+    if options.mode not in _REPLACING or head is None:
         return plan
     found = live_files(table, head, condition)
     found.refuse_deletes(table.identifier)
