@@ -146,22 +146,3 @@ def vectors(
         )
         for (path, rows), (offset, length) in zip(found.items(), places, strict=True)
     ]
-
-
-def commit_position_delete(warehouse: Path, path: str, position: int, name: str = "db.t") -> None:
-    """Delete one row of a data file of an unpartitioned table, in a snapshot of its own."""
-    table = open_session(warehouse).table(name)
-    commit_deletes(warehouse, [position_file(table, [(path, position)])], name)
-
-
-def commit_equality_delete(warehouse: Path, ids: list[int], name: str = "db.t") -> None:
-    """Delete the rows of an unpartitioned table whose column ``id`` is among ids, in a snapshot of its own."""
-    table = open_session(warehouse).table(name)
-    commit_deletes(warehouse, [equality_file(table, [{"id": i} for i in ids], ["id"])], name)
-
-
-def commit_deletes(warehouse: Path, deletes: Sequence[DataFile], name: str = "db.t") -> None:
-    """Commit delete files, in a snapshot of their own, as a stream does."""
-    session = open_session(warehouse)
-    operation = RowDelta(added=[], deletes=deletes, validates=False)
-    commit_snapshot(session, session.table(name), operation, operation_id=str(uuid.uuid4()))

@@ -9,7 +9,7 @@ Source: https://iceberg.apache.org/spec/#scan-planning and Iceberg Java's Delete
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -326,22 +326,40 @@ class Pairs:
         """Return the equality deletes whose keys may be in one of some data files."""
         rows = rows[runs.counts[rows] > 0]
         found = runs.of(rows)
-        if not len(found) or not set(DATA_BOUNDS) <= set(self._entries.column_names):
-            return found
-        if self._ranges is None:
+        hit = np.zeros(len(found), np.bool_)
+        for _, hits in self._key_hits(runs, rows, found):
+            hit |= hits.any(axis=0)
+        return found[hit]
+
+    def _key_hits(self, runs: _Runs, rows: Int64s, found: Int64s) -> Iterator[tuple[Int64s, Mask]]:
+        """Yield data files, some at a time, and which of the equality deletes may have keys of each."""
+        if not len(found):
+            return
+        known = set(DATA_BOUNDS) <= set(self._entries.column_names)
+        if known and self._ranges is None:
             every, deletes = self._index.equality_entries()
             self._ranges = every, KeyRanges(self._entries, deletes, self._index.schemas)
-        ordinals, ranges = self._ranges
         # A delete file's place in its run tells whether it is young enough for a data file.
         at = np.empty(self._index.count, np.int64)
         at[runs.ordinals] = np.arange(len(runs.ordinals))
-        places, numbers = at[found], np.searchsorted(ordinals, found)
-        hit = np.zeros(len(found), np.bool_)
+        places = at[found]
         step = max(1, _MOST_PAIRS // len(found))
         for some in (rows[start : start + step] for start in range(0, len(rows), step)):
-            in_run = (places >= runs.start[some][:, None]) & (places < runs.end[some][:, None])
-            hit |= (in_run & ranges.may_hit(some, numbers)).any(axis=0)
-        return found[hit]
+            hits = (places >= runs.start[some][:, None]) & (places < runs.end[some][:, None])
+            if self._ranges is not None:
+                ordinals, ranges = self._ranges
+                hits &= ranges.may_hit(some, np.searchsorted(ordinals, found))
+            yield some, hits
+
+    def touched(self) -> Mask:
+        """Return to which data files some delete file may apply, by the bounds of keys too."""
+        positions = self._vectors.counts + self._by_path.counts + self._by_partition.counts
+        found: Mask = positions > 0
+        for runs in (self._keys, self._global_keys):
+            rows = np.flatnonzero((runs.counts > 0) & ~found)
+            for some, hits in self._key_hits(runs, rows, runs.of(rows)):
+                found[some] |= hits.any(axis=1)
+        return found
 
 
 def _runs(

@@ -209,7 +209,7 @@ def live_files(
     chosen = (
         data if condition is None else prune_manifests(data, metadata, condition, schema=schema)
     )
-    deletes = _live_manifests(deletes)
+    deletes = live_manifests(deletes)
     if columns is not None and deletes.num_rows:
         columns = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}
     found = read_manifests(table.storage, chosen, metadata, columns=columns, live_only=True)
@@ -232,7 +232,8 @@ def live_files(
     )
 
 
-def _live_manifests(manifests: pa.Table) -> pa.Table:
+def live_manifests(manifests: pa.Table) -> pa.Table:
+    """Return the manifests that may hold live entries."""
     live = pc.add(
         pc.fill_null(manifests["added_files_count"], 1),
         pc.fill_null(manifests["existing_files_count"], 0),
