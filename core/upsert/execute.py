@@ -20,7 +20,7 @@ from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
-from lake.core.rows.schema import schema_to_plain
+from lake.core.rows.schema import moved_schema, schema_to_plain
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
@@ -38,7 +38,7 @@ from lake.core.table.operations import (
 )
 from lake.core.table.staging import staged
 from lake.core.upsert.key_filter import key_filter
-from lake.core.upsert.key_rows import read_arrow, with_row_ids
+from lake.core.upsert.key_rows import read_arrow
 from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY, refuse_other_specs
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import write_rejects
@@ -365,7 +365,7 @@ class _Run:
             "format_version": table.metadata.format_version,
         }
         # Row ids of version 3 move with their rows.
-        copied = with_row_ids(ingest.schema, table.metadata.format_version)
+        copied = moved_schema(ingest.schema, table.metadata)
         writing = ingest.settings(self.operation_id)
         if copies:
             writing = replace(writing, schema=copied)
