@@ -13,7 +13,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import Branch, DryRun, TableArgument
-from lake.commands.parsing import parse_pairs
+from lake.commands.parsing import parse_names, parse_pairs
 from lake.core.errors import InvalidRequestError, RefusedError
 from lake.core.ingest.execute import execute, preview
 from lake.core.ingest.plan import (
@@ -27,6 +27,16 @@ from lake.core.ingest.plan import (
 from lake.core.outcome import Outcome
 from lake.core.rows.sources import FORMATS
 from lake.core.units import parse_size
+from lake.core.upsert.changes import MODES as CHANGE_MODES
+from lake.core.upsert.changes import (
+    ChangeOptions,
+    execute_changes,
+    plan_changes,
+    preview_changes,
+)
+from lake.core.upsert.execute import execute_upsert, preview_upsert
+from lake.core.upsert.options import MODES, POSITION, UpsertOptions
+from lake.core.upsert.plan import plan_upsert
 
 _LATER = "is not available yet"
 
@@ -71,16 +81,34 @@ def ingest(
     run_id: Annotated[
         str | None, typer.Option(metavar="ID", help="A second run of this id does nothing.")
     ] = None,
-    upsert: Annotated[bool, typer.Option("--upsert", hidden=True)] = False,
-    key: Annotated[str | None, typer.Option("--key", hidden=True)] = None,
-    deletes: Annotated[str | None, typer.Option("--deletes", hidden=True)] = None,
-    order_by: Annotated[str | None, typer.Option("--order-by", hidden=True)] = None,
-    repair_duplicates: Annotated[bool, typer.Option("--repair-duplicates", hidden=True)] = False,
-    changes_column: Annotated[str | None, typer.Option("--changes-column", hidden=True)] = None,
-    changes_mode: Annotated[str | None, typer.Option("--changes-mode", hidden=True)] = None,
+    upsert: Annotated[
+        bool, typer.Option("--upsert", help="Replace the table's rows of the same keys.")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Columns of the key; else the schema's.")
+    ] = None,
+    deletes: Annotated[
+        str | None, typer.Option(metavar="|".join(MODES), help="How an upsert deletes old rows.")
+    ] = None,
+    order_by: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Of rows of one key the last by these wins.")
+    ] = None,
+    repair_duplicates: Annotated[
+        bool, typer.Option("--repair-duplicates", help="Replace all of several rows of a key.")
+    ] = False,
+    changes_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Column that tells what a row does: +I, -U, +U or -D."),
+    ] = None,
+    changes_mode: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(CHANGE_MODES), help="Whether old rows come too (retract)."),
+    ] = None,
     stage: Annotated[bool, typer.Option("--stage", hidden=True)] = False,
     discard: Annotated[str | None, typer.Option("--discard", hidden=True)] = None,
-    rejects: Annotated[str | None, typer.Option("--rejects", hidden=True)] = None,
+    rejects: Annotated[
+        str | None, typer.Option(metavar="PATH", help="New file for rows without a usable key.")
+    ] = None,
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:
@@ -95,13 +123,18 @@ def ingest(
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """
-    _refuse_later(
-        {
-            "--upsert": upsert or key or deletes or order_by or repair_duplicates,
-            "--changes-column": changes_column or changes_mode,
-            "--stage": stage or discard,
-            "--rejects": rejects,
-        }
+    _refuse_later({"--stage": stage or discard})
+    by_key = _by_key(
+        UpsertOptions(
+            key=parse_names(key) or (),
+            deletes=deletes or POSITION,
+            order_by=parse_names(order_by) or (),
+            repair_duplicates=repair_duplicates,
+            rejects=rejects,
+        ),
+        upsert,
+        changes_column,
+        changes_mode,
     )
     session = session_of(context)
     with _spooled(sources or [], format_name) as stdin:
@@ -122,8 +155,44 @@ def ingest(
             run_id=run_id,
             branch=branch,
         )
-        plan = plan_ingest(session, table, options)
-        return preview(plan) if dry_run else execute(session, plan)
+        if by_key is None:
+            plan = plan_ingest(session, table, options)
+            return preview(plan) if dry_run else execute(session, plan)
+        if options.mode != APPEND:
+            option = "--upsert" if upsert else "--changes-column"
+            raise InvalidRequestError(f"{option} and --{options.mode} contradict each other")
+        if isinstance(by_key, ChangeOptions):
+            changes = plan_changes(session, table, options, by_key)
+            return preview_changes(changes) if dry_run else execute_changes(session, changes)
+        wanted = plan_upsert(session, table, options, by_key)
+        return preview_upsert(wanted) if dry_run else execute_upsert(session, wanted)
+
+
+def _by_key(
+    options: UpsertOptions,
+    upsert: bool,  # noqa: FBT001
+    changes_column: str | None,
+    changes_mode: str | None,
+) -> UpsertOptions | ChangeOptions | None:
+    """Return the options of a load by key; None for rows that are only added."""
+    if upsert and changes_column:
+        raise InvalidRequestError("--upsert and --changes-column contradict each other")
+    if upsert:
+        return options
+    if options != UpsertOptions(key=options.key):
+        raise InvalidRequestError(
+            "--deletes, --order-by, --repair-duplicates and --rejects need --upsert"
+        )
+    if changes_column and changes_mode:
+        return ChangeOptions(column=changes_column, mode=changes_mode, key=options.key)
+    if changes_column or changes_mode:
+        raise InvalidRequestError(
+            "--changes-column and --changes-mode go together",
+            hint="upsert: a row replaces the one of its key; retract: the old row comes too, as -U or -D",
+        )
+    if options.key:
+        raise InvalidRequestError("--key needs --upsert or --changes-column")
+    return None
 
 
 def _refuse_later(asked: dict[str, object]) -> None:

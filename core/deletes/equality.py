@@ -20,7 +20,7 @@ from lake.core.deletes.keys import NOT_FOUND, KeyIndex
 from lake.core.deletes.spilled import NEVER, RowKeys, SpilledDeletes, needed_bytes
 from lake.core.errors import InvalidRequestError
 
-MEMORY_BYTES = 96 * 1024 * 1024
+MEMORY_BYTES = 64 * 1024 * 1024
 
 
 class EqualityDeletes:
@@ -56,7 +56,8 @@ class EqualityDeletes:
         try:
             for batch, sequence_number in batches:
                 waiting.add(batch, sequence_number)
-                if waiting.needed_bytes > memory_bytes:
+                # Arrays that come and go leave gaps in memory, so runs are smaller than what may stay.
+                if waiting.needed_bytes > memory_bytes // (2 if spool else 1):
                     spool = spool or SpilledDeletes(memory_bytes)
                     spool.add(waiting.take())
             if spool is None:

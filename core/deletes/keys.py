@@ -242,9 +242,11 @@ def grouped(hashes: Words, keys: EncodedKeys | None) -> tuple[Int64s, Mask]:
 
 def _directory(hashes: Words) -> tuple[np.uint64, npt.NDArray[Any]]:
     """Return by how many bits to shift a hash, and for each number of the rest where its hashes begin."""
-    bits = min(max(len(hashes), 1).bit_length() + 1, _MOST_DIRECTORY_BITS)
+    bits = min((3 * len(hashes) // 2 + 1).bit_length(), _MOST_DIRECTORY_BITS)
     shift = np.uint64(64 - bits)
-    counts = np.bincount((hashes >> shift).view(np.int64), minlength=1 << bits)
     small = len(hashes) < np.iinfo(np.int32).max
-    ends = np.cumsum(counts, dtype=np.int32 if small else np.int64)
-    return shift, ends - counts.astype(ends.dtype)
+    starts = np.empty(1 << bits, np.int32 if small else np.int64)
+    for first in range(0, len(starts), _BLOCK_ROWS):
+        block = np.arange(first, min(first + _BLOCK_ROWS, len(starts)), dtype=np.uint64)
+        starts[first : first + _BLOCK_ROWS] = np.searchsorted(hashes, block << shift)
+    return shift, starts

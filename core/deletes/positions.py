@@ -18,6 +18,8 @@ from lake.core.errors import CorruptFileError
 _MAGIC = b"\xd1\xd3\x39\x64"
 _LENGTH = struct.Struct(">I")
 _ENDS = 2 * _LENGTH.size
+# How many bitmaps of 32 bits follow.
+_COUNT_BYTES = 8
 _MOST = 2**63
 
 
@@ -86,7 +88,8 @@ class RowPositions:
         Raises:
             CorruptFileError: it is none.
         """
-        if len(data) < _ENDS + len(_MAGIC) or _LENGTH.unpack_from(data)[0] != len(data) - _ENDS:
+        fewest = _ENDS + len(_MAGIC) + _COUNT_BYTES
+        if len(data) < fewest or _LENGTH.unpack_from(data)[0] != len(data) - _ENDS:
             raise CorruptFileError(f"{name} holds no deletion vector: its length is wrong")
         body = data[_LENGTH.size : -_LENGTH.size]
         if body[: len(_MAGIC)] != _MAGIC:

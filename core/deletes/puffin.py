@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+import pyarrow as pa
 
 from lake.core.errors import CorruptFileError
+from lake.core.rows.writer import AbortedUnlessClosed
 from lake.core.table.files import DeleteFile
 from lake.core.table.storage import Storage
 
@@ -45,9 +48,9 @@ def read_blob(storage: Storage, file: DeleteFile) -> bytes:
     return data
 
 
-@dataclass(slots=True)
-class PuffinWriter:
-    """Writes one Puffin file. Use it as a context manager: an error, or leaving without `close`, removes it.
+@dataclass
+class PuffinWriter(AbortedUnlessClosed):
+    """Writes one Puffin file. Use it as a context manager.
 
     Args:
         storage: where it goes.
@@ -59,7 +62,6 @@ class PuffinWriter:
     size: int = 0
     _blobs: list[Mapping[str, Any]] = field(default_factory=list)
     _sink: Any = None
-    _closed: bool = False
 
     def add_vector(self, blob: bytes, *, data_file: str, positions: int) -> tuple[int, int]:
         """Write a deletion vector's blob; return its offset and size in bytes."""
@@ -84,7 +86,7 @@ class PuffinWriter:
 
     def close(self) -> int:
         """Write the footer, make the file durable and return its size in bytes; 0 if nothing was added."""
-        self._closed = True
+        self.closed = True
         if self._sink is None:
             return 0
         footer = {"blobs": self._blobs, "properties": {"created-by": "lake"}}
@@ -94,19 +96,14 @@ class PuffinWriter:
         self.storage.persist(self.path)
         return self.size
 
+    def abort(self) -> None:
+        """Remove the file."""
+        if self._sink is None:
+            return
+        with suppress(OSError, pa.ArrowException):
+            self._sink.close()
+        self.storage.delete([self.path])
+
     def _write(self, data: bytes) -> None:
         self._sink.write(data)
         self.size += len(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._sink is not None and (kind is not None or not self._closed):
-            self._sink.close()
-            self.storage.delete([self.path])

@@ -33,8 +33,9 @@ from lake.core.deletes.keys import SortedKeys
 
 # No delete has it.
 NEVER = -1
-# What indexing or looking up keys takes at most for a row, beside the keys themselves twice.
-_ROW_BYTES = 48
+# What indexing or looking up keys takes at most for a row (measured), beside the keys themselves thrice.
+_ONE_WORD_BYTES = 40
+_OTHER_BYTES = 120
 _LARGEST_PART = 8 * 1024 * 1024
 
 
@@ -56,7 +57,8 @@ class RowKeys(NamedTuple):
 
 def needed_bytes(batch: pa.RecordBatch) -> int:
     """Return about how much memory it takes to index a batch of keys, or to look them up."""
-    return int(2 * batch.nbytes + _ROW_BYTES * batch.num_rows)
+    each = _ONE_WORD_BYTES if is_one_word(batch.schema) else _OTHER_BYTES
+    return int(3 * batch.nbytes + each * batch.num_rows)
 
 
 class SpilledDeletes:
@@ -64,7 +66,7 @@ class SpilledDeletes:
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        self._part_bytes = min(memory_bytes // 8, _LARGEST_PART)
+        self._part_bytes = min(memory_bytes // 16, _LARGEST_PART)
         self._spool = KeySpool()
         self._runs: list[tuple[Run, Ranges]] = []
         self._parts: list[Run] = []
@@ -72,10 +74,13 @@ class SpilledDeletes:
 
     def add(self, batches: list[tuple[pa.RecordBatch, int]]) -> None:
         """Write deletes, which fit in memory, sorted."""
-        entries = [self._entries(batch, number) for batch, number in batches]
-        batches.clear()
+        entries = []
+        while batches:
+            entries.append(self._entries(*batches.pop()))
         if any(len(part) for part in entries):
-            run = concat_entries(entries).sorted()
+            whole = concat_entries(entries)
+            entries.clear()
+            run = whole.sorted()
             self._runs.append((self._spool.add(run), range_starts(run.hashes)))
 
     def _entries(self, batch: pa.RecordBatch, sequence_number: int) -> KeyEntries:

@@ -75,14 +75,14 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
     if plan.already:
         return _outcome(plan, Status.NOTHING_TO_DO, _Written())
     operation_id = session.ids.uuid()
-    with _no_empty_folders(plan.table), staged(session, plan.table, operation_id):
+    with no_empty_folders(plan.table), staged(session, plan.table, operation_id):
         written = _write_source(session, plan, operation_id)
         if not written.files:
             if plan.options.mode != APPEND:
                 session.warn("the source has no rows: nothing was replaced")
             return _outcome(plan, Status.NOTHING_TO_DO, written)
         _write_kept(session, plan, operation_id, written)
-        committed = _commit(session, plan, operation_id, written)
+        committed = commit_rows(session, plan, _operation(plan, written), operation_id)
     if committed.already:
         # The same run, by another process: its snapshot holds none of these files.
         plan.table.storage.delete(file.path for file in written.all_files)
@@ -94,25 +94,12 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
 
 
 def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Written:
-    engine = session.engine(plan.input_bytes)
-    tasks = _source_tasks(plan, engine, operation_id)
-    exchanged = plan.distribution == HASH and len(tasks) > 1
-    results = (
-        _exchange(engine, plan, tasks)
-        if exchanged
-        else engine.run(tasks, f"{_TASKS}:write_rows", storage=plan.table.storage)
-    )
-    total = sum(task.input_bytes for task in tasks)
-    session.progress.start("writing", tasks=len(tasks), total_bytes=0 if exchanged else total)
     written = _Written()
-    for value in (result.value for result in results):
+    for value in run_source(
+        session, plan, operation_id, f"{_TASKS}:write_rows", f"{_TASKS}:send_rows"
+    ):
         written.files += [DataFile.from_plain(file) for file in value["files"]]
         written.rows_read += value["rows_read"]
-        last = 0 if value["input_bytes"] else 1
-        session.progress.advance(
-            tasks=last, done_bytes=value["input_bytes"], rows=value["rows_read"]
-        )
-    session.progress.finish()
     if written.rows != written.rows_read:
         raise LakeError(
             f"read {written.rows_read} rows but wrote {written.rows}: nothing was committed"
@@ -120,41 +107,96 @@ def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Wri
     return written
 
 
-def _source_tasks(plan: IngestPlan, engine: Engine, operation_id: str) -> list[Task]:
+def run_source(
+    session: Session,
+    plan: IngestPlan,
+    operation_id: str,
+    write_function: str,
+    send_function: str,
+    extra: Mapping[str, Any] | None = None,
+    *,
+    receive_function: str = f"{_TASKS}:receive_rows",
+    together: bool | None = None,
+) -> Iterator[Mapping[str, Any]]:
+    """Read the source and write its rows to data files; yield what tasks report.
+
+    Args:
+        session: the engine and progress.
+        plan: what to read, and how rows are distributed.
+        operation_id: part of every file's name.
+        write_function: writes a task's rows itself.
+        send_function: sends them to where ``receive_function`` writes them.
+        extra: more for every task's payload.
+        receive_function: writes what was sent.
+        together: whether some rows must meet one writer; None for what the plan says.
+    """
+    engine = session.engine(plan.input_bytes)
+    together = plan.distribution == HASH if together is None else together
     # In this process one writer sees all rows: each partition gets one file without moving a byte.
-    alone = plan.distribution == HASH and engine.name == "inline"
+    alone = together and engine.name == "inline"
+    tasks = _source_tasks(plan, 1 if alone else engine.parallelism, operation_id, extra or {})
+    exchanged = together and len(tasks) > 1
+    results = (
+        _exchange(engine, plan, tasks, send_function, receive_function)
+        if exchanged
+        else engine.run(tasks, write_function, storage=plan.table.storage)
+    )
+    total = sum(task.input_bytes for task in tasks)
+    session.progress.start("writing", tasks=len(tasks), total_bytes=0 if exchanged else total)
+    for value in (result.value for result in results):
+        yield value
+        last = 0 if value["input_bytes"] else 1
+        session.progress.advance(
+            tasks=last, done_bytes=value["input_bytes"], rows=value["rows_read"]
+        )
+    session.progress.finish()
+
+
+def _source_tasks(
+    plan: IngestPlan, parallelism: int, operation_id: str, extra: Mapping[str, Any]
+) -> list[Task]:
     common: dict[str, Any] = {
         "write": plan.settings(operation_id).to_plain(),
         "must_match": None if plan.condition is None else filter_to_plain(plan.condition),
+        **extra,
     }
-    return [
-        Task(
-            {**common, "task": number, **_reading(plan, group)},
-            sum(unit.input_bytes for unit in group),
-        )
-        for number, group in enumerate(tasks_for(plan, 1 if alone else engine.parallelism))
-    ]
+    tasks, first = [], 0
+    for number, group in enumerate(tasks_for(plan, parallelism)):
+        payload = {**common, "task": number, **_reading(plan, group, first)}
+        tasks.append(Task(payload, sum(unit.input_bytes for unit in group)))
+        first += len(group)
+    return tasks
 
 
-def _reading(plan: IngestPlan, units: Sequence[Unit]) -> dict[str, Any]:
-    """Return what a task is told to read."""
+def _reading(plan: IngestPlan, units: Sequence[Unit], first: int) -> dict[str, Any]:
+    """Return what a task is told to read; ``first`` is the place of its first unit among all."""
     reading = plan.reading(units)
     return {
-        "units": [{**unit.payload, "input_bytes": unit.input_bytes} for unit in units],
+        "units": [
+            {**unit.payload, "input_bytes": unit.input_bytes, "place": place}
+            for place, unit in enumerate(units, first)
+        ],
         "reading": None if reading is None else reading.to_plain(),
     }
 
 
-def _exchange(engine: Engine, plan: IngestPlan, tasks: list[Task]) -> Iterator[TaskResult]:
+def _exchange(
+    engine: Engine,
+    plan: IngestPlan,
+    tasks: list[Task],
+    send_function: str,
+    receive_function: str,
+) -> Iterator[TaskResult]:
     """Bring each partition's rows together before they are written."""
     by_size = -(-plan.input_bytes // _REDUCER_BYTES)
     count = max(engine.parallelism, min(_MOST_REDUCERS, by_size))
-    write = tasks[0].payload["write"]
+    # What is read is told to those who read.
+    shared = {k: v for k, v in tasks[0].payload.items() if k not in {"task", "units", "reading"}}
     return engine.exchange(
         [Task({**task.payload, "reducers": count}, task.input_bytes) for task in tasks],
-        f"{_TASKS}:send_rows",
-        f"{_TASKS}:receive_rows",
-        [{"write": write, "task": number} for number in range(count)],
+        send_function,
+        receive_function,
+        [{**shared, "task": number} for number in range(count)],
         storage=plan.table.storage,
     )
 
@@ -202,7 +244,7 @@ def _keeping_tasks(plan: IngestPlan, operation_id: str) -> Iterator[Task]:
 
 
 @contextmanager
-def _no_empty_folders(table: Table) -> Iterator[None]:
+def no_empty_folders(table: Table) -> Iterator[None]:
     """When making a table fails or finds no rows, leave no folders of it on a local disk."""
     try:
         yield
@@ -223,7 +265,23 @@ def _remove_empty(root: str) -> None:
 # Committing
 
 
-def _commit(session: Session, plan: IngestPlan, operation_id: str, written: _Written) -> Committed:
+def commit_rows(
+    session: Session,
+    plan: IngestPlan,
+    operation: Operation,
+    operation_id: str,
+    *,
+    table: Table | None = None,
+) -> Committed:
+    """Commit what an ingest wrote, with the run id, the new columns and the new table if there are any.
+
+    Args:
+        session: see `commit_snapshot`.
+        plan: of the ingest.
+        operation: what to commit.
+        operation_id: a UUID, new for each commit.
+        table: the table as the operation was decided on; None for the plan's.
+    """
     run_id = plan.options.run_id
     marks = {RUN_ID: run_id} if run_id else {}
     replaces = {"replace-partitions": "true"} if plan.options.mode == REPLACE else {}
@@ -232,8 +290,8 @@ def _commit(session: Session, plan: IngestPlan, operation_id: str, written: _Wri
         session.catalog.make_namespace(plan.table.identifier)
     return commit_snapshot(
         session,
-        plan.table,
-        _operation(plan, written),
+        table or plan.table,
+        operation,
         operation_id=operation_id,
         branch=plan.options.branch,
         summary={**marks, **replaces},

@@ -39,6 +39,7 @@ APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE = (
     "overwrite-where",
     "replace-partitions",
 )
+_REPLACING = frozenset({OVERWRITE, OVERWRITE_WHERE, REPLACE})
 NONE, HASH, RANGE = "none", "hash", "range"
 _PIECE_BYTES = 128 * 1024 * 1024
 _SMALLEST_TASK_BYTES = 64 * 1024 * 1024
@@ -50,7 +51,8 @@ _TEXT_RATIO = 4
 class IngestOptions:
     """What the user asked for; see the command line's help.
 
-    `stdin` is the file in which what ``-`` among the sources gave is kept.
+    `stdin` is the file in which what ``-`` among the sources gave is kept; `changes_column` a column of the
+    sources that tells what a row does, and is no part of it.
     """
 
     sources: Sequence[str] = ()
@@ -68,6 +70,7 @@ class IngestOptions:
     target_bytes: int | None = None
     run_id: str | None = None
     branch: str = lineage.MAIN
+    changes_column: str | None = None
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.from_table):
@@ -116,6 +119,7 @@ class IngestPlan:
         condition: rows that an overwrite replaces; None for all.
         removed: paths of live files that go whole.
         rewritten: live files of which some rows may stay.
+        also_read_bytes: about what is read of the table beside these.
         base_snapshot_id: the branch's head that all this was decided on.
         already: an earlier run of the same id has landed, so there is nothing to do.
     """
@@ -132,15 +136,15 @@ class IngestPlan:
     condition: BooleanExpression | None = None
     removed: Sequence[str] = ()
     rewritten: Sequence[FileSlice] = ()
+    also_read_bytes: int = 0
     base_snapshot_id: int | None = None
     already: bool = False
 
     @property
     def input_bytes(self) -> int:
         """Bytes of all sources and of the table's files that are read."""
-        return sum(unit.input_bytes for unit in self.units) + sum(
-            file.size_bytes for file in self.rewritten
-        )
+        sources = sum(unit.input_bytes for unit in self.units)
+        return sources + sum(file.size_bytes for file in self.rewritten) + self.also_read_bytes
 
     @property
     def evolves(self) -> bool:
@@ -277,6 +281,8 @@ def _plan_from_files(
     columns = _columns_of(
         storage, files, existing.schema if existing else None, evolve=options.evolve
     )
+    if options.changes_column is not None:
+        columns = [_without(one, options.changes_column) for one in columns]
     table = existing
     if table is None:
         if not columns:
@@ -294,6 +300,14 @@ def _plan_from_files(
         source_files=len(files),
         base_snapshot_id=_head_id(table, options.branch),
     )
+
+
+def _without(source: SourceColumns, name: str) -> SourceColumns:
+    """Return a source's columns but the one that tells what its rows do."""
+    index = source.columns.get_field_index(name)
+    if index < 0:
+        raise BadInputError(f"{source.name} has no column {name} that tells what its rows do")
+    return replace(source, columns=source.columns.remove(index))
 
 
 def _weight(piece: Source) -> int:
@@ -424,7 +438,7 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
         condition = bind_filter(parse_filter(options.where), plan.schema)
         plan = replace(plan, condition=condition)
     head = None if table.creating else lineage.branch_head(table.metadata, options.branch)
-    if options.mode == APPEND or head is None:
+    if options.mode not in _REPLACING or head is None:
         return plan
     found = live_files(table, head, condition)
     found.refuse_deletes(table.identifier)

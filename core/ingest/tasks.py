@@ -6,6 +6,7 @@ loss, and rows never become rows of a JVM.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _BLOB_BYTES = 4 * 1024 * 1024
 _WAITING_BYTES = 64 * 1024 * 1024
-_ROWS_READ = b"lake.rows-read"
+_CLAIM = b"lake.claim"
 _SIGTERM = 15
 _SHOWN = 200
 
@@ -43,15 +44,15 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     with open_writer(
         context.storage, settings, task=payload["task"], attempt=context.attempt
     ) as writer:
-        for unit, batches in _units(payload, settings.schema, context):
+        for unit, batches in task_units(payload, settings.schema, context):
             rows = 0
             for batch in read_ahead(batches):
-                _go_on(context)
+                go_on(context)
                 writer.write(batch)
                 rows += batch.num_rows
-            yield _report([], rows_read=rows, input_bytes=unit["input_bytes"])
+            yield report([], rows_read=rows, input_bytes=unit["input_bytes"])
         files = writer.close()
-    yield _report(files)
+    yield report(files)
 
 
 def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
@@ -61,36 +62,48 @@ def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
     them wrote.
     """
     settings = WriteSettings.from_plain(payload["write"])
-    outbox = _Outbox(payload["reducers"])
+    outbox = Outbox(payload["reducers"])
     rows = 0
-    for _, batches in _units(payload, settings.schema, context):
+    for _, batches in task_units(payload, settings.schema, context):
         for batch in read_ahead(batches):
-            _go_on(context)
+            go_on(context)
             rows += batch.num_rows
             for partition, part in group_rows(batch, settings.spec, settings.schema):
                 yield from outbox.add(partition_number(partition, payload["reducers"]), part)
     yield from outbox.rest()
     if rows:
-        yield 0, _stream(pa.schema([], {_ROWS_READ: str(rows).encode()}), [])
+        yield 0, claim({"rows_read": rows})
+
+
+def claim(values: Mapping[str, Any]) -> bytes:
+    """Return JSON-ready values for the driver as a blob that `receive_rows` passes on."""
+    return _stream(pa.schema([], {_CLAIM: json.dumps(values).encode()}), [])
+
+
+def claimed(stream: Any) -> dict[str, Any] | None:
+    """Return what a blob claims; None if it holds rows."""
+    metadata = stream.schema.metadata or {}
+    return dict(json.loads(metadata[_CLAIM])) if _CLAIM in metadata else None
 
 
 def receive_rows(
     payload: Mapping[str, Any], blobs: Iterable[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
-    """Write the rows that were sent to one reducer; reports the files and the rows that tasks claim."""
+    """Write the rows that were sent to one reducer; reports the files, and what tasks claim."""
     settings = WriteSettings.from_plain(payload["write"])
-    claimed = 0
+    claims = []
     with open_writer(
         context.storage, settings, task=payload["task"], attempt=context.attempt
     ) as writer:
         for blob in blobs:
-            _go_on(context)
+            go_on(context)
             stream = pa.ipc.open_stream(blob)
-            claimed += int((stream.schema.metadata or {}).get(_ROWS_READ, 0))
+            if (told := claimed(stream)) is not None:
+                claims.append(told)
             for batch in stream:
                 writer.write(batch)
         files = writer.close()
-    yield _report(files, rows_read=claimed)
+    yield {**report(files, rows_read=sum(one["rows_read"] for one in claims)), "claims": claims}
 
 
 def write_kept(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -103,19 +116,19 @@ def write_kept(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     condition = bind_filter(filter_from_plain(payload["remove"]), settings.schema)
     file = FileSlice.from_plain(payload["file"])
     if not _any_match(context, file, reading, condition):
-        yield {**_report([]), "untouched": file.path, "removed_rows": 0}
+        yield {**report([]), "untouched": file.path, "removed_rows": 0}
         return
     removed = 0
     with open_writer(
         context.storage, settings, task=payload["task"], attempt=context.attempt
     ) as writer:
         for batch in read_ahead(read_batches(context.storage, file, reading)):
-            _go_on(context)
+            go_on(context)
             mask = row_mask(condition, batch, settings.schema)
             removed += pc.sum(mask).as_py()
             writer.write(batch.filter(pc.invert(mask)))
         files = writer.close()
-    yield {**_report(files), "untouched": None, "removed_rows": removed}
+    yield {**report(files), "untouched": None, "removed_rows": removed}
 
 
 def _any_match(
@@ -129,12 +142,14 @@ def _any_match(
     return any(batch.num_rows for batch in read_batches(context.storage, file, matching))
 
 
-def _report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -> dict[str, Any]:
+def report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -> dict[str, Any]:
+    """Return what a task tells the driver of files that it wrote and input that it read."""
     plain = [file.to_plain() for file in files]
     return {"files": plain, "rows_read": rows_read, "input_bytes": input_bytes}
 
 
-def _go_on(context: TaskContext) -> None:
+def go_on(context: TaskContext) -> None:
+    """Stop here if the task was cancelled."""
     if context.stopped.is_set():
         raise StoppedError(_SIGTERM)
 
@@ -143,7 +158,7 @@ def _go_on(context: TaskContext) -> None:
 
 
 @dataclass(slots=True)
-class _Outbox:
+class Outbox:
     """Rows that wait to be sent; bounded for each reducer and for all together."""
 
     reducers: int
@@ -184,7 +199,7 @@ def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
 Unit = Mapping[str, Any]
 
 
-def _units(
+def task_units(
     payload: Mapping[str, Any], schema: Schema, context: TaskContext
 ) -> Iterator[tuple[Unit, Iterator[pa.RecordBatch]]]:
     """Yield each unit of a task with its rows as the table's."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.transforms import IdentityTransform, VoidTransform
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 Partition = tuple[bytes | None, ...]
+Places = npt.NDArray[np.int64]
 
 _ALIGNMENT = 16
 
@@ -49,22 +51,31 @@ def group_rows(
     batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
     """Split a batch by partition; rows keep their order within one."""
+    groups = group_places(batch, spec, schema)
+    if len(groups) > 1:
+        order = np.concatenate([rows for _, rows in groups])
+        batch = batch if np.all(np.diff(order) == 1) else batch.take(pa.array(order))
+    start = 0
+    for partition, rows in groups:
+        yield partition, batch.slice(start, len(rows))
+        start += len(rows)
+
+
+def group_places(
+    batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
+) -> list[tuple[Partition, Places]]:
+    """Return each partition of a batch's rows with their numbers, rising."""
+    everything = np.arange(batch.num_rows)
     if spec.is_unpartitioned() or batch.num_rows == 0:
-        if batch.num_rows:
-            yield (), batch
-        return
+        return [((), everything)] if batch.num_rows else []
     columns = partition_columns(batch, spec, schema)
     codes = _codes(columns)
     if codes.min() == codes.max():
-        yield _partition_at(columns, spec, schema, [0])[0], batch
-        return
+        return [(_partition_at(columns, spec, schema, [0])[0], everything)]
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     partitions = _partition_at(columns, spec, schema, order[starts])
-    sorted_batch = batch if np.all(np.diff(order) == 1) else batch.take(pa.array(order))
-    ends = [*starts[1:], batch.num_rows]
-    for partition, start, end in zip(partitions, starts, ends, strict=True):
-        yield partition, sorted_batch.slice(start, end - start)
+    return list(zip(partitions, np.split(order, starts[1:]), strict=True))
 
 
 def partition_number(partition: Partition, buckets: int) -> int:

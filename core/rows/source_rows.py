@@ -16,10 +16,10 @@ from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows import csv_source, json_source
 from lake.core.rows.convert import convert
+from lake.core.rows.parquet_files import row_group_start
 from lake.core.rows.schema import arrow_schema, arrow_type
 from lake.core.rows.sources import ARROW, CSV, JSON, PARQUET, Source, readable
 from lake.core.rows.texts import Place, from_text
-from lake.core.rows.writer import row_group_start
 from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:

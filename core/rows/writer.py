@@ -6,30 +6,19 @@ the largest goes to disk first. Names never repeat, not even between two attempt
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyiceberg.types import (
-    IcebergType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
-    UUIDType,
-)
 
-from lake.core import paths
-from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
-from lake.core.rows import metrics
-from lake.core.rows.partitioning import Partition, group_rows, partition_path
-from lake.core.rows.required import fill_masked
+from lake.core.errors import RefusedError
+from lake.core.rows.file_names import FileNames, folder_of
+from lake.core.rows.parquet_files import ParquetFile, ParquetFormat
+from lake.core.rows.partitioning import Partition, group_rows
 from lake.core.rows.schema import (
-    arrow_schema,
     schema_from_plain,
     schema_to_plain,
     spec_from_plain,
@@ -45,9 +34,6 @@ if TYPE_CHECKING:
     from lake.core.table.catalog import Table
 
 TARGET_BYTES = 512 * 1024 * 1024
-_ROW_GROUP_BYTES = 128 * 1024 * 1024
-_PAGE_BYTES = 1024 * 1024
-_DICTIONARY_BYTES = 2 * 1024 * 1024
 # All partitions of one task together.
 _BUFFER_BYTES = 256 * 1024 * 1024
 # A rest smaller than this part of the target is not worth a row group of its own.
@@ -57,17 +43,13 @@ _SMALLEST_ROW_GROUP = 64 * 1024
 _MOST_SMALL = 64
 # Systems commonly allow a process 1024.
 _MOST_OPEN_FILES = 256
-_MOST_GZIP = 9
-_CODECS = {
-    "zstd": "zstd",
-    "gzip": "gzip",
-    "snappy": "snappy",
-    "lz4": "lz4",
-    "brotli": "brotli",
-    "uncompressed": "none",
-    "none": "none",
-}
-_PROPERTIES = ("write.parquet.", "write.metadata.metrics.", "write.object-storage.", "write.data.")
+_PROPERTIES = (
+    "write.parquet.",
+    "write.metadata.metrics.",
+    "write.object-storage.",
+    "write.data.",
+    "write.delete.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,61 +128,66 @@ class WriteSettings:
         values["spec"] = spec_from_plain(values["spec"])
         return cls(**values)
 
+    def file_names(self, *, task: int, attempt: str) -> FileNames:
+        """Return the names of the files that an attempt at a task writes."""
+        return FileNames(
+            location=self.location,
+            data_location=self.data_location,
+            properties=self.properties,
+            operation_id=self.operation_id,
+            task=task,
+            attempt=attempt,
+        )
 
-@dataclass(slots=True)
-class _Format:
-    """What all files of a writer have in common."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What all files of one writer have in common.
+
+    Args:
+        storage: where they are written.
+        settings: whose partitions they are in.
+        form: their columns and how these are written.
+        names: gives their names.
+        target_bytes: size at which a file is closed.
+        ending: of their names.
+        described: what their entries say besides what is found while writing.
+    """
 
     storage: Storage
     settings: WriteSettings
-    task: int
-    attempt: str
-    count: int = 0
-    schema: pa.Schema = field(init=False)
-    columns: list[metrics.Leaf] = field(init=False)
-    modes: dict[int, metrics.Mode] = field(init=False)
-    options: dict[str, Any] = field(init=False)
-    row_group_bytes: int = field(init=False)
-    _names: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        from pyiceberg.table.locations import load_location_provider  # noqa: PLC0415
-
-        settings = self.settings
-        self.schema = _file_schema(settings.schema)
-        self.columns = metrics.leaves(settings.schema)
-        self.modes = metrics.modes(settings.schema, settings.properties)
-        self.options = _parquet_options(settings.properties)
-        self.row_group_bytes = _integer(
-            settings.properties, "write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES
-        )
-        self._names = load_location_provider(
-            settings.location, {**settings.properties, "write.data.path": settings.data_location}
-        )
+    form: ParquetFormat
+    names: FileNames
+    target_bytes: int
+    ending: str = ".parquet"
+    described: Mapping[str, Any] = field(default_factory=dict)
 
     def new_path(self, partition: Partition) -> str:
-        """Return a name that no other file of any attempt has."""
+        """Return a new file's name."""
         settings = self.settings
-        self.count += 1
-        name = f"{self.task:05d}-{self.attempt}-{settings.operation_id}-{self.count:05d}.parquet"
-        if not partition:
-            return str(self._names.new_data_location(name))
-        folder = partition_path(settings.spec, settings.schema, partition)
-        if settings.properties.get("write.object-storage.enabled", "false").lower() == "true":
-            return str(self._names.new_data_location(f"{folder}/{name}"))
-        return paths.join(settings.data_location, folder, name)
+        return self.names.new_path(
+            self.ending, folder_of(settings.spec, settings.schema, partition)
+        )
+
+    def open_file(self, path: str) -> ParquetFile:
+        """Begin a file."""
+        return ParquetFile(self.storage, self.form, path)
+
+    def finish(self, file: ParquetFile, partition: Partition) -> DataFile:
+        """Close a file and return its entry."""
+        return file.close(spec_id=self.settings.spec.spec_id, partition=partition, **self.described)
 
 
 class RollingWriter:
     """Writes the rows of one partition to files near the target size."""
 
-    def __init__(self, common: _Format, partition: Partition) -> None:
-        self._common = common
+    def __init__(self, output: Output, partition: Partition) -> None:
+        self._output = output
         self._partition = partition
         self._waiting: list[pa.RecordBatch] = []
         self._small = 0
         self.waiting_bytes = 0
-        self._file: _OpenFile | None = None
+        self._file: ParquetFile | None = None
         self._ratio = 1.0
         self.files: list[DataFile] = []
         self.paths: list[str] = []
@@ -223,10 +210,10 @@ class RollingWriter:
             self._small = 0
 
     def _row_group_limit(self) -> int:
-        common = self._common
+        output = self._output
         written = self._file.size if self._file else 0
-        room = (common.settings.target_bytes - written) / self._ratio
-        return int(min(common.row_group_bytes, max(room, _SMALLEST_ROW_GROUP)))
+        room = (output.target_bytes - written) / self._ratio
+        return int(min(output.form.row_group_bytes, max(room, _SMALLEST_ROW_GROUP)))
 
     def flush(self) -> None:
         """Write all that waits."""
@@ -243,13 +230,13 @@ class RollingWriter:
         taken = int(self.waiting_bytes * share / rows)
         self.waiting_bytes = self.waiting_bytes - taken if self._waiting else 0
         if self._file is None:
-            path = self._common.new_path(self._partition)
+            path = self._output.new_path(self._partition)
             self.paths.append(path)
-            self._file = _OpenFile(self._common, path)
+            self._file = self._output.open_file(path)
         before = self._file.size
         self._file.write(head)
         self._ratio = max((self._file.size - before) / max(taken, 1), 0.001)
-        if self._file.size >= self._common.settings.target_bytes * _NEARLY_FULL:
+        if self._file.size >= self._output.target_bytes * _NEARLY_FULL:
             self.finish_file()
 
     @property
@@ -260,7 +247,7 @@ class RollingWriter:
     def finish_file(self) -> None:
         """Close the file that is being written, if any; further rows go to a new one."""
         if self._file is not None:
-            self.files.append(self._file.close(self._common, self._partition))
+            self.files.append(self._output.finish(self._file, self._partition))
             self._file = None
 
     def close(self) -> list[DataFile]:
@@ -277,105 +264,58 @@ class RollingWriter:
             self._file = None
 
 
-class _OpenFile:
-    """A Parquet file that is being written."""
+class AbortedUnlessClosed(ABC):
+    """A writer that removes everything it wrote on an error, or when left without `close`."""
 
-    def __init__(self, common: _Format, path: str) -> None:
-        self._path = path
-        self._storage = common.storage
-        self._schema = common.schema
-        self._sink = common.storage.open_output(path)
-        self._footer: list[Any] = []
-        self._nans = metrics.NanCounter(common.columns)
-        self._writer = pq.ParquetWriter(
-            self._sink, common.schema, metadata_collector=self._footer, **common.options
-        )
+    closed = False
 
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return int(self._sink.tell())
+    @abstractmethod
+    def abort(self) -> None:
+        """Remove everything that was written."""
 
-    def write(self, table: pa.Table) -> None:
-        """Write a row group."""
-        self._nans.add(table)
-        table = fill_masked(table)
-        if table.schema != self._schema:
-            table = table.cast(self._schema)
-        try:
-            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        except pa.ArrowInvalid as error:
-            raise BadInputError(f"rows do not fit the table: {error}") from error
+    def __enter__(self) -> Self:
+        return self
 
-    def close(self, common: _Format, partition: Partition) -> DataFile:
-        """Finish the file, make it durable and describe it."""
-        self._writer.close()
-        size = self.size
-        self._sink.close()
-        self._storage.persist(self._path)
-        footer = self._footer[0]
-        found = metrics.footer_metrics(footer, common.columns, common.modes, self._nans.counts)
-        return DataFile(
-            path=self._path,
-            spec_id=common.settings.spec.spec_id,
-            partition=partition,
-            record_count=footer.num_rows,
-            size_bytes=size,
-            column_sizes=found.column_sizes,
-            value_counts=found.value_counts,
-            null_value_counts=found.null_value_counts,
-            nan_value_counts=found.nan_value_counts,
-            lower_bounds=found.lower_bounds,
-            upper_bounds=found.upper_bounds,
-            split_offsets=tuple(
-                row_group_start(footer.row_group(index)) for index in range(footer.num_row_groups)
-            ),
-            sort_order_id=common.settings.sort_order_id,
-        )
-
-    def abandon(self) -> None:
-        """Stop writing."""
-        # After an error in the middle of a row group there is no footer to write.
-        with suppress(RuntimeError, OSError, pa.ArrowException):
-            self._writer.close()
-        with suppress(OSError, pa.ArrowException):
-            self._sink.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None or not self.closed:
+            self.abort()
 
 
-def row_group_start(group: Any) -> int:
-    """Return the offset of a row group's first byte."""
-    first = group.column(0)
-    start = first.data_page_offset
-    if first.has_dictionary_page and 0 < first.dictionary_page_offset < start:
-        start = first.dictionary_page_offset
-    return int(start)
+class TableWriter(AbortedUnlessClosed):
+    """Writes rows of any partitions; each file holds one partition's. Use it as a context manager."""
 
-
-class TableWriter:
-    """Writes rows of any partitions; each file holds one partition's.
-
-    Use it as a context manager: an error, or leaving it without `close`, removes everything it wrote.
-    """
-
-    def __init__(self, common: _Format) -> None:
-        self._common = common
+    def __init__(self, output: Output) -> None:
+        self._output = output
         self._open: dict[Partition, RollingWriter] = {}
-        self._closed = False
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows, each to its partition."""
-        settings = self._common.settings
+        settings = self._output.settings
         for partition, part in group_rows(batch, settings.spec, settings.schema):
-            writer = self._open.get(partition)
-            if writer is None:
-                writer = self._open[partition] = RollingWriter(self._common, partition)
-            # A slice keeps the whole batch alive: with many partitions that would be all of the input.
-            alone = len(self._open) == 1
-            writer.write(part if alone else _compact(part))
-        self.rows += batch.num_rows
+            self._add(partition, part)
         self._keep_within_budget()
         self._limit_open_files()
+
+    def write_to(self, partition: Partition, rows: pa.RecordBatch) -> None:
+        """Write rows of one partition."""
+        self._add(partition, rows)
+        self._keep_within_budget()
+        self._limit_open_files()
+
+    def _add(self, partition: Partition, rows: pa.RecordBatch) -> None:
+        writer = self._open.get(partition)
+        if writer is None:
+            writer = self._open[partition] = RollingWriter(self._output, partition)
+        # A slice keeps the whole batch alive: with many partitions that would be all of the input.
+        alone = len(self._open) == 1
+        writer.write(rows if alone else _compact(rows))
+        self.rows += rows.num_rows
 
     def _keep_within_budget(self) -> None:
         while len(self._open) > 1:
@@ -396,7 +336,7 @@ class TableWriter:
     def close(self) -> list[DataFile]:
         """Finish all files and return them."""
         files = [file for writer in self._open.values() for file in writer.close()]
-        self._closed = True
+        self.closed = True
         return files
 
     def abort(self) -> None:
@@ -405,82 +345,38 @@ class TableWriter:
         for writer in self._open.values():
             writer.abandon()
             written += writer.paths
-        self._common.storage.delete(written)
+        self._output.storage.delete(written)
         self._open.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None or not self._closed:
-            self.abort()
 
 
 def open_writer(
-    storage: Storage, settings: WriteSettings, *, task: int, attempt: str
+    storage: Storage,
+    settings: WriteSettings,
+    *,
+    task: int,
+    attempt: str,
+    names: FileNames | None = None,
 ) -> TableWriter:
-    """Return a writer; ``task`` and ``attempt`` make its file names unique."""
-    return TableWriter(_Format(storage, settings, task, attempt))
+    """Return a writer of data files.
+
+    Args:
+        storage: where they go.
+        settings: what to write.
+        task: the task's number; makes names unique, as ``attempt`` does.
+        attempt: a text that no other attempt at the task has.
+        names: gives the files' names if the task writes other files too.
+    """
+    return TableWriter(
+        Output(
+            storage=storage,
+            settings=settings,
+            form=ParquetFormat(settings.schema, settings.properties),
+            names=names or settings.file_names(task=task, attempt=attempt),
+            target_bytes=settings.target_bytes,
+            described={"sort_order_id": settings.sort_order_id},
+        )
+    )
 
 
 def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.concat_batches([batch, batch.slice(0, 0)]) if batch.num_rows else batch
-
-
-def _file_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema to write: as lake's batches, but UUIDs are marked as such."""
-    pairs = zip(arrow_schema(schema), schema.fields, strict=True)
-    return pa.schema([_file_field(item, field) for item, field in pairs])
-
-
-def _file_field(item: pa.Field, field: NestedField) -> pa.Field:
-    return item.with_type(_file_type(item.type, field.field_type))
-
-
-def _file_type(found: pa.DataType, kind: IcebergType) -> pa.DataType:
-    if isinstance(kind, UUIDType):
-        return pa.uuid()
-    if isinstance(kind, StructType):
-        pairs = zip(found, kind.fields, strict=True)
-        return pa.struct([_file_field(item, field) for item, field in pairs])
-    if isinstance(kind, ListType):
-        return pa.list_(_file_field(found.value_field, kind.element_field))
-    if isinstance(kind, MapType):
-        return pa.map_(
-            _file_field(found.key_field, kind.key_field),
-            _file_field(found.item_field, kind.value_field),
-        )
-    return found
-
-
-def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
-    codec = properties.get("write.parquet.compression-codec", "zstd").lower()
-    if codec not in _CODECS:
-        raise InvalidRequestError(
-            f"the table's write.parquet.compression-codec {codec!r} is none of {', '.join(_CODECS)}"
-        )
-    level = properties.get("write.parquet.compression-level", "")
-    if codec == "gzip" and level.isdigit() and int(level) > _MOST_GZIP:
-        raise InvalidRequestError(f"the table's gzip compression level {level} is above 9")
-    return {
-        "version": "2.6",
-        "compression": _CODECS[codec],
-        "compression_level": int(level) if level.isdigit() and codec in {"zstd", "gzip"} else None,
-        "data_page_size": _integer(properties, "write.parquet.page-size-bytes", _PAGE_BYTES),
-        "dictionary_pagesize_limit": _integer(
-            properties, "write.parquet.dict-size-bytes", _DICTIONARY_BYTES
-        ),
-        "write_page_checksum": True,
-        "store_decimal_as_integer": True,
-        "store_schema": False,
-    }
-
-
-def _integer(properties: Mapping[str, str], key: str, default: int) -> int:
-    text = properties.get(key, "")
-    return int(text) if text.isdigit() and int(text) > 0 else default

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 
 import numpy as np
 import pytest
@@ -63,6 +64,36 @@ def test_a_broken_blob_is_refused_and_never_read_as_another_set() -> None:
             mutant[chosen.randrange(len(mutant))] ^= 1 << chosen.randrange(8)
         with pytest.raises(CorruptFileError, match=r"x\.puffin"):
             RowPositions.from_blob(bytes(mutant), "x.puffin")
+
+
+@pytest.mark.parametrize("bitmap", [b"", b"\x01", bytes(7)])
+def test_a_blob_without_a_bitmap_is_refused_though_its_checksum_fits(bitmap: bytes) -> None:
+    body = b"\xd1\xd3\x39\x64" + bitmap
+    ends = (len(body).to_bytes(4, "big"), zlib.crc32(body).to_bytes(4, "big"))
+
+    with pytest.raises(CorruptFileError, match=r"x\.puffin"):
+        RowPositions.from_blob(ends[0] + body + ends[1], "x.puffin")
+
+
+def test_a_bitmap_that_a_stranger_made_up_is_refused_or_is_a_set() -> None:
+    chosen = random.Random(2)
+    scattered = {chosen.randrange(200_000) for _ in range(9000)}
+    made = positions_of(set(range(100, 300, 3)) | set(range(70_000, 75_000)) | {2**33} | scattered)
+    bitmap = made.to_blob()[8:-4]
+    refused = 0
+    for _ in range(2000):
+        mutant = bytearray(bitmap)
+        for _ in range(chosen.randint(1, 3)):
+            mutant[chosen.randrange(60)] = chosen.randrange(256)
+        body = b"\xd1\xd3\x39\x64" + mutant
+        ends = (len(body).to_bytes(4, "big"), zlib.crc32(body).to_bytes(4, "big"))
+        try:
+            found = RowPositions.from_blob(ends[0] + body + ends[1], "x.puffin")
+        except CorruptFileError:
+            refused += 1
+            continue
+        assert np.all(np.diff(found.to_numpy()) > 0)
+    assert refused > 0
 
 
 def test_positions_that_no_file_can_have_are_refused() -> None:

@@ -1,0 +1,252 @@
+"""Delete files: equality deletes in Parquet, position deletes in Parquet or as vectors in one Puffin file.
+
+Format: https://iceberg.apache.org/spec/#delete-formats. Names: Iceberg's OutputFileFactory with the suffix
+that its engines give to delete files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lake.core.deletes.position_files import DELETED_POSITION, POSITION_SCHEMA
+from lake.core.deletes.positions import RowPositions
+from lake.core.deletes.puffin import PuffinWriter
+from lake.core.errors import RefusedError
+from lake.core.rows.file_names import FileNames, folder_of
+from lake.core.rows.parquet_files import ParquetFile, ParquetFormat
+from lake.core.rows.partitioning import Partition, Places
+from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, WriteSettings
+from lake.core.table.delete_index import DELETED_PATH, PUFFIN
+from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
+from lake.core.table.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+_SINCE_VERSION, _VECTORS_SINCE_VERSION = 2, 3
+_TARGET_BYTES = 64 * 1024 * 1024
+_METRICS = "write.metadata.metrics."
+_ENDING = "-deletes.parquet"
+_VECTORS_ENDING = "-deletes.puffin"
+# A row takes 12 bytes of memory while it is written.
+_ROW_GROUP_ROWS = 1024 * 1024
+
+
+def open_equality_writer(
+    storage: Storage,
+    settings: WriteSettings,
+    *,
+    columns: Schema,
+    equality_ids: Sequence[int],
+    names: FileNames,
+) -> TableWriter:
+    """Return a writer of equality delete files.
+
+    Args:
+        storage: where they go.
+        settings: the table's.
+        columns: of the files: at least those compared.
+        equality_ids: field ids of the columns compared.
+        names: gives the files' names.
+    """
+    properties = _delete_properties(settings.properties)
+    size = settings.properties.get("write.delete.target-file-size-bytes", "")
+    ids = tuple(sorted(equality_ids))
+    return TableWriter(
+        Output(
+            storage=storage,
+            settings=settings,
+            form=ParquetFormat(
+                columns,
+                properties,
+                {"delete-type": "equality", "delete-field-ids": ", ".join(map(str, ids))},
+            ),
+            names=names,
+            target_bytes=int(size) if size.isdigit() and int(size) else _TARGET_BYTES,
+            ending=_ENDING,
+            described={"content": EQUALITY_DELETES, "equality_ids": ids},
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedRows:
+    """Rows of one data file that are to be deleted.
+
+    Args:
+        path: the data file's.
+        spec_id: its partition spec.
+        partition: its partition's values.
+        positions: the rows.
+        earlier: the rows that its position deletes, or its vector, delete already.
+    """
+
+    path: str
+    spec_id: int
+    partition: Partition
+    positions: RowPositions
+    earlier: RowPositions = field(default_factory=RowPositions)
+
+
+class PositionDeleteWriter(AbortedUnlessClosed):
+    """Writes rows to delete as format version 2 has them: a Parquet file for each data file."""
+
+    def __init__(self, storage: Storage, settings: WriteSettings, names: FileNames) -> None:
+        self._storage = storage
+        self._settings = settings
+        self._names = names
+        self._format = _position_format(settings)
+        self._paths: list[str] = []
+        self._files: list[DataFile] = []
+
+    def add(self, deleted: DeletedRows) -> None:
+        """Write the positions that are not deleted already, if any."""
+        positions = deleted.positions.without(deleted.earlier).to_numpy()
+        if not len(positions):
+            return
+        path = self._new_path(deleted)
+        self._paths.append(path)
+        file = ParquetFile(self._storage, self._format, path)
+        try:
+            self._write(file, deleted.path, positions)
+            entry = file.close(
+                content=POSITION_DELETES,
+                spec_id=deleted.spec_id,
+                partition=deleted.partition,
+                referenced_data_file=deleted.path,
+            )
+        except BaseException:
+            file.abandon()
+            raise
+        self._files.append(_with_bounds(entry, deleted.path, positions))
+
+    def _new_path(self, deleted: DeletedRows) -> str:
+        settings = self._settings
+        # The columns of an older spec may be gone.
+        folder = (
+            folder_of(settings.spec, settings.schema, deleted.partition)
+            if deleted.spec_id == settings.spec.spec_id
+            else ""
+        )
+        return self._names.new_path(_ENDING, folder)
+
+    def _write(self, file: ParquetFile, path: str, positions: Places) -> None:
+        for start in range(0, len(positions), _ROW_GROUP_ROWS):
+            part = positions[start : start + _ROW_GROUP_ROWS]
+            same = pa.DictionaryArray.from_arrays(np.zeros(len(part), np.int32), [path])
+            file.write(pa.Table.from_arrays([same, pa.array(part)], schema=self._format.arrow))
+
+    def close(self) -> list[DataFile]:
+        """Return the files' entries."""
+        self.closed = True
+        return self._files
+
+    def abort(self) -> None:
+        """Remove everything that was written."""
+        self._storage.delete(self._paths)
+
+
+class VectorWriter(AbortedUnlessClosed):
+    """Writes rows to delete as format version 3 has them: vectors, all in one Puffin file."""
+
+    def __init__(self, storage: Storage, names: FileNames) -> None:
+        self._storage = storage
+        self._puffin = PuffinWriter(storage, names.new_path(_VECTORS_ENDING))
+        self._entries: list[DataFile] = []
+
+    def add(self, deleted: DeletedRows) -> None:
+        """Write a vector of all positions, unless all are deleted already."""
+        if not len(deleted.positions.without(deleted.earlier)):
+            return
+        positions = RowPositions()
+        positions.update(deleted.earlier)
+        positions.update(deleted.positions)
+        offset, size = self._puffin.add_vector(
+            positions.to_blob(), data_file=deleted.path, positions=len(positions)
+        )
+        self._entries.append(
+            DataFile(
+                path=self._puffin.path,
+                format=PUFFIN,
+                content=POSITION_DELETES,
+                spec_id=deleted.spec_id,
+                partition=deleted.partition,
+                record_count=len(positions),
+                size_bytes=0,
+                referenced_data_file=deleted.path,
+                content_offset=offset,
+                content_size_bytes=size,
+            )
+        )
+
+    def close(self) -> list[DataFile]:
+        """Finish the file and return an entry for each vector."""
+        size = self._puffin.close()
+        self.closed = True
+        return [replace(entry, size_bytes=size) for entry in self._entries]
+
+    def abort(self) -> None:
+        """Remove everything that was written."""
+        self._puffin.abort()
+
+
+PositionWriter = PositionDeleteWriter | VectorWriter
+
+
+def open_position_writer(
+    storage: Storage, settings: WriteSettings, *, format_version: int, names: FileNames
+) -> PositionWriter:
+    """Return a writer of what a table's format version has for deletes by position.
+
+    Raises:
+        RefusedError: it has nothing.
+    """
+    if format_version < _SINCE_VERSION:
+        raise RefusedError(
+            f"tables of format version {format_version} have no delete files",
+            hint="version 2 is the first that has",
+        )
+    if format_version < _VECTORS_SINCE_VERSION:
+        return PositionDeleteWriter(storage, settings, names)
+    return VectorWriter(storage, names)
+
+
+def _delete_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return a table's properties with those that it has for delete files in place of data files'."""
+    prefix, own = "write.parquet.", "write.delete.parquet."
+    instead = {
+        prefix + name.removeprefix(own): value
+        for name, value in properties.items()
+        if name.startswith(own)
+    }
+    return {**properties, **instead}
+
+
+def _position_format(settings: WriteSettings) -> ParquetFormat:
+    properties = {
+        name: value
+        for name, value in _delete_properties(settings.properties).items()
+        if not name.startswith(_METRICS)
+    }
+    form = ParquetFormat(
+        POSITION_SCHEMA, {**properties, f"{_METRICS}default": "full"}, {"delete-type": "position"}
+    )
+    # The one path is not repeated in memory for every row.
+    repeated = pa.dictionary(pa.int32(), pa.string())
+    form.arrow = form.arrow.set(0, form.arrow.field(0).with_type(repeated))
+    return form
+
+
+def _with_bounds(file: DataFile, path: str, positions: Places) -> DataFile:
+    """Return an entry whose bounds name one data file, however long its path is."""
+
+    def bounds(position: int) -> dict[int, bytes]:
+        number = int(position).to_bytes(8, "little", signed=True)
+        return {DELETED_PATH: path.encode(), DELETED_POSITION: number}
+
+    return replace(file, lower_bounds=bounds(positions[0]), upper_bounds=bounds(positions[-1]))

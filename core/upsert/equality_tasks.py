@@ -1,0 +1,35 @@
+"""Equality deletes of the source's keys, written without a look at the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lake.core.deletes.writers import open_equality_writer
+from lake.core.engine import TaskContext
+from lake.core.ingest.tasks import go_on
+from lake.core.rows.schema import arrow_schema, schema_from_plain
+from lake.core.rows.writer import WriteSettings
+from lake.core.upsert.key_rows import read_arrow
+
+
+def write_deletes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Write a delete for every key of a bucket.
+
+    The payload: ``keys`` (a file of settled keys), ``ids`` (of the key, in the file's order), ``columns`` (the
+    schema of the delete files, in the same order), ``writing`` (WriteSettings), ``task``.
+    """
+    settings = WriteSettings.from_plain(payload["writing"])
+    columns = schema_from_plain(payload["columns"])
+    schema = arrow_schema(columns)
+    names = settings.file_names(task=payload["task"], attempt=context.attempt)
+    with open_equality_writer(
+        context.storage, settings, columns=columns, equality_ids=payload["ids"], names=names
+    ) as writer:
+        for batch in read_arrow(context.storage, payload["keys"]):
+            go_on(context)
+            writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        files = writer.close()
+    yield {"deletes": [file.to_plain() for file in files]}

@@ -1,0 +1,88 @@
+"""The keys of rows: cut out of batches, checked, and kept in Arrow files between an upsert's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from lake.core.errors import CorruptFileError
+from lake.core.expressions import field_path
+from lake.core.rows.keys import KeyColumn
+from lake.core.rows.schema import LAST_UPDATED, ROW_ID
+from lake.core.table.row_ids import LINEAGE_SINCE
+from lake.core.table.storage import Storage
+
+Mask = npt.NDArray[np.bool_]
+
+
+def columns_of(schema: Schema, ids: Sequence[int]) -> list[KeyColumn]:
+    """Return where columns lie in rows of a schema.
+
+    Raises:
+        CorruptFileError: the schema lacks one.
+    """
+    paths = [field_path(schema, column) for column in ids]
+    found = [KeyColumn(path) for path in paths if path is not None]
+    if len(found) < len(ids):
+        raise CorruptFileError("the schema lacks a column of the key")
+    return found
+
+
+def with_row_ids(schema: Schema, format_version: int) -> Schema:
+    """Return a schema with the columns that keep a row's identity when it is copied, since version 3."""
+    if format_version < LINEAGE_SINCE:
+        return schema
+    return Schema(
+        *schema.fields,
+        NestedField(ROW_ID, "_row_id", LongType(), required=False),
+        NestedField(LAST_UPDATED, "_last_updated_sequence_number", LongType(), required=False),
+        schema_id=schema.schema_id,
+    )
+
+
+def cut(batch: pa.RecordBatch, columns: Sequence[KeyColumn]) -> pa.RecordBatch:
+    """Return columns of a batch, named by their places."""
+    arrays = [column.of(batch.column(column.top.name)) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+
+
+def unusable(column: pa.Array) -> tuple[Mask, str] | None:
+    """Return which values tell no rows apart, and what the first of them is; None if all do."""
+    if column.null_count:
+        missing = column.is_null()
+        what = "NULL"
+    elif pa.types.is_floating(column.type):
+        missing = pc.is_nan(column)
+        what = "NaN"
+    else:
+        return None
+    mask: Mask = missing.to_numpy(zero_copy_only=False)
+    return (mask, what) if mask.any() else None
+
+
+@contextmanager
+def arrow_file(storage: Storage, path: str, schema: pa.Schema) -> Iterator[Any]:
+    """Open a new Arrow file for batches; it is whole only if the block ends well."""
+    with storage.open_output(path) as sink:
+        writer = pa.ipc.new_file(sink, schema)
+        try:
+            yield writer
+        finally:
+            with suppress(pa.ArrowException):
+                writer.close()
+
+
+def read_arrow(storage: Storage, path: str) -> Iterator[pa.RecordBatch]:
+    """Yield an Arrow file's batches."""
+    with storage.open_input(path) as source:
+        reader = pa.ipc.open_file(source)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)

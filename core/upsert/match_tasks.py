@@ -1,0 +1,244 @@
+"""Rows of the table whose keys the source has: found in data files by key columns alone, then deleted."""
+
+from __future__ import annotations
+
+import array
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from lake.core.deletes.apply import Deletes
+from lake.core.deletes.key_encoding import Int64s, hash_keys, partition_of
+from lake.core.deletes.keys import NOT_FOUND, KeyIndex
+from lake.core.deletes.positions import RowPositions
+from lake.core.deletes.writers import DeletedRows, open_position_writer
+from lake.core.engine import TaskContext
+from lake.core.errors import LakeError
+from lake.core.ingest.tasks import go_on
+from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
+from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.table.files import DataFile
+from lake.core.upsert.key_rows import columns_of, cut, read_arrow
+from lake.core.upsert.options import COPY_ON_WRITE
+
+# With several buckets each is loaded once for about so many rows of the table.
+_CHUNK_ROWS = 4 * 1024 * 1024
+
+
+def match(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Find the rows of data files whose keys the source has, and delete them.
+
+    The payload: ``files`` (FileSlices), ``reading`` (ReadSettings of the key columns), ``ids`` (of the key),
+    ``buckets`` (files of settled keys, by bucket), ``mode``, ``writing`` (WriteSettings), ``task``,
+    ``format_version``, ``rewriting`` (ReadSettings of all columns, to copy on write).
+
+    Reports the key rows that were found in each bucket and those that were found more than once (as
+    serialised bitmaps of their numbers), and what the mode made of the rows.
+    """
+    files = [FileSlice.from_plain(file) for file in payload["files"]]
+    reading = ReadSettings.from_plain(payload["reading"])
+    kept: list[DataFile] = []
+    deletes: list[DataFile] = []
+    with closing(Deletes(context.storage, reading, files)) as known:
+        found = _find(payload, files, reading, known, context)
+        hit = [number for number, positions in enumerate(found.positions) if len(positions)]
+        if hit and payload["mode"] == COPY_ON_WRITE:
+            kept = _copy(payload, files, found, context)
+        elif hit:
+            deletes = _delete(
+                payload, [(files[one], found.positions[one]) for one in hit], known, context
+            )
+    yield {
+        "rows": sum(found.rows),
+        "hit": [files[number].path for number in hit],
+        "kept": [file.to_plain() for file in kept],
+        "deletes": [file.to_plain() for file in deletes],
+        **found.seen.report(),
+    }
+
+
+class _Chunk(NamedTuple):
+    """Rows of data files: which file, which row of it, and the key."""
+
+    files: Int64s
+    positions: Int64s
+    keys: pa.RecordBatch
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Which key rows of each bucket were found, and which more than once."""
+
+    once: list[BitMap]
+    again: list[BitMap]
+
+    def add(self, bucket: int, ordinals: Int64s) -> None:
+        different, counts = np.unique(ordinals, return_counts=True)
+        new = _bitmap(different)
+        self.again[bucket] |= (self.once[bucket] & new) | _bitmap(different[counts > 1])
+        self.once[bucket] |= new
+
+    def report(self) -> dict[str, Any]:
+        return {
+            name: [base64.b64encode(bits.serialize()).decode() for bits in bitmaps]
+            for name, bitmaps in (("found", self.once), ("found_again", self.again))
+        }
+
+
+@dataclass(slots=True)
+class _Found:
+    """For each data file the positions of its rows with keys of the source, and its number of rows."""
+
+    positions: list[RowPositions]
+    rows: list[int]
+    seen: _Seen = field(default_factory=lambda: _Seen([], []))
+
+
+def _bitmap(values: Int64s) -> BitMap:
+    return BitMap(array.array("I", values.astype(np.uint32).tobytes()))
+
+
+def _find(
+    payload: Mapping[str, Any],
+    files: Sequence[FileSlice],
+    reading: ReadSettings,
+    known: Deletes,
+    context: TaskContext,
+) -> _Found:
+    buckets = _Buckets(context, payload["buckets"])
+    seen = _Seen([BitMap() for _ in buckets.paths], [BitMap() for _ in buckets.paths])
+    found = _Found([RowPositions() for _ in files], [0] * len(files), seen)
+    chunk_rows = 1 if len(buckets.paths) == 1 else _CHUNK_ROWS
+    columns = columns_of(reading.projection, payload["ids"])
+
+    def rows_of(number: int, file: FileSlice) -> Iterator[_Chunk]:
+        for positions, batch in read_positions(context.storage, file, reading, known):
+            found.rows[number] += batch.num_rows
+            yield _Chunk(np.full(batch.num_rows, number), positions, cut(batch, columns))
+
+    parts = (part for number, file in enumerate(files) for part in rows_of(number, file))
+    for chunk in _chunks(parts, chunk_rows):
+        go_on(context)
+        for bucket, rows, ordinals in buckets.find(chunk.keys):
+            seen.add(bucket, ordinals)
+            numbers, positions = chunk.files[rows], chunk.positions[rows]
+            for number in np.unique(numbers).tolist():
+                found.positions[number].add(positions[numbers == number])
+    return found
+
+
+def _chunks(parts: Iterator[_Chunk], rows: int) -> Iterator[_Chunk]:
+    """Put batches together until they have so many rows."""
+    waiting: list[_Chunk] = []
+    for part in parts:
+        waiting.append(part)
+        if sum(len(one.files) for one in waiting) >= rows:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: Sequence[_Chunk]) -> _Chunk:
+    if len(parts) == 1:
+        return parts[0]
+    return _Chunk(
+        np.concatenate([part.files for part in parts]),
+        np.concatenate([part.positions for part in parts]),
+        pa.concat_batches([part.keys for part in parts]),
+    )
+
+
+class _Buckets:
+    """The source's keys, of which one bucket at a time is in memory."""
+
+    def __init__(self, context: TaskContext, paths: Sequence[str]) -> None:
+        self.paths = paths
+        self._context = context
+        self._loaded: tuple[int, KeyIndex] | None = None
+
+    def find(self, keys: pa.RecordBatch) -> Iterator[tuple[int, Int64s, Int64s]]:
+        """Yield (bucket, rows of the batch, numbers of the bucket's keys that equal them)."""
+        if len(self.paths) == 1:
+            yield from self._found(0, keys, None)
+            return
+        numbers = partition_of(hash_keys(keys), len(self.paths))
+        for bucket in range(len(self.paths)):
+            go_on(self._context)
+            rows = np.flatnonzero(numbers == bucket)
+            if len(rows):
+                yield from self._found(bucket, keys.take(pa.array(rows)), rows)
+
+    def _found(
+        self, bucket: int, keys: pa.RecordBatch, rows: Int64s | None
+    ) -> Iterator[tuple[int, Int64s, Int64s]]:
+        ordinals = self._index(bucket).find(keys)
+        hit = np.flatnonzero(ordinals != NOT_FOUND)
+        if len(hit):
+            yield bucket, hit if rows is None else rows[hit], ordinals[hit]
+
+    def _index(self, bucket: int) -> KeyIndex:
+        if self._loaded is None or self._loaded[0] != bucket:
+            self._loaded = None
+            batches = list(read_arrow(self._context.storage, self.paths[bucket]))
+            self._loaded = bucket, KeyIndex.build(pa.Table.from_batches(batches))
+        return self._loaded[1]
+
+
+def _delete(
+    payload: Mapping[str, Any],
+    hit: Sequence[tuple[FileSlice, RowPositions]],
+    known: Deletes,
+    context: TaskContext,
+) -> list[DataFile]:
+    """Write which rows of files are deleted now; vectors hold what was deleted before too."""
+    settings = WriteSettings.from_plain(payload["writing"])
+    names = settings.file_names(task=payload["task"], attempt=context.attempt)
+    with open_position_writer(
+        context.storage, settings, format_version=payload["format_version"], names=names
+    ) as writer:
+        for file, positions in hit:
+            go_on(context)
+            writer.add(
+                DeletedRows(
+                    path=file.path,
+                    spec_id=file.spec_id,
+                    partition=file.partition,
+                    positions=positions,
+                    earlier=known.positions_of(file),
+                )
+            )
+        return writer.close()
+
+
+def _copy(
+    payload: Mapping[str, Any], files: Sequence[FileSlice], found: _Found, context: TaskContext
+) -> list[DataFile]:
+    """Write the rows of hit files that stay."""
+    settings = WriteSettings.from_plain(payload["writing"])
+    reading = ReadSettings.from_plain(payload["rewriting"])
+    hit = [number for number, positions in enumerate(found.positions) if len(positions)]
+    with (
+        open_writer(
+            context.storage, settings, task=payload["task"], attempt=context.attempt
+        ) as writer,
+        closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
+    ):
+        for number in hit:
+            gone = found.positions[number].to_numpy()
+            for positions, batch in read_positions(
+                context.storage, files[number], reading, deletes
+            ):
+                go_on(context)
+                writer.write(batch.filter(pa.array(np.isin(positions, gone, invert=True))))
+        kept = writer.close()
+    expected = sum(found.rows[number] - len(found.positions[number]) for number in hit)
+    if writer.rows != expected:
+        raise LakeError(f"{expected} rows were to be kept, but {writer.rows} were written")
+    return kept

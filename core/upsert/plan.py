@@ -1,0 +1,112 @@
+"""What an upsert will do: the ingest of its source, its key, and how old rows go. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from lake.core.engine.choose import engine_name
+from lake.core.errors import InvalidRequestError
+from lake.core.ingest.plan import IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.session import Session
+from lake.core.table import lineage
+from lake.core.table.live import live_files
+from lake.core.upsert.options import (
+    EQUALITY,
+    UpsertOptions,
+    check_mode,
+    column_ids,
+    key_ids,
+)
+from lake.core.upsert.rejects import check_rejects
+
+if TYPE_CHECKING:
+    from lake.core.table.catalog import Table
+
+UPSERT = "upsert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpsertPlan:
+    """A decided upsert.
+
+    Args:
+        ingest: how the source becomes data files.
+        options: what was asked.
+        key: ids of the key's columns.
+        order: ids of the columns that rank rows of one key.
+        table_bytes: about what matching reads.
+    """
+
+    ingest: IngestPlan
+    options: UpsertOptions
+    key: Sequence[int] = ()
+    order: Sequence[int] = ()
+    table_bytes: int = 0
+
+
+def plan_upsert(
+    session: Session, identifier: str, ingest: IngestOptions, options: UpsertOptions
+) -> UpsertPlan:
+    """Look at source and table and decide; nothing is written.
+
+    Raises:
+        BadInputError: as `plan_ingest`, or a column cannot be part of a key.
+        RefusedError: the table's old rows could not be deleted in the mode.
+        InvalidRequestError: there is no key.
+    """
+    if options.rejects is not None:
+        check_rejects(options.rejects)
+    plan = plan_ingest(session, identifier, replace(ingest, mode=UPSERT))
+    if plan.already:
+        return UpsertPlan(ingest=plan, options=options)
+    key = key_ids(plan.schema, options.key)
+    order = column_ids(plan.schema, options.order_by)
+    for column in order:
+        if not plan.schema.find_type(column).is_primitive:
+            name = plan.schema.find_column_name(column)
+            raise InvalidRequestError(f"--order-by {name}: its values have no order")
+    check_mode(
+        options.deletes,
+        format_version=plan.table.metadata.format_version,
+        schema=plan.schema,
+        spec=plan.table.spec,
+        key=key,
+    )
+    read = 0 if options.deletes == EQUALITY else _key_bytes(plan.table, ingest.branch, key)
+    engine = engine_name(session.settings.engine, plan.input_bytes + read, session.settings)
+    return UpsertPlan(
+        ingest=replace(plan, engine=engine, also_read_bytes=read),
+        options=options,
+        key=key,
+        order=order,
+        table_bytes=read,
+    )
+
+
+def _key_bytes(table: Table, branch: str, key: Sequence[int]) -> int:
+    """Return about how many bytes the key's columns have in all of a branch's files."""
+    head = None if table.creating else lineage.branch_head(table.metadata, branch)
+    if head is None:
+        return 0
+    columns = ("status", "content", "file_size_in_bytes")
+    found = live_files(table, head, columns=columns)
+    size = sum(
+        pc.sum(entries["file_size_in_bytes"]).as_py() or 0 for entries in found.by_spec.values()
+    )
+    return int(size * min(1, len(key) / max(1, len(table.schema.fields))))
+
+
+def describe_upsert(plan: UpsertPlan) -> dict[str, Any]:
+    """Return the plan as it is shown."""
+    schema = plan.ingest.schema
+    return {
+        **describe(plan.ingest),
+        "key": [schema.find_column_name(column) for column in plan.key],
+        "order_by": [schema.find_column_name(column) for column in plan.order],
+        "deletes": plan.options.deletes,
+        "table_bytes": plan.table_bytes,
+    }

@@ -1,0 +1,48 @@
+"""Source rows without a usable key, set aside in a file for people."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lake.core.errors import InvalidRequestError
+from lake.core.ingest.plan import IngestPlan
+from lake.core.rows.sinks import FORMATS, SUFFIXES, writing
+from lake.core.upsert.key_rows import read_arrow
+
+
+def check_rejects(path: str) -> None:
+    """Refuse a path that rejected rows cannot be written to.
+
+    Raises:
+        InvalidRequestError: it exists already, or its suffix names no format.
+    """
+    if os.path.lexists(path):
+        raise InvalidRequestError(f"{path} exists already", hint="--rejects names a new file")
+    if _format(path) is None:
+        raise InvalidRequestError(
+            f"the format of {path} cannot be told from its name",
+            hint=f"formats: {', '.join(FORMATS)}",
+        )
+
+
+def write_rejects(plan: IngestPlan, claims: Sequence[Mapping[str, Any]], path: str) -> None:
+    """Write what units set aside, in the input's order, as one file that is whole or not there."""
+    storage, draft = plan.table.storage, f"{path}.part"
+    try:
+        with open(draft, "xb") as stream, writing(_format(path) or "", stream, plan.schema) as sink:
+            for claim in claims:
+                if claim["rejects"]:
+                    for batch in read_arrow(storage, claim["rejects"]):
+                        sink.write(batch)
+        os.replace(draft, path)
+    except OSError as error:
+        raise InvalidRequestError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+
+
+def _format(path: str) -> str | None:
+    return SUFFIXES.get(os.path.splitext(path)[1][1:].lower())

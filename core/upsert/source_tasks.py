@@ -1,0 +1,177 @@
+"""An upsert's source on the engine: rows to data files, and their keys to files beside them.
+
+The keys are kept in the order of the rows, one file a unit of the source, so that a row is known by its
+unit and its place in it. When that shows rows of equal keys, the source is read once more without the rows
+that lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from lake.core import paths
+from lake.core.engine import TaskContext
+from lake.core.errors import BadInputError
+from lake.core.ingest.tasks import Outbox, claim, go_on, report, task_units
+from lake.core.rows.partitioning import group_rows, partition_number
+from lake.core.rows.reader import read_ahead
+from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.upsert.key_rows import Mask, arrow_file, columns_of, cut, read_arrow, unusable
+
+
+def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Read a task's units and write their rows; reports each unit's keys, then the files.
+
+    The payload is that of `lake.core.ingest.tasks.write_rows`, and ``keys``:
+    ``ids`` and ``order`` (column ids), ``folder`` and ``name`` (where files of keys go and how their names
+    begin), ``rejects`` (whether unusable keys are set aside), ``losers`` (files of rows to leave out; None to
+    write the keys).
+    """
+    settings = WriteSettings.from_plain(payload["write"])
+    with open_writer(
+        context.storage, settings, task=payload["task"], attempt=context.attempt
+    ) as writer:
+        for unit, batches in task_units(payload, settings.schema, context):
+            with _UnitRows(payload, settings, unit, context) as rows:
+                for batch in read_ahead(batches):
+                    go_on(context)
+                    writer.write(rows.kept(batch))
+            yield {
+                **report([], rows_read=rows.read, input_bytes=unit["input_bytes"]),
+                "claims": [rows.claim()],
+            }
+        files = writer.close()
+    yield report(files)
+
+
+def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
+    """Read a task's units and send each partition's rows to its reducer, which gets what units claim too."""
+    settings = WriteSettings.from_plain(payload["write"])
+    outbox = Outbox(payload["reducers"])
+    claims = []
+    for unit, batches in task_units(payload, settings.schema, context):
+        with _UnitRows(payload, settings, unit, context) as rows:
+            for batch in read_ahead(batches):
+                go_on(context)
+                parts = group_rows(rows.kept(batch), settings.spec, settings.schema)
+                for partition, part in parts:
+                    yield from outbox.add(partition_number(partition, payload["reducers"]), part)
+        claims.append(rows.claim())
+    yield from outbox.rest()
+    for one in claims:
+        yield 0, claim(one)
+
+
+class _UnitRows:
+    """The rows of one unit: those without a usable key set aside, the losers left out, keys kept."""
+
+    def __init__(
+        self,
+        payload: Mapping[str, Any],
+        settings: WriteSettings,
+        unit: Mapping[str, Any],
+        context: TaskContext,
+    ) -> None:
+        keys = payload["keys"]
+        self.read = 0
+        self._usable = 0
+        self._storage = context.storage
+        self._place: int = unit["place"]
+        self._where = (unit.get("source") or unit["file"])["path"]
+        self._names = [settings.schema.find_column_name(column) for column in keys["ids"]]
+        self._key = columns_of(settings.schema, keys["ids"])
+        self._order = columns_of(settings.schema, keys["order"])
+        self._sets_aside: bool = keys["rejects"]
+        name = f"{keys['name']}-{self._place:05d}-{context.attempt}"
+        self._path = paths.join(keys["folder"], f"{name}-keys.arrow")
+        self._rejects_path = paths.join(keys["folder"], f"{name}-rejects.arrow")
+        self._losers = (
+            None
+            if keys["losers"] is None
+            else lost_rows(self._storage, keys["losers"], self._place)
+        )
+        self._files = ExitStack()
+        self._keys: Any = None
+        self._rejects: Any = None
+        self._rejected = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._files.close()
+
+    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a batch that are to be written."""
+        self.read += batch.num_rows
+        batch = self._usable_rows(batch)
+        start, self._usable = self._usable, self._usable + batch.num_rows
+        if self._losers is None:
+            self._keep_keys(cut(batch, [*self._key, *self._order]))
+            return batch
+        inside = np.searchsorted(self._losers, [start, self._usable])
+        lost = self._losers[inside[0] : inside[1]]
+        if not len(lost):
+            return batch
+        wins = np.ones(batch.num_rows, np.bool_)
+        wins[lost - start] = False
+        return batch.filter(pa.array(wins))
+
+    def _usable_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        bad: Mask | None = None
+        for name, column in zip(self._names, cut(batch, self._key).columns, strict=True):
+            if (found := unusable(column)) is not None:
+                mask, what = found
+                if not self._sets_aside:
+                    raise BadInputError(
+                        f"{self._where} has {what} in the key column {name}",
+                        hint="--rejects PATH sets such rows aside",
+                    )
+                bad = mask if bad is None else bad | mask
+        if bad is None:
+            return batch
+        self._set_aside(batch.filter(pa.array(bad)))
+        return batch.filter(pa.array(~bad))
+
+    def _set_aside(self, batch: pa.RecordBatch) -> None:
+        self._rejected += batch.num_rows
+        # The second reading would only write them again.
+        if self._losers is None:
+            if self._rejects is None:
+                file = arrow_file(self._storage, self._rejects_path, batch.schema)
+                self._rejects = self._files.enter_context(file)
+            self._rejects.write_batch(batch)
+
+    def _keep_keys(self, keys: pa.RecordBatch) -> None:
+        if not keys.num_rows:
+            return
+        if self._keys is None:
+            file = arrow_file(self._storage, self._path, keys.schema)
+            self._keys = self._files.enter_context(file)
+        self._keys.write_batch(keys)
+
+    def claim(self) -> dict[str, Any]:
+        """Return what the driver is told."""
+        return {
+            "place": self._place,
+            "rows_read": self.read,
+            "rows": self._usable,
+            "keys": None if self._keys is None else self._path,
+            "rejects": None if self._rejects is None else self._rejects_path,
+            "rejected": self._rejected,
+        }
+
+
+def lost_rows(storage: Any, losers: Sequence[str], place: int) -> Any:
+    """Return the rows of a unit that lose against others of their keys, ascending."""
+    found = [np.zeros(0, np.int64)]
+    for path in losers:
+        for batch in read_arrow(storage, path):
+            mine = batch.column("unit").to_numpy() == place
+            found.append(batch.column("row").to_numpy()[mine])
+    return np.sort(np.concatenate(found))
