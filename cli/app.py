@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # In the order in which help shows them, with what help says, so that help need load none of them.
 VERBS = {
     "ingest": "Load files into a table, checked before a byte is written, committed once.",
-    "scan": "Read a table, or what was appended between two snapshots.",
+    "scan": "Read a table, or what was appended or changed between two snapshots.",
     "snapshots": "Show a table's snapshots, newest first.",
     "compact": "Rewrite small files into large ones; no row changes.",
     "expire": "Forget old snapshots and delete the files that only they reach.",

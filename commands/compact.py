@@ -73,7 +73,8 @@ def compact(
         bool, typer.Option("--no-starting-sequence-number", help="New files get a new number.")
     ] = False,
     remove_dangling_deletes: Annotated[
-        bool, typer.Option("--remove-dangling-deletes", hidden=True)
+        bool,
+        typer.Option("--remove-dangling-deletes", help="Also remove deletes of no file."),
     ] = False,
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="As Spark's procedure names it.")

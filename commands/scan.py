@@ -1,4 +1,4 @@
-"""`lake scan`: read a table, or what was appended between two snapshots."""
+"""`lake scan`: read a table, or what was appended or changed between two snapshots."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import Branch, TableArgument, Where
 from lake.commands.parsing import parse_names
-from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.changes import execute as changes_execute
+from lake.core.changes.plan import plan_changes
+from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
 from lake.core.rows.sinks import FORMATS
 from lake.core.scan.execute import describe, preview, write
 from lake.core.scan.output import Output, output_stream, output_to
 from lake.core.scan.plan import ScanOptions, plan_scan
+from lake.core.session import Session
 from lake.core.units import parse_size
 
 
@@ -34,8 +37,12 @@ def scan(
     to_snapshot: Annotated[
         str | None, typer.Option(metavar="REF", help="Up to this snapshot, inclusive.")
     ] = None,
-    changes: Annotated[bool, typer.Option("--changes", hidden=True)] = False,
-    key: Annotated[str | None, typer.Option("--key", hidden=True)] = None,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Rows inserted, deleted and updated, by snapshot.")
+    ] = False,
+    key: Annotated[
+        str | None, typer.Option(metavar="a,b", help="Columns that tell updates (--changes).")
+    ] = None,
     where: Where = None,
     select: Annotated[str | None, typer.Option(metavar="a,b.c", help="Columns to read.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="At most N rows.")] = None,
@@ -63,12 +70,14 @@ def scan(
     ] = False,
     branch: Branch = "main",
 ) -> Outcome:
-    """Read a table, or what was appended between two snapshots.
+    """Read a table, or what was appended or changed between two snapshots.
 
     Example: lake scan db.events --where "id > 5" --select id,name --output events.csv
     """
-    if changes or key is not None:
-        raise RefusedError("--changes is not available yet")
+    if key is not None and not changes:
+        raise InvalidRequestError("--key needs --changes")
+    if snapshot is not None and changes:
+        raise InvalidRequestError("--changes contradicts --snapshot")
     target = _output(context, output, output_format, replace_it=replace_output)
     session = session_of(context)
     options = ScanOptions(
@@ -85,12 +94,31 @@ def scan(
         split_lookback=split_lookback,
         split_open_cost=_size(split_open_cost),
     )
+    if changes:
+        return _changes(session, table, options, key, target, plan_only=plan_only)
     plan = plan_scan(session.table(table), options)
     if plan_only:
         return describe(plan)
     if target is None:
         return preview(plan)
     return write(session, plan, target)
+
+
+def _changes(
+    session: Session,
+    table: str,
+    options: ScanOptions,
+    key: str | None,
+    target: Output | None,
+    *,
+    plan_only: bool,
+) -> Outcome:
+    plan = plan_changes(session.table(table), options, parse_names(key) or ())
+    if plan_only:
+        return changes_execute.describe(plan)
+    if target is None:
+        return changes_execute.preview(plan)
+    return changes_execute.write(session, plan, target)
 
 
 def _output(

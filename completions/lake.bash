@@ -16,7 +16,7 @@ _lake() {
         "ingest --distribution") words="none hash range" ;;
         "ingest --from-table"|"ingest --partition-by"|"ingest --sort-by"|"ingest --property"|"ingest --overwrite-where"|"ingest --target-size"|"ingest --run-id"|"ingest --branch") return ;;
         "scan --output-format") words="parquet csv json arrow" ;;
-        "scan --snapshot"|"scan --from-snapshot"|"scan --to-snapshot"|"scan --where"|"scan --select"|"scan --limit"|"scan --split-size"|"scan --split-lookback"|"scan --split-open-cost"|"scan --output"|"scan --branch") return ;;
+        "scan --snapshot"|"scan --from-snapshot"|"scan --to-snapshot"|"scan --key"|"scan --where"|"scan --select"|"scan --limit"|"scan --split-size"|"scan --split-lookback"|"scan --split-open-cost"|"scan --output"|"scan --branch") return ;;
         "snapshots --branch") return ;;
         "compact --strategy") words="binpack sort zorder" ;;
         "compact --by"|"compact --where"|"compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --job-order"|"compact --max-commits"|"compact --spec-id"|"compact --option"|"compact --branch") return ;;
@@ -26,7 +26,7 @@ _lake() {
         case "$verb" in
             "") words="ingest scan snapshots compact expire demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --version --help -h" ;;
             ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --replace-partitions --distribution --target-size --run-id --branch --dry-run --help -h" ;;
-            scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
+            scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
             snapshots) words="--all --branch --help -h" ;;
             compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --option --branch --dry-run --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --unsafe-retention --branch --dry-run --help -h" ;;

@@ -1,7 +1,7 @@
 # Made by lake.cli.completion; do not edit.
 complete -c lake -n __fish_use_subcommand -f
 complete -c lake -n __fish_use_subcommand -a ingest -d 'Load files into a table, checked before a byte is written, committed once'
-complete -c lake -n __fish_use_subcommand -a scan -d 'Read a table, or what was appended between two snapshots'
+complete -c lake -n __fish_use_subcommand -a scan -d 'Read a table, or what was appended or changed between two snapshots'
 complete -c lake -n __fish_use_subcommand -a snapshots -d 'Show a table\'s snapshots, newest first'
 complete -c lake -n __fish_use_subcommand -a compact -d 'Rewrite small files into large ones; no row changes'
 complete -c lake -n __fish_use_subcommand -a expire -d 'Forget old snapshots and delete the files that only they reach'
@@ -38,6 +38,8 @@ complete -c lake -n '__fish_seen_subcommand_from scan' -l snapshot -r -F -d 'Id,
 complete -c lake -n '__fish_seen_subcommand_from scan' -l from-snapshot -r -F -d 'Only what was appended after it'
 complete -c lake -n '__fish_seen_subcommand_from scan' -l inclusive -d 'With what --from-snapshot itself appended'
 complete -c lake -n '__fish_seen_subcommand_from scan' -l to-snapshot -r -F -d 'Up to this snapshot, inclusive'
+complete -c lake -n '__fish_seen_subcommand_from scan' -l changes -d 'Rows inserted, deleted and updated, by snapshot'
+complete -c lake -n '__fish_seen_subcommand_from scan' -l key -r -F -d 'Columns that tell updates (--changes)'
 complete -c lake -n '__fish_seen_subcommand_from scan' -l where -r -F -d 'Row filter, e.g. "id > 5 and name = \'x\'"'
 complete -c lake -n '__fish_seen_subcommand_from scan' -l select -r -F -d 'Columns to read'
 complete -c lake -n '__fish_seen_subcommand_from scan' -l limit -r -F -d 'At most N rows'

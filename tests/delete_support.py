@@ -10,15 +10,40 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from table_support import open_session
 
 from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.puffin import PuffinWriter
+from lake.core.session import Session
+from lake.core.settings import Settings
 from lake.core.table.catalog import Table
+from lake.core.table.commit import commit_snapshot
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
+from lake.core.table.operations import RowDelta
 from lake.core.table.storage import Storage
 
 _PATH, _POS = 2147483546, 2147483545
 _FIELD_ID = b"PARQUET:field_id"
+
+
+def commit_deletes(table: Table, *deletes: DataFile) -> Table:
+    """Commit delete files in a snapshot of their own; return the table after it."""
+    head = table.metadata.current_snapshot_id
+    delta = RowDelta(added=[], deletes=deletes, base_snapshot_id=head)
+    session = Session(settings=Settings(), catalog=table.catalog)
+    return commit_snapshot(session, table, delta, operation_id=str(uuid.uuid4())).table
+
+
+def commit_position_delete(warehouse: Path, path: str, position: int, name: str = "db.t") -> None:
+    """Delete one row of a data file of an unpartitioned table, in a snapshot of its own."""
+    table = open_session(warehouse).table(name)
+    commit_deletes(table, position_file(table, [(path, position)]))
+
+
+def commit_equality_delete(warehouse: Path, ids: Sequence[int], name: str = "db.t") -> None:
+    """Delete the rows of an unpartitioned table whose `id` is among ids, in a snapshot of its own."""
+    table = open_session(warehouse).table(name)
+    commit_deletes(table, equality_file(table, [{"id": number} for number in ids], ["id"]))
 
 
 def _field(name: str, kind: pa.DataType, number: int, *, required: bool) -> pa.Field:

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.compaction import dangling
+from lake.core.compaction.dangling import dangling_deletes
 from lake.core.compaction.options import CompactionOptions
 from lake.core.compaction.plan import FileGroup, RowRange, plan_groups
 from lake.core.compaction.verify import Disagreement, check_rows, disagreements
@@ -29,21 +31,22 @@ from lake.core.errors import (
 )
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.outcome import Outcome, Status
-from lake.core.rows.reader import FileSlice, ReadSettings
+from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.rows.schema import with_lineage
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
-from lake.core.table.commit import commit_snapshot, require_writable
-from lake.core.table.files import DataFile
-from lake.core.table.live import live_files
-from lake.core.table.manifests import files_of
-from lake.core.table.operations import RewriteFiles
+from lake.core.table.commit import Committed, commit_snapshot, require_writable
+from lake.core.table.files import DataFile, DeleteFile
+from lake.core.table.live import LiveFiles, live_files
+from lake.core.table.operations import DeleteKey, RewriteFiles
 from lake.core.table.row_ids import LINEAGE_SINCE
 from lake.core.table.staging import staged
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
 _REWRITE = "lake.core.compaction.tasks:rewrite"
@@ -62,6 +65,7 @@ _COLUMNS = (
     "partition",
     "record_count",
     "file_size_in_bytes",
+    "first_row_id",
     "value_counts",
     "null_value_counts",
     "nan_value_counts",
@@ -79,7 +83,7 @@ class CompactionPlan:
         branch: whose head is compacted.
         base: that head; None for an empty branch.
         options: as they were asked for.
-        entries: live data files by spec id, which the groups' places refer to.
+        found: live files, to whose entries by spec the groups' places refer.
         groups: what is rewritten together.
         spec: what files are written with.
     """
@@ -88,7 +92,7 @@ class CompactionPlan:
     branch: str
     base: Snapshot | None
     options: CompactionOptions
-    entries: dict[int, pa.Table]
+    found: LiveFiles | None
     groups: Sequence[FileGroup]
     spec: PartitionSpec
 
@@ -97,15 +101,24 @@ class CompactionPlan:
         """Bytes to read."""
         return sum(group.bytes for group in self.groups)
 
-    def reading(self) -> ReadSettings:
-        """Return how the table's files are read: in its current schema."""
-        table = self.table
-        return ReadSettings(
-            projection=table.schema,
-            schema=table.schema,
-            specs=table.metadata.specs(),
-            name_mapping=table.properties.get("schema.name-mapping.default"),
-        )
+    @property
+    def written_schema(self) -> Schema:
+        """The columns that are copied: with row ids where the table has them, since rows keep theirs."""
+        keeps = self.table.metadata.format_version >= LINEAGE_SINCE
+        return with_lineage(self.table.schema) if keeps else self.table.schema
+
+    def reading(self, deletes: Sequence[DeleteFile]) -> ReadSettings:
+        """Return how files are read to which some deletes may apply: in the table's current schema."""
+        return ReadSettings.of(self.table, projection=self.written_schema, deletes=deletes)
+
+    def deletes(self, files: pa.Table) -> tuple[DeleteFile, ...]:
+        """Return the delete files that may apply to some of a group's files."""
+        if self.found is None:
+            return ()
+        counts = [entries.num_rows for entries in self.found.by_spec.values()]
+        starts = dict(zip(self.found.by_spec, np.cumsum([0, *counts]).tolist(), strict=False))
+        bases = np.array([starts[spec_id] for spec_id in files["spec_id"].to_pylist()], np.int64)
+        return self.found.deletes_of(np.sort(bases + files["place"].to_numpy()))
 
     def slices(self, group: FileGroup) -> list[FileSlice]:
         """Return a group's files as tasks read them, in order."""
@@ -114,13 +127,15 @@ class CompactionPlan:
         slices: list[Any] = [None] * group.files.num_rows
         for spec_id in np.unique(spec_ids).tolist():
             rows = np.flatnonzero(spec_ids == spec_id)
-            entries = self.entries[spec_id].take(pa.array(places[rows]))
+            entries = self._entries(spec_id).take(pa.array(places[rows]))
             spec = self.table.metadata.specs()[spec_id]
-            for row, file in zip(
-                rows, files_of(entries, spec=spec, schema=self.table.schema), strict=True
-            ):
-                slices[row] = FileSlice.of(file)
+            found = slices_of(entries, spec=spec, schema=self.table.schema)
+            for row, file in zip(rows, found, strict=True):
+                slices[row] = file
         return slices
+
+    def _entries(self, spec_id: int) -> pa.Table:
+        return self.found.by_spec[spec_id] if self.found else pa.table({})
 
     def facts(self) -> dict[str, int]:
         """Return the plan as it is shown."""
@@ -128,9 +143,13 @@ class CompactionPlan:
             "groups": len(self.groups),
             "input_files": sum(group.files.num_rows for group in self.groups),
             "input_bytes": self.input_bytes,
-            "input_delete_files": 0,
+            "input_delete_files": len(self._input_deletes()),
             "expected_output_files": sum(group.output_files for group in self.groups),
         }
+
+    def _input_deletes(self) -> set[DeleteKey]:
+        found = (item for group in self.groups for item in self.deletes(group.files))
+        return {DeleteKey(item.path, item.content_offset) for item in found}
 
 
 @dataclass(slots=True)
@@ -142,6 +161,7 @@ class _Rewritten:
     unfinished: int
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
+    dropped: int = 0
 
 
 @dataclass(slots=True)
@@ -154,14 +174,17 @@ class _Tally:
     bytes_out: int = 0
     rows_in: int = 0
     rows_out: int = 0
+    rows_dropped: int = 0
+    deletes_out: int = 0
     groups: int = 0
     failed: int = 0
     snapshot_ids: list[int] = field(default_factory=list)
     operation_id: str | None = None
 
-    def add(self, groups: Sequence[_Rewritten], snapshot_id: int, operation_id: str) -> None:
+    def add(self, groups: Sequence[_Rewritten], committed: Committed, operation_id: str) -> None:
         """Count what a commit landed."""
-        self.snapshot_ids.append(snapshot_id)
+        self.snapshot_ids.append(committed.snapshot_id)
+        self.deletes_out += _removed_deletes(committed)
         self.operation_id = self.operation_id or operation_id
         self.groups += len(groups)
         for item in groups:
@@ -169,7 +192,8 @@ class _Tally:
             self.bytes_in += item.group.bytes
             self.files_out += len(item.files)
             self.bytes_out += sum(file.size_bytes for file in item.files)
-            self.rows_in += item.rows
+            self.rows_in += item.rows + item.dropped
+            self.rows_dropped += item.dropped
             self.rows_out += sum(file.record_count for file in item.files)
 
     def facts(self) -> dict[str, int]:
@@ -179,10 +203,10 @@ class _Tally:
             "added_files": self.files_out,
             "rewritten_bytes": self.bytes_in,
             "added_bytes": self.bytes_out,
-            "removed_delete_files": 0,
+            "removed_delete_files": self.deletes_out,
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,
-            "rows_dropped_by_deletes": 0,
+            "rows_dropped_by_deletes": self.rows_dropped,
             "failed_groups": self.failed,
         }
 
@@ -197,18 +221,13 @@ def plan_compaction(
         NotFoundError: there is no such branch, spec or column.
     """
     require_writable(table)
-    if table.metadata.format_version >= LINEAGE_SINCE:
-        raise RefusedError("lake does not keep row ids through a rewrite yet")
     spec = _output_spec(table, options)
     head = lineage.branch_head(table.metadata, branch)
     condition = None
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), table.schema)
-    entries: dict[int, pa.Table] = {}
-    if head is not None:
-        found = live_files(table, head, condition, columns=_COLUMNS)
-        found.refuse_deletes(table.identifier)
-        entries = dict(found.by_spec)
+    found = None if head is None else live_files(table, head, condition, columns=_COLUMNS)
+    entries = {} if found is None else _with_burdens(found, options)
     groups = plan_groups(entries, options, table_spec_id=table.spec.spec_id, output_spec=spec)
     _refuse_formats(groups)
     return CompactionPlan(
@@ -216,7 +235,7 @@ def plan_compaction(
         branch=branch,
         base=head,
         options=options,
-        entries=entries,
+        found=found,
         groups=groups,
         spec=spec,
     )
@@ -229,6 +248,30 @@ def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
         known = ", ".join(str(item) for item in sorted(specs))
         raise NotFoundError(f"the table has no partition spec {spec_id}", hint=f"specs: {known}")
     return specs[spec_id]
+
+
+def _with_burdens(found: LiveFiles, options: CompactionOptions) -> dict[int, pa.Table]:
+    """Return the live data files with what deletes there are for each; see `plan_groups`."""
+    tables = {}
+    for spec_id, entries in found.by_spec.items():
+        counts = deleted = np.zeros(entries.num_rows, np.int64)
+        if found.delete_manifests.num_rows:
+            pairs = found.pairs[spec_id]
+            counts, deleted = pairs.counts.copy(), pairs.deleted_rows
+            # Bounds of keys excuse some, as in Java; it is looked into only where it may matter.
+            for row in np.flatnonzero(counts >= max(options.delete_file_threshold, 1)):
+                counts[row] = len(pairs.ordinals(np.array([row])))
+        tables[spec_id] = entries.append_column("delete_files", pa.array(counts)).append_column(
+            "deleted_rows", pa.array(deleted)
+        )
+    return tables
+
+
+def _removed_deletes(committed: Committed) -> int:
+    """Return how many delete files a landed commit removed, by its summary."""
+    snapshot = committed.table.metadata.snapshot_by_id(committed.snapshot_id)
+    counters = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    return int(counters.get("removed-delete-files", "0"))
 
 
 def _refuse_formats(groups: Sequence[FileGroup]) -> None:
@@ -262,7 +305,7 @@ def execute(session: Session, plan: CompactionPlan) -> Outcome:
         CorruptFileError: a file is not what the table's metadata says; nothing was committed.
         LakeError: what was written differs from what was read; nothing was committed.
     """
-    if not plan.groups:
+    if not plan.groups and not plan.options.remove_dangling_deletes:
         return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
     run = _Run(session, plan)
     try:
@@ -277,6 +320,8 @@ def execute(session: Session, plan: CompactionPlan) -> Outcome:
         session.warn(f"stopped before the end: {error.message}")
         run.tally.failed = len(plan.groups) - run.tally.groups
     status = Status.PARTIAL if run.tally.failed else Status.DONE
+    if not run.tally.snapshot_ids:
+        status = Status.NOTHING_TO_DO
     return _outcome(plan, status, run.tally, run.tally.operation_id)
 
 
@@ -310,6 +355,8 @@ class _Run:
                 break
         if self._clash is not None and not self.tally.snapshot_ids:
             raise self._clash
+        if self.plan.options.remove_dangling_deletes:
+            self._remove_dangling()
 
     def _round(self) -> list[FileGroup]:
         """Rewrite all groups of the plan and commit; return those that clashed."""
@@ -349,9 +396,13 @@ class _Run:
         """Yield groups as they are completely rewritten and found to be right."""
         doubtful: list[tuple[_Rewritten, Disagreement]] = []
         for done in self._rewritten():
-            check_rows(done.group.rows, done.rows, done.files)
+            check_rows(done.group.rows, done.rows, done.files, dropped=done.dropped)
             found = disagreements(
-                done.group.files, done.files, schema=self.plan.table.schema, spec=self.plan.spec
+                done.group.files,
+                done.files,
+                schema=self.plan.table.schema,
+                spec=self.plan.spec,
+                fewer_rows=done.dropped > 0,
             )
             if not found or (self.plan.options.verify and not any(item.certain for item in found)):
                 yield done
@@ -370,7 +421,7 @@ class _Run:
             CorruptFileError: they do not, and correct metadata would not disagree as it does.
         """
         payload = {
-            "reading": self.plan.reading().to_plain(),
+            "reading": self.plan.reading(self.plan.deletes(done.group.files)).to_plain(),
             "before": [item.to_plain() for item in done.slices],
             "after": [FileSlice.of(file).to_plain() for file in done.files],
         }
@@ -394,7 +445,7 @@ class _Run:
             ranges, slices = group.ranges(), plan.slices(group)
             state = _Rewritten(group, slices, len(ranges))
             owners += [state] * len(ranges)
-            tasks += [self._task(slices, rows) for rows in ranges]
+            tasks += [self._task(group, slices, rows) for rows in ranges]
         bytes_per_row = [task.input_bytes / max(task.payload["rows"], 1) for task in tasks]
         progress.start("rewriting", tasks=len(tasks), total_bytes=plan.input_bytes)
         for result in engine.run(tasks, _REWRITE, storage=plan.table.storage):
@@ -407,6 +458,7 @@ class _Run:
                 rows=value["rows"],
             )
             if ended:
+                state.dropped += value["dropped"]
                 state.files += [DataFile.from_plain(file) for file in value["files"]]
                 state.unfinished -= 1
                 if state.unfinished == 0:
@@ -416,21 +468,20 @@ class _Run:
         if lost:
             raise LakeError(f"the engine lost {lost} tasks: nothing of them was committed")
 
-    def _task(self, slices: Sequence[FileSlice], rows: RowRange) -> Task:
+    def _task(self, group: FileGroup, slices: Sequence[FileSlice], rows: RowRange) -> Task:
         plan = self.plan
         write = WriteSettings.of(
             plan.table,
             self.operation_id,
             target_bytes=plan.options.write_max_bytes,
             spec=plan.spec,
+            schema=plan.written_schema,
         )
-        files = [item.to_plain() for item in slices[rows.first_file : rows.end_file]]
-        if files:
-            files[0]["skip_rows"] = rows.skip
+        inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
         payload = {
-            "files": files,
+            "files": [item.to_plain() for item in _cut(slices, rows)],
             "rows": rows.rows,
-            "reading": plan.reading().to_plain(),
+            "reading": plan.reading(plan.deletes(inputs)).to_plain(),
             "write": write.to_plain(),
             "task": self._tasks,
             "verify": plan.options.verify,
@@ -474,7 +525,7 @@ class _Run:
             branch=self.plan.branch,
         )
         self._table = committed.table
-        self.tally.add(groups, committed.snapshot_id, operation_id)
+        self.tally.add(groups, committed, operation_id)
 
     def _operation(self, groups: Sequence[_Rewritten]) -> RewriteFiles:
         base = self.plan.base
@@ -493,10 +544,39 @@ class _Run:
             ),
         )
 
+    def _remove_dangling(self) -> None:
+        """Remove delete files that apply to nothing, in a commit of its own on the head as it is."""
+        table = self._table.refreshed()
+        head = lineage.branch_head(table.metadata, self.plan.branch)
+        if head is None:
+            return
+        gone = dangling_deletes(live_files(table, head, columns=dangling.COLUMNS))
+        if not gone:
+            return
+        operation_id = self.session.ids.uuid()
+        operation = RewriteFiles(
+            added=[], removed_paths=[], base_snapshot_id=head.snapshot_id, removed_deletes=gone
+        )
+        committed = commit_snapshot(
+            self.session, table, operation, operation_id=operation_id, branch=self.plan.branch
+        )
+        self.tally.add([], committed, operation_id)
+
     def _discard(self, groups: Sequence[_Rewritten]) -> None:
         unused = [file.path for item in groups for file in item.files]
         if self.plan.table.storage.delete(unused).failed:
             self.session.warn("some files of groups that were not committed could not be removed")
+
+
+def _cut(slices: Sequence[FileSlice], rows: RowRange) -> list[FileSlice]:
+    """Return a range's part of a group's files."""
+    files = list(slices[rows.first_file : rows.end_file])
+    if not files:
+        return []
+    files[0] = replace(files[0], skip_rows=rows.skip)
+    before = sum(file.record_count - file.skip_rows for file in files[:-1])
+    files[-1] = replace(files[-1], take_rows=rows.rows - before)
+    return files
 
 
 def _outcome(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.errors import InvalidRequestError
 
 TARGET_BYTES = 512 * 1024 * 1024
 _MIN_PART, _MAX_PART = 0.75, 1.80
@@ -38,6 +38,7 @@ class CompactionOptions:
         spec_id: partition spec to write with; None takes the table's.
         where: row filter; only files that may hold matching rows are rewritten.
         verify: compare every value before the commit.
+        remove_dangling_deletes: afterwards remove delete files that apply to no data file any more.
 
     Raises:
         InvalidRequestError: a value is out of range or contradicts another.
@@ -60,6 +61,7 @@ class CompactionOptions:
     spec_id: int | None = None
     where: str | None = None
     verify: bool = False
+    remove_dangling_deletes: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_bytes < self.target_bytes < self.max_bytes:
@@ -145,7 +147,6 @@ def compaction_options(
 
     Raises:
         InvalidRequestError: an unknown name, a value of another type, or sizes that contradict.
-        RefusedError: something that is not available yet.
     """
     values: dict[str, object] = {}
     for name, text in spark.items():
@@ -160,8 +161,6 @@ def compaction_options(
         if field is not None:
             values[field] = value
     values.update({name: value for name, value in chosen.items() if value is not None})
-    if values.pop("remove_dangling_deletes", False):
-        raise RefusedError("removing dangling deletes is not available yet")
     default = properties.get("write.target-file-size-bytes", "")
     target = values.setdefault("target_bytes", int(default) if default.isdigit() else TARGET_BYTES)
     if isinstance(target, int) and target > 0:

@@ -53,8 +53,9 @@ class FileGroup:
 
     Args:
         number: its place in the plan.
-        files: one row per file: the entries' columns but ``partition``, the ``spec_id``, and ``place``,
-            the file's row among the entries of its spec.
+        files: one row per file: the entries' columns but ``partition``, the ``spec_id``, ``delete_files``
+            and ``deleted_rows`` (of deletes that are for the file alone), and ``place``, the file's row among
+            the entries of its spec.
         output_files: how many files Java would write.
         split_bytes: input bytes that become one output file.
         moves_rows: whether rows may go to other partitions than their file's.
@@ -119,7 +120,8 @@ def plan_groups(
     """Choose files and group them, the oldest first.
 
     Args:
-        by_spec: live data files by spec id, canonical entry columns in planning order.
+        by_spec: live data files by spec id, canonical entry columns in planning order, with
+            ``delete_files`` and ``deleted_rows``.
         options: thresholds.
         table_spec_id: the table's spec: its files are grouped by partition, all others lie together.
         output_spec: what files are written with.
@@ -128,15 +130,16 @@ def plan_groups(
         return []
     files, partitions = _in_order(by_spec, table_spec_id)
     if not options.takes_every_file:
-        chosen = _misfits(_sizes(files), options)
+        chosen = _misfits(_sizes(files), options) | _burdened(files, options)
         files, partitions = files.filter(pa.array(chosen)), partitions[chosen]
-    sizes = _sizes(files)
+    sizes, burdened = _sizes(files), _burdened(files, options)
     groups: list[Integers] = []
     left = files.num_rows if options.max_files is None else options.max_files
     for rows in _by_partition(partitions):
         for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
             group = rows[packed]
-            if left and (options.takes_every_file or _worth_it(sizes[group], options)):
+            worth_it = options.takes_every_file or _worth_it(sizes[group], burdened[group], options)
+            if left and worth_it:
                 groups.append(group[:left])
                 left -= len(groups[-1])
     return [
@@ -239,11 +242,19 @@ def _misfits(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool
     return (sizes < options.min_bytes) | (sizes > options.max_bytes)
 
 
-def _worth_it(sizes: Integers, options: CompactionOptions) -> bool:
+def _burdened(files: pa.Table, options: CompactionOptions) -> npt.NDArray[np.bool_]:
+    """Return which files have so many deletes that they are rewritten for them alone."""
+    rows = _column(files, "record_count")
+    deleted = np.minimum(_column(files, "deleted_rows"), rows)
+    too_high = (rows > 0) & (deleted >= options.delete_ratio * rows) & (deleted > 0)
+    return too_high | (_column(files, "delete_files") >= options.delete_file_threshold)
+
+
+def _worth_it(sizes: Integers, burdened: npt.NDArray[np.bool_], options: CompactionOptions) -> bool:
     count, total = len(sizes), int(sizes.sum())
     enough_files = count > 1 and count >= options.min_input_files
     enough_content = count > 1 and total > options.target_bytes
-    return enough_files or enough_content or total > options.max_bytes
+    return enough_files or enough_content or total > options.max_bytes or bool(burdened.any())
 
 
 def _in_job_order(groups: list[Integers], sizes: Integers, order: str) -> list[Integers]:

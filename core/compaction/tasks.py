@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from lake.core.compaction.verify import ContentHash, hash_all
+from lake.core.deletes.apply import Deletes
 from lake.core.engine import TaskContext
 from lake.core.errors import LakeError, StoppedError
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
@@ -27,13 +30,18 @@ def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mappin
     """Write a range of rows to new files, in order; reports rows as they are read, then the files."""
     settings = WriteSettings.from_plain(payload["write"])
     reading = ReadSettings.from_plain(payload["reading"])
+    files = [FileSlice.from_plain(file) for file in payload["files"]]
     content = ContentHash() if payload["verify"] else None
     read = reported = 0
-    with open_writer(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
+    with (
+        open_writer(
+            context.storage, settings, task=payload["task"], attempt=context.attempt
+        ) as writer,
+        closing(Deletes(context.storage, reading, files)) as deletes,
+    ):
         # One thread decodes while this one encodes: both cores work on one output file.
-        for batch in read_ahead(_rows(payload, reading, context), _AHEAD_BYTES):
+        batches = _together(_of_files(files, reading, deletes, context))
+        for batch in read_ahead(batches, _AHEAD_BYTES):
             if context.stopped.is_set():
                 raise StoppedError(_SIGTERM)
             if content is not None:
@@ -46,16 +54,18 @@ def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mappin
         written = writer.close()
         if content is not None:
             _compare(content.text(), written, reading, context)
-    yield {"rows": read - reported, "files": [file.to_plain() for file in written]}
+    yield {
+        "rows": read - reported,
+        "dropped": deletes.dropped,
+        "files": [file.to_plain() for file in written],
+    }
 
 
 def compare(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Tell whether two lists of files hold the same rows, value by value."""
     reading = ReadSettings.from_plain(payload["reading"])
-    before, after = (
-        hash_all(read_ahead(_of_files(payload[side], reading, context)))
-        for side in ("before", "after")
-    )
+    before = _hash_of(payload["before"], reading, context)
+    after = _hash_of(payload["after"], _without_deletes(reading), context)
     yield {"same": before == after}
 
 
@@ -68,32 +78,31 @@ def _compare(
         LakeError: they hold other rows than were read.
     """
     files = [FileSlice.of(file).to_plain() for file in written]
-    found = hash_all(read_ahead(_of_files(files, reading, context)))
+    found = _hash_of(files, _without_deletes(reading), context)
     if found != expected:
         raise LakeError(f"the content hash was {expected} and is {found}: nothing was committed")
 
 
-def _rows(
-    payload: Mapping[str, Any], reading: ReadSettings, context: TaskContext
-) -> Iterator[pa.RecordBatch]:
-    """Yield the range's rows."""
-    left = payload["rows"]
-    for batch in _together(_of_files(payload["files"], reading, context)):
-        if left < batch.num_rows:
-            batch = batch.slice(0, left)  # noqa: PLW2901 - the rest is the next range's
-        left -= batch.num_rows
-        yield batch
-        if left == 0:
-            return
+def _hash_of(
+    files: Iterable[Mapping[str, Any]], reading: ReadSettings, context: TaskContext
+) -> str:
+    slices = [FileSlice.from_plain(file) for file in files]
+    with closing(Deletes(context.storage, reading, slices)) as deletes:
+        return hash_all(read_ahead(_of_files(slices, reading, deletes, context)))
+
+
+def _without_deletes(reading: ReadSettings) -> ReadSettings:
+    """Return how files are read that hold no deleted row."""
+    return replace(reading, deletes=(), key_types=None)
 
 
 def _of_files(
-    files: Iterable[Mapping[str, Any]], reading: ReadSettings, context: TaskContext
+    files: Iterable[FileSlice], reading: ReadSettings, deletes: Deletes, context: TaskContext
 ) -> Iterator[pa.RecordBatch]:
     for file in files:
         if context.stopped.is_set():
             raise StoppedError(_SIGTERM)
-        yield from read_batches(context.storage, FileSlice.from_plain(file), reading)
+        yield from read_batches(context.storage, file, reading, deletes)
 
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

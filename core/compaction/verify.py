@@ -51,22 +51,32 @@ class Disagreement:
     certain: bool
 
 
-def check_rows(expected: int, rows_read: int, outputs: Sequence[DataFile]) -> None:
-    """Compare the rows that metadata promises, that were read and that were written.
+def check_rows(
+    expected: int, rows_read: int, outputs: Sequence[DataFile], *, dropped: int = 0
+) -> None:
+    """Compare the rows that metadata promises, that were read or dropped as deleted, and that were written.
 
     Raises:
         CorruptFileError: the inputs hold other rows than the table's metadata says.
         LakeError: rows were lost or doubled: a defect; nothing may be committed.
     """
-    if rows_read != expected:
-        raise CorruptFileError(f"read {rows_read} rows where the table's metadata says {expected}")
+    if rows_read + dropped != expected:
+        deleted = f" (with {dropped} deleted ones)" if dropped else ""
+        raise CorruptFileError(
+            f"read {rows_read + dropped} rows{deleted} where the table's metadata says {expected}"
+        )
     written = sum(file.record_count for file in outputs)
     if written != rows_read:
         raise LakeError(f"read {rows_read} rows but wrote {written}: nothing was committed")
 
 
 def disagreements(
-    inputs: pa.Table, outputs: Sequence[DataFile], *, schema: Schema, spec: PartitionSpec
+    inputs: pa.Table,
+    outputs: Sequence[DataFile],
+    *,
+    schema: Schema,
+    spec: PartitionSpec,
+    fewer_rows: bool = False,
 ) -> list[Disagreement]:
     """Compare each column's counts and bounds, where the files of both sides have them.
 
@@ -75,13 +85,14 @@ def disagreements(
         outputs: the files that were written, all of one spec.
         schema: the table's.
         spec: the outputs' partition spec.
+        fewer_rows: deleted rows were dropped: counts are others then, and bounds may be tighter.
     """
     after = entries_of(outputs, spec=spec, schema=schema, status=1, snapshot_id=0)
     found: list[Disagreement] = []
     for leaf in leaves(schema):
         if not leaf.repeated:
-            found += _counts(inputs, after, leaf)
-            found += _bounds(inputs, after, leaf)
+            found += () if fewer_rows else _counts(inputs, after, leaf)
+            found += _bounds(inputs, after, leaf, only_outside=fewer_rows)
     return found
 
 
@@ -97,13 +108,19 @@ def _counts(before: pa.Table, after: pa.Table, leaf: Leaf) -> Iterator[Disagreem
             yield Disagreement(f"column {name} had {read} {what} and has {written}", certain=True)
 
 
-def _bounds(before: pa.Table, after: pa.Table, leaf: Leaf) -> Iterator[Disagreement]:
+def _bounds(
+    before: pa.Table, after: pa.Table, leaf: Leaf, *, only_outside: bool
+) -> Iterator[Disagreement]:
     lower = _extreme(before, after, leaf, upper=False)
     if lower is not None and not _same(*lower, leaf, upper=False):
-        yield _apart(leaf, "lower bound", *lower, outside=lower[1] < lower[0])
+        outside = lower[1] < lower[0]
+        if outside or not only_outside:
+            yield _apart(leaf, "lower bound", *lower, outside=outside)
     upper = _extreme(before, after, leaf, upper=True)
     if upper is not None and not _same(*upper, leaf, upper=True):
-        yield _apart(leaf, "upper bound", *upper, outside=upper[1] > upper[0])
+        outside = upper[1] > upper[0]
+        if outside or not only_outside:
+            yield _apart(leaf, "upper bound", *upper, outside=outside)
 
 
 def _extreme(

@@ -70,6 +70,8 @@ class Deletes:
         settings: ReadSettings,
         files: Iterable[FileSlice],
         groups: EqualityGroups | None = None,
+        *,
+        memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         """Take what the settings' delete files delete.
 
@@ -78,6 +80,7 @@ class Deletes:
             settings: name them.
             files: what will be read.
             groups: equality deletes that are kept for other files too; None for those of the settings.
+            memory_bytes: about what the keys of equality deletes may take, now and while they are used.
         """
         self.dropped = 0
         self._storage = storage
@@ -86,6 +89,7 @@ class Deletes:
         positions = [item for item in settings.deletes if item.content == POSITION_DELETES]
         self._positions = _Positions(storage, positions, {file.path for file in self._files})
         equality = [item for item in settings.deletes if item.content == EQUALITY_DELETES]
+        self._memory_bytes = memory_bytes
         self._shares = groups is not None
         self._groups = groups or EqualityGroups(storage, equality, settings)
         self._latest = {
@@ -135,7 +139,7 @@ class Deletes:
         return [group for group in groups if file.sequence_number < self._latest[group]]
 
     def _load(self, group: Group) -> EqualityDeletes:
-        return self._groups.get(group, MEMORY_BYTES // max(1, len(self._latest)))
+        return self._groups.get(group, self._memory_bytes // len(self._latest))
 
     def _looked_up(self, group: Group, deletes: EqualityDeletes, path: str) -> RowPositions:
         """Return which rows of a file are deleted by keys that do not fit in memory, asked for all files at once."""

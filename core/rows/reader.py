@@ -41,6 +41,8 @@ from lake.core.rows.parquet_files import row_group_start
 from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import (
     FIELD_ID,
+    LAST_UPDATED,
+    ROW_ID,
     arrow_field,
     arrow_schema,
     arrow_type,
@@ -69,9 +71,6 @@ _MOST_AHEAD = 256
 _MAX_ROW_GROUPS = 1_000_000
 # An id that no column of a table has.
 _NO_ID = -1
-# Columns of every table of version 3 that are stored only where a row was moved (reserved by the specification).
-ROW_ID = 2147483540
-LAST_UPDATED = 2147483539
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -787,11 +786,11 @@ def _lineage(
 ) -> pa.Array:
     """Fill in what a row inherits of its file: its id, or when it was last changed.
 
-    Source: https://iceberg.apache.org/spec/#row-lineage; files that were written before the table kept row
-    ids have neither, as in Iceberg Java.
+    Source: https://iceberg.apache.org/spec/#row-lineage; rows of files that were written before the table
+    kept row ids have neither.
     """
     if file.first_row_id is None:
-        return pa.nulls(len(stored), pa.int64())
+        return stored
     if column == LAST_UPDATED:
         return stored.fill_null(file.sequence_number)
     if stored.null_count == 0 or positions is None:

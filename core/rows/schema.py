@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
 
 FIELD_ID = b"PARQUET:field_id"
+# Columns of every table of version 3 that are stored only where a row was moved (reserved by the specification).
+ROW_ID = 2147483540
+LAST_UPDATED = 2147483539
 _PRIMITIVES: dict[IcebergType, pa.DataType] = {
     BooleanType(): pa.bool_(),
     IntegerType(): pa.int32(),
@@ -97,6 +100,16 @@ def field_id(field: pa.Field) -> int | None:
     """Return the Iceberg field id that an Arrow field carries, if any."""
     raw = (field.metadata or {}).get(FIELD_ID)
     return int(raw) if raw is not None and raw.lstrip(b"-").isdigit() else None
+
+
+def with_lineage(schema: Schema) -> Schema:
+    """Return a schema with the columns of row lineage behind; both are NULL for a row that never moved."""
+    return Schema(
+        *schema.fields,
+        NestedField(ROW_ID, "_row_id", LongType(), required=False),
+        NestedField(LAST_UPDATED, "_last_updated_sequence_number", LongType(), required=False),
+        schema_id=schema.schema_id,
+    )
 
 
 def schema_to_plain(schema: Schema) -> dict[str, Any]:

@@ -33,6 +33,21 @@ class Increment:
     truncated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The snapshots between two, whatever they did.
+
+    Args:
+        end: the newest snapshot, inclusive; None for an empty table.
+        snapshots: newest first.
+        truncated: no start was given and the history does not reach the table's beginning.
+    """
+
+    end: Snapshot | None
+    snapshots: tuple[Snapshot, ...] = ()
+    truncated: bool = False
+
+
 def plan_increment(
     metadata: TableMetadata,
     *,
@@ -41,6 +56,21 @@ def plan_increment(
     end: str | None,
     branch: str = lineage.MAIN,
 ) -> Increment:
+    """Choose the snapshots after ``start`` up to ``end`` that append; see `plan_span`."""
+    span = plan_span(metadata, start=start, inclusive=inclusive, end=end, branch=branch)
+    appends = tuple(item for item in span.snapshots if operation_of(item) == "append")
+    skipped = tuple(item for item in span.snapshots if operation_of(item) != "append")
+    return Increment(span.end, appends, skipped, span.truncated)
+
+
+def plan_span(
+    metadata: TableMetadata,
+    *,
+    start: str | None,
+    inclusive: bool,
+    end: str | None,
+    branch: str = lineage.MAIN,
+) -> Span:
     """Choose the snapshots after ``start`` up to ``end``.
 
     An exclusive start need not exist any more: it is enough that a retained ancestor of the end has it as
@@ -54,15 +84,13 @@ def plan_increment(
     if last is None:
         if start is not None:
             raise NotFoundError("the table has no snapshot, so there is nothing after the start")
-        return Increment(None, (), ())
+        return Span(None)
     start_id = None if start is None else lineage.resolve_id(metadata, start, branch=branch)
     if start_id == last.snapshot_id and not inclusive:
         # A reader that is up to date asks exactly this.
-        return Increment(last, (), ())
+        return Span(last)
     chosen, truncated = _after(metadata, last, start_id, inclusive=inclusive)
-    appends = tuple(item for item in chosen if operation_of(item) == "append")
-    skipped = tuple(item for item in chosen if operation_of(item) != "append")
-    return Increment(last, appends, skipped, truncated)
+    return Span(last, tuple(chosen), truncated)
 
 
 def operation_of(snapshot: Snapshot) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
@@ -191,7 +192,7 @@ class ScanPlan:
             for pieces in chosen:
                 slices = [_slice(*files[piece.file], piece) for piece in pieces]
                 numbers = np.unique([piece.file for piece in pieces])
-                yield Split(slices, self.found.deletes_of(numbers))
+                yield Split(slices, self.found.deletes_of(numbers), numbers)
             start, count = start + count, min(2 * count, _MOST_SPLITS)
 
     def _described(self, numbers: Iterable[int]) -> dict[int, tuple[FileSlice, int]]:
@@ -218,10 +219,12 @@ class Split:
     Args:
         slices: parts of data files.
         deletes: the delete files that may apply to them.
+        numbers: of the data files among all that are found, ascending.
     """
 
     slices: Sequence[FileSlice]
     deletes: Sequence[DeleteFile]
+    numbers: npt.NDArray[np.int64]
 
 
 def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
@@ -240,18 +243,18 @@ def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
             end=options.end,
             branch=options.branch,
         )
-        condition, projection = _bound(table.schema, options)
+        condition, projection = bound(table.schema, options)
         found = _appended(table, increment, condition)
-        return _planned(table, options, increment, found, condition, projection)
+        return planned(table, options, increment, found, condition, projection)
     snapshot = _snapshot(table, options)
     schema = _schema_at(table, options, snapshot)
-    condition, projection = _bound(schema, options)
+    condition, projection = bound(schema, options)
     found = _live(table, snapshot, condition, schema)
     whole = Increment(snapshot, () if snapshot is None else (snapshot,), ())
-    return _planned(table, options, whole, found, condition, projection)
+    return planned(table, options, whole, found, condition, projection)
 
 
-def _planned(
+def planned(
     table: Table,
     options: ScanOptions,
     chosen: Increment,
@@ -259,6 +262,7 @@ def _planned(
     condition: BooleanExpression | None,
     projection: Schema,
 ) -> ScanPlan:
+    """Return the plan that reads some files."""
     splits = options.splits(table.properties)
     pieces = _pieces(found.by_spec, splits)
     return ScanPlan(
@@ -302,7 +306,13 @@ def _schema_at(table: Table, options: ScanOptions, snapshot: Snapshot | None) ->
     )
 
 
-def _bound(schema: Schema, options: ScanOptions) -> tuple[BooleanExpression | None, Schema]:
+def bound(schema: Schema, options: ScanOptions) -> tuple[BooleanExpression | None, Schema]:
+    """Return the filter and the columns asked for, as they are in a schema.
+
+    Raises:
+        NotFoundError: a column does not exist.
+        BadInputError: the filter cannot be.
+    """
     condition = None
     if options.where is not None:
         condition = bind_filter(
@@ -323,7 +333,8 @@ def _selected(schema: Schema, names: Sequence[str], *, case_sensitive: bool) -> 
     return Schema(*sorted(projection.fields, key=lambda field: order.index(field.field_id)))
 
 
-def _columns(condition: BooleanExpression | None) -> Sequence[str]:
+def file_columns(condition: BooleanExpression | None) -> Sequence[str]:
+    """Return what planning needs to know of data files."""
     # Statistics are most of a manifest's bytes: without a filter nobody looks at them.
     return _COLUMNS if condition is None else (*_COLUMNS, *_STATISTICS)
 
@@ -333,7 +344,7 @@ def _live(
 ) -> LiveFiles:
     if snapshot is None:
         return LiveFiles(table, {}, MANIFEST_SCHEMA.empty_table(), schema)
-    return live_files(table, snapshot, condition, columns=_columns(condition), schema=schema)
+    return live_files(table, snapshot, condition, columns=file_columns(condition), schema=schema)
 
 
 def _appended(table: Table, increment: Increment, condition: BooleanExpression | None) -> LiveFiles:
@@ -351,7 +362,7 @@ def _appended(table: Table, increment: Increment, condition: BooleanExpression |
         else prune_manifests(manifests, metadata, condition, schema=schema)
     )
     by_spec, skipped = {}, 0
-    found = read_manifests(table.storage, kept, metadata, columns=_columns(condition))
+    found = read_manifests(table.storage, kept, metadata, columns=file_columns(condition))
     for spec_id, entries in found.items():
         mine = entries.filter(
             pc.and_(

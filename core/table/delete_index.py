@@ -9,7 +9,7 @@ Source: https://iceberg.apache.org/spec/#scan-planning and Iceberg Java's Delete
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,13 +106,16 @@ class DeleteIndex:
         by_spec: Mapping[int, pa.Table],
         specs: Mapping[int, PartitionSpec],
         schemas: Sequence[Schema],
+        schema: Schema | None = None,
     ) -> None:
         """Take the entries of live delete files.
 
         Args:
             by_spec: their `DELETE_COLUMNS`, by spec id.
             specs: the table's specs, by id.
-            schemas: where types are looked up, the preferred schema first.
+            schemas: where types of keys are looked up, the preferred schema first.
+            schema: with which data files are described, so that their partitions and the delete files' have one
+                form; the first of the others by default.
 
         Raises:
             CorruptFileError: a delete file lacks what its kind needs, or two deletion vectors are for one file.
@@ -120,6 +123,8 @@ class DeleteIndex:
         self.by_spec = {key: entries for key, entries in by_spec.items() if entries.num_rows}
         self.specs = specs
         self.schemas = schemas
+        self._schema = schema or schemas[0]
+        self._described: dict[int, DeleteFile] = {}
         tables = list(self.by_spec.values())
         sizes = [entries.num_rows for entries in tables]
         self.bases = dict(zip(self.by_spec, np.cumsum([0, *sizes]).tolist(), strict=False))
@@ -161,23 +166,19 @@ class DeleteIndex:
         tables = [entries.select(columns) for entries in self.by_spec.values()]
         return ordinals, pa.concat_tables(tables).take(pa.array(ordinals))
 
-    def describe(self, ordinals: Int64s, schema: Schema) -> list[DeleteFile]:
-        """Return delete files as tasks need them.
-
-        Args:
-            ordinals: which.
-            schema: where the types of their partitions are looked up.
-        """
-        found: dict[int, DeleteFile] = {}
+    def describe(self, ordinals: Int64s) -> list[DeleteFile]:
+        """Return delete files as tasks need them."""
+        known = np.fromiter(self._described, np.int64, len(self._described))
+        missing = np.setdiff1d(ordinals, known)
         for spec_id, entries in self.by_spec.items():
             base = self.bases[spec_id]
-            mine = ordinals[(ordinals >= base) & (ordinals < base + entries.num_rows)]
+            mine = missing[(missing >= base) & (missing < base + entries.num_rows)]
             if len(mine):
                 rows = entries.select(_DESCRIBED).take(pa.array(mine - base))
-                files = files_of(rows, spec=self.specs[spec_id], schema=schema)
+                files = files_of(rows, spec=self.specs[spec_id], schema=self._schema)
                 for ordinal, file in zip(mine.tolist(), files, strict=True):
-                    found[ordinal] = self._delete_file(ordinal, file)
-        return [found[ordinal] for ordinal in ordinals.tolist()]
+                    self._described[ordinal] = self._delete_file(ordinal, file)
+        return [self._described[ordinal] for ordinal in ordinals.tolist()]
 
     def _delete_file(self, ordinal: int, file: Any) -> DeleteFile:
         path = self.paths[ordinal].as_py()
@@ -325,22 +326,40 @@ class Pairs:
         """Return the equality deletes whose keys may be in one of some data files."""
         rows = rows[runs.counts[rows] > 0]
         found = runs.of(rows)
-        if not len(found) or not set(DATA_BOUNDS) <= set(self._entries.column_names):
-            return found
-        if self._ranges is None:
+        hit = np.zeros(len(found), np.bool_)
+        for _, hits in self._key_hits(runs, rows, found):
+            hit |= hits.any(axis=0)
+        return found[hit]
+
+    def _key_hits(self, runs: _Runs, rows: Int64s, found: Int64s) -> Iterator[tuple[Int64s, Mask]]:
+        """Yield data files, some at a time, and which of the equality deletes may have keys of each."""
+        if not len(found):
+            return
+        known = set(DATA_BOUNDS) <= set(self._entries.column_names)
+        if known and self._ranges is None:
             every, deletes = self._index.equality_entries()
             self._ranges = every, KeyRanges(self._entries, deletes, self._index.schemas)
-        ordinals, ranges = self._ranges
         # A delete file's place in its run tells whether it is young enough for a data file.
         at = np.empty(self._index.count, np.int64)
         at[runs.ordinals] = np.arange(len(runs.ordinals))
-        places, numbers = at[found], np.searchsorted(ordinals, found)
-        hit = np.zeros(len(found), np.bool_)
+        places = at[found]
         step = max(1, _MOST_PAIRS // len(found))
         for some in (rows[start : start + step] for start in range(0, len(rows), step)):
-            in_run = (places >= runs.start[some][:, None]) & (places < runs.end[some][:, None])
-            hit |= (in_run & ranges.may_hit(some, numbers)).any(axis=0)
-        return found[hit]
+            hits = (places >= runs.start[some][:, None]) & (places < runs.end[some][:, None])
+            if self._ranges is not None:
+                ordinals, ranges = self._ranges
+                hits &= ranges.may_hit(some, np.searchsorted(ordinals, found))
+            yield some, hits
+
+    def touched(self) -> Mask:
+        """Return to which data files some delete file may apply, by the bounds of keys too."""
+        positions = self._vectors.counts + self._by_path.counts + self._by_partition.counts
+        found: Mask = positions > 0
+        for runs in (self._keys, self._global_keys):
+            rows = np.flatnonzero((runs.counts > 0) & ~found)
+            for some, hits in self._key_hits(runs, rows, runs.of(rows)):
+                found[some] |= hits.any(axis=1)
+        return found
 
 
 def _runs(
@@ -373,9 +392,8 @@ def _check(index: DeleteIndex, tables: Sequence[pa.Table]) -> None:
         lengths = pc.fill_null(pc.list_value_length(keys["equality_ids"]), 0)
         if bad := keys.filter(pc.equal(lengths, 0))["file_path"].to_pylist():
             raise CorruptFileError(f"equality delete file {bad[0]} names no columns")
-    if len(
-        strange := set(np.unique(index.content).tolist()) - {POSITION_DELETES, EQUALITY_DELETES}
-    ):
+    strange = set(np.unique(index.content).tolist()) - {POSITION_DELETES, EQUALITY_DELETES}
+    if strange:
         raise CorruptFileError(f"delete files of the unknown content {sorted(strange)}")
     vectors = index.paths.filter(pa.array(index.is_vector))
     if vectors.null_count:

@@ -91,7 +91,7 @@ class LiveFiles:
             columns=DELETE_COLUMNS,
             live_only=True,
         )
-        return DeleteIndex(found, metadata.specs(), all_schemas(metadata))
+        return DeleteIndex(found, metadata.specs(), all_schemas(metadata), self.schema)
 
     @cached_property
     def pairs(self) -> Mapping[int, Pairs]:
@@ -114,7 +114,7 @@ class LiveFiles:
             ordinals.append(self.pairs[spec_id].ordinals(mine - base))
             base = end
         chosen = np.unique(np.concatenate(ordinals))
-        return tuple(self.delete_index.describe(chosen, self.schema))
+        return tuple(self.delete_index.describe(chosen))
 
     def equality_deletes(self) -> tuple[DeleteFile, ...]:
         """Return all live equality delete files."""
@@ -122,7 +122,7 @@ class LiveFiles:
             return ()
         index = self.delete_index
         chosen = np.flatnonzero(index.content == EQUALITY_DELETES)
-        return tuple(index.describe(chosen, self.schema))
+        return tuple(index.describe(chosen))
 
     def refuse_deletes(self, name: str) -> None:
         """Refuse a snapshot whose rows cannot be told without applying deletes.
@@ -209,7 +209,7 @@ def live_files(
     chosen = (
         data if condition is None else prune_manifests(data, metadata, condition, schema=schema)
     )
-    deletes = _live_manifests(deletes)
+    deletes = live_manifests(deletes)
     if columns is not None and deletes.num_rows:
         columns = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}
     found = read_manifests(table.storage, chosen, metadata, columns=columns, live_only=True)
@@ -232,7 +232,8 @@ def live_files(
     )
 
 
-def _live_manifests(manifests: pa.Table) -> pa.Table:
+def live_manifests(manifests: pa.Table) -> pa.Table:
+    """Return the manifests that may hold live entries."""
     live = pc.add(
         pc.fill_null(manifests["added_files_count"], 1),
         pc.fill_null(manifests["existing_files_count"], 0),

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lake.core.errors import CommitConflictError, ConflictingFilesError
 from lake.core.table import lineage
+from lake.core.table.delete_index import is_global, referenced_paths
 from lake.core.table.files import EQUALITY_DELETES
 from lake.core.table.manifest_schemas import ADDED
 from lake.core.table.manifests import read_manifest, read_manifest_list
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 _ADDS_DATA = frozenset({"append", "overwrite"})
 _ADDS_DELETES = frozenset({"overwrite", "delete", "replace"})
-# Field id of `file_path` in a position delete file (reserved by the specification).
-_DELETED_PATH = 2147483546
 Partition = tuple[int, tuple[Any, ...]]
 
 
@@ -135,8 +134,10 @@ def no_new_deletes_for(
     for entries in since.added_deletes():
         if ignore_equality:
             entries = entries.filter(pc.not_equal(entries["content"], EQUALITY_DELETES))  # noqa: PLW2901
-        for row in entries.to_pylist():
-            hit |= _touched(row, files, since.metadata)
+        for row, target in zip(
+            entries.to_pylist(), referenced_paths(entries).to_pylist(), strict=True
+        ):
+            hit |= _touched(row, target, files, since.metadata)
     if hit:
         some = ", ".join(sorted(hit)[:3])
         raise ConflictingFilesError(
@@ -147,27 +148,19 @@ def no_new_deletes_for(
 
 
 def _touched(
-    row: Mapping[str, Any], files: Mapping[str, Partition], metadata: TableMetadata
+    row: Mapping[str, Any],
+    target: bytes | None,
+    files: Mapping[str, Partition],
+    metadata: TableMetadata,
 ) -> set[str]:
-    target = row["referenced_data_file"] or _single_path(row)
+    """Return the files that a delete file may apply to; its target is the one that it is for alone."""
     if target is not None:
-        return {target} & files.keys()
+        return {target.decode(errors="replace")} & files.keys()
     spec = metadata.specs().get(row["spec_id"])
-    if row["content"] == EQUALITY_DELETES and (spec is None or spec.is_unpartitioned()):
+    if row["content"] == EQUALITY_DELETES and (spec is None or is_global(spec)):
         return set(files)
     place = (row["spec_id"], tuple((row["partition"] or {}).values()))
     return {path for path, partition in files.items() if partition == place}
-
-
-def _single_path(row: Mapping[str, Any]) -> str | None:
-    """Return the one data file that a position delete file is about, if its bounds say so."""
-    bounds = [
-        {item["key"]: item["value"] for item in row[name] or ()}.get(_DELETED_PATH)
-        for name in ("lower_bounds", "upper_bounds")
-    ]
-    if row["content"] == EQUALITY_DELETES or bounds[0] is None or bounds[0] != bounds[1]:
-        return None
-    return bytes(bounds[0]).decode("utf-8", errors="replace")
 
 
 def _refuse_any(

@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField
 from lake.core.errors import CorruptFileError
 from lake.core.expressions import field_path
 from lake.core.rows.keys import KeyColumn
-from lake.core.rows.reader import LAST_UPDATED, ROW_ID
+from lake.core.rows.schema import LAST_UPDATED, ROW_ID
 from lake.core.table.row_ids import LINEAGE_SINCE
 from lake.core.table.storage import Storage
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import json
 import signal
 import subprocess
 import time
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
-from delete_support import commit_position_delete
+from delete_support import commit_equality_delete, commit_position_delete
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -602,7 +601,6 @@ def test_rows_are_found_by_their_partition_of_any_type_afterwards(
         (["db.t", "--job-order", "size"], 2),
         (["db.t", "--option", "nonsense=1"], 2),
         (["db.t", "--option", "min-input-files"], 2),
-        (["db.t", "--remove-dangling-deletes"], 3),
         (["db.t", "--delete-ratio", "7"], 2),
         (["db.t", "--max-commits", "0"], 2),
     ],
@@ -628,24 +626,80 @@ def test_an_unknown_option_is_answered_with_those_there_are(lake: CommandLine) -
     assert "max-file-group-size-bytes" in error["hint"]
 
 
-def test_a_table_of_version_3_is_refused(lake: CommandLine) -> None:
-    metadata = Path(make_table(lake.warehouse).metadata_location.removeprefix("file://"))
-    plain = json.loads(metadata.read_text())
-    metadata.write_text(json.dumps({**plain, "format-version": 3, "next-row-id": 0}))
-
-    assert lake("compact", "db.t").exit_code == 3
+# Deletes
 
 
-def test_a_table_with_delete_files_is_refused_until_they_can_be_applied(lake: CommandLine) -> None:
-    table = six_files(lake.warehouse)
-    commit_position_delete(lake.warehouse, live_paths(table)[0], 0)
-    before = files_below(lake.warehouse)
+@pytest.mark.parametrize("engine", ["inline", "spark"])
+def test_deleted_rows_are_left_out_and_told(warehouse: Path, engine: str) -> None:
+    lake = CommandLine(warehouse, engine=engine)
+    table = six_files(warehouse)
+    commit_position_delete(warehouse, live_paths(table)[0], 0)
+    commit_equality_delete(warehouse, [3, 7, 1000])
+    before = read(lake)
 
-    result = lake("--json", "compact", "db.t")
+    planned = lake.ok("compact", "db.t", "--dry-run")
+    done = lake.ok("compact", "db.t", "--verify")
 
-    assert result.exit_code == 3
-    assert "1 position" in result.json()["error"]["message"]
-    assert files_below(lake.warehouse) == before
+    assert planned["plan"]["input_delete_files"] == 2
+    assert (done["result"]["rows_in"], done["result"]["rows_dropped_by_deletes"]) == (12, 3)
+    assert done["result"]["rows_out"] == len(before) == 9
+    assert done["result"]["removed_delete_files"] == 1
+    assert read(lake) == before
+
+
+def test_files_with_many_deleted_rows_or_delete_files_are_rewritten_whatever_their_size(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    table = six_files(warehouse)
+    chosen = ("--option", "min-file-size-bytes=0", "--min-input-files", "100")
+    assert lake.ok("compact", "db.t", *chosen)["status"] == "nothing-to-do"
+    commit_position_delete(warehouse, live_paths(table)[2], 0)
+    before = read(lake)
+
+    by_ratio = lake.ok("compact", "db.t", *chosen, "--dry-run", "--delete-ratio", "0.5")
+    unburdened = lake.ok("compact", "db.t", *chosen, "--dry-run", "--delete-ratio", "0.6")
+    by_count = lake.ok(
+        "compact", "db.t", *chosen, "--delete-ratio", "1", "--delete-file-threshold", "1"
+    )
+
+    assert by_ratio["plan"]["input_files"] == 1
+    assert unburdened["status"] == "dry-run"
+    assert unburdened["plan"]["input_files"] == 0
+    assert by_count["result"]["rewritten_files"] == 1
+    assert read(lake) == before
+
+
+def test_dangling_deletes_go_where_they_are_asked_to(lake: CommandLine, warehouse: Path) -> None:
+    six_files(warehouse)
+    commit_equality_delete(warehouse, [3])
+    before = read(lake)
+
+    kept = lake.ok("compact", "db.t")
+    gone = lake.ok("compact", "db.t", "--remove-dangling-deletes")
+    again = lake.ok("compact", "db.t", "--remove-dangling-deletes")
+
+    assert kept["result"]["removed_delete_files"] == 0
+    assert (gone["status"], gone["result"]["removed_delete_files"]) == ("done", 1)
+    assert len(gone["snapshot_ids"]) == 1
+    assert again["status"] == "nothing-to-do"
+    assert read(lake) == before
+
+
+def test_a_delete_that_still_applies_is_not_dangling(lake: CommandLine, warehouse: Path) -> None:
+    six_files(warehouse)
+    commit_equality_delete(warehouse, [3, 11])
+    before = read(lake)
+
+    lake.ok("compact", "db.t", "--where", "id < 6", "--remove-dangling-deletes")
+
+    assert lake.ok("scan", "db.t", "--plan")["plan"]["delete_files"] == 1
+    assert read(lake) == before
+
+
+def read(lake: CommandLine) -> list[dict[str, Any]]:
+    """Return all rows as lake reads them, in order."""
+    rows: list[dict[str, Any]] = lake.ok("scan", "db.t")["result"]["preview"]
+    return sorted(rows, key=lambda row: (row["id"] is None, row["id"]))
 
 
 # What goes wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lake.core.compaction.options import CompactionOptions, compaction_options
-from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.errors import InvalidRequestError
 
 MIB = 1024 * 1024
 # What Iceberg 1.12's rewrite_data_files accepts for the strategy binpack.
@@ -116,8 +116,3 @@ def test_an_unknown_option_is_refused_with_the_list() -> None:
 def test_values_out_of_range_are_refused(name: str, text: str) -> None:
     with pytest.raises(InvalidRequestError):
         compaction_options({}, {name: text}, {})
-
-
-def test_removing_dangling_deletes_is_refused_for_now() -> None:
-    with pytest.raises(RefusedError):
-        compaction_options({}, {"remove-dangling-deletes": "true"}, {})

@@ -41,6 +41,8 @@ class File:
     spec: int = 0
     sequence: int = 1
     name: str = ""
+    delete_files: int = 0
+    deleted_rows: int = 0
 
 
 def entries(files: list[File]) -> dict[int, pa.Table]:
@@ -67,7 +69,14 @@ def entries(files: list[File]) -> dict[int, pa.Table]:
         index = table.schema.get_field_index("sequence_number")
         sequence = pa.array([file.sequence for _, file in own], pa.int64())
         table = table.set_column(index, "sequence_number", sequence)
-        tables[spec_id] = table.append_column("spec_id", pa.array([spec_id] * len(own), pa.int32()))
+        added = {
+            "spec_id": pa.array([spec_id] * len(own), pa.int32()),
+            "delete_files": pa.array([file.delete_files for _, file in own], pa.int64()),
+            "deleted_rows": pa.array([file.deleted_rows for _, file in own], pa.int64()),
+        }
+        for name, column in added.items():
+            table = table.append_column(name, column)
+        tables[spec_id] = table
     return tables
 
 

@@ -1,0 +1,114 @@
+"""Rows that a commit took away and put there, in memory or, if they are many, in parts on disk.
+
+What belongs together, by key or by all its values, is in one part. The file has no name, so the system frees
+it however the process ends.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+
+from lake.core.changes.identity import encode_rows
+from lake.core.changes.matching import Mask
+from lake.core.deletes.key_encoding import partition_of
+from lake.core.errors import EngineError
+
+MEMORY_BYTES = 128 * 1024 * 1024
+PARTS = 256
+# The last column, whatever names the others have.
+_SIDE = "inserted"
+
+
+class RowSpool:
+    """Takes rows of both sides and gives them back by parts that can be looked at one by one.
+
+    Args:
+        key: the columns whose values must be together; none for all.
+        memory_bytes: how much is held before it goes to disk.
+    """
+
+    def __init__(self, key: Sequence[str], memory_bytes: int | None = None) -> None:
+        self._key = list(key)
+        self._limit = MEMORY_BYTES if memory_bytes is None else memory_bytes
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._file: IO[bytes] | None = None
+        self._places: dict[int, list[tuple[int, int]]] = defaultdict(list)
+
+    def add(self, batch: pa.RecordBatch, inserted: Mask) -> None:
+        """Take rows and whether each was put there."""
+        if batch.num_rows:
+            batch = batch.append_column(_SIDE, pa.array(inserted))
+            self._held.append(batch)
+            self._bytes += batch.nbytes
+        if self._bytes > self._limit:
+            self._spill()
+
+    def parts(self) -> Iterator[tuple[pa.RecordBatch, Mask]]:
+        """Give all rows back, part by part; nothing may be added any more."""
+        if self._file is None:
+            if self._held:
+                yield _apart(self._held)
+            return
+        self._spill()
+        for number in sorted(self._places):
+            yield _apart([self._read(place) for place in self._places[number]])
+
+    def close(self) -> None:
+        """Free the disk."""
+        if self._file is not None:
+            self._file.close()
+
+    def _spill(self) -> None:
+        if not self._held:
+            return
+        rows = _together(self._held)
+        self._held, self._bytes = [], 0
+        told = rows.select(self._key) if self._key else _without_side(rows)
+        parts = partition_of(encode_rows(told).hashes(), PARTS)
+        order = np.argsort(parts, kind="stable")
+        rows, edges = rows.take(pa.array(order)), np.searchsorted(parts[order], range(PARTS + 1))
+        for number in np.flatnonzero(np.diff(edges)).tolist():
+            piece = rows.slice(edges[number], edges[number + 1] - edges[number])
+            self._places[number].append(self._write(piece))
+
+    def _write(self, rows: pa.RecordBatch) -> tuple[int, int]:
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="lake-changes-", buffering=0)  # noqa: SIM115
+            start = self._file.seek(0, 2)
+            with pa.ipc.new_stream(self._file, rows.schema) as writer:
+                writer.write_batch(rows)
+            return start, self._file.tell() - start
+        except OSError as error:
+            raise EngineError(
+                f"rows that do not fit in memory cannot be kept in {tempfile.gettempdir()}: {error}",
+                hint="set TMPDIR to a folder with more room",
+            ) from error
+
+    def _read(self, place: tuple[int, int]) -> pa.RecordBatch:
+        start, length = place
+        file = self._file
+        if file is None:
+            raise ValueError("nothing was spilled")
+        file.seek(start)
+        return _together(list(pa.ipc.open_stream(pa.py_buffer(file.read(length)))))
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(batches)
+
+
+def _apart(batches: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, Mask]:
+    rows = _together(batches)
+    return _without_side(rows), rows.column(rows.num_columns - 1).to_numpy(zero_copy_only=False)
+
+
+def _without_side(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.select(list(range(rows.num_columns - 1)))
