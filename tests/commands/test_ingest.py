@@ -205,10 +205,10 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
         (["x.parquet", "--overwrite-where", "nope > 1"], 7, "no column nope"),
         (["x.parquet", "--overwrite-where", "id >"], 7, "cannot read the filter"),
         (["x.parquet", "--overwrite-where", "id > 'x'"], 7, "cannot be compared"),
-        (["x.parquet", "--upsert", "--key", "id"], 3, "--upsert is not available yet"),
+        (["x.parquet", "--upsert"], 2, "--upsert needs --key"),
         (["x.parquet", "--stage"], 3, "--stage is not available yet"),
-        (["x.parquet", "--changes-column", "op"], 3, "--changes-column is not available yet"),
-        (["x.parquet", "--rejects", "r"], 3, "--rejects is not available yet"),
+        (["x.parquet", "--changes-column", "op"], 2, "go together"),
+        (["x.parquet", "--rejects", "r.csv"], 2, "need --upsert"),
         (["-"], 2, "--format"),
     ],
 )
