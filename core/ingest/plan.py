@@ -310,8 +310,13 @@ def _plan_from_files(
     columns = _columns_of(
         storage, files, existing.schema if existing else None, evolve=options.evolve
     )
-    if options.changes_column is not None:
-        columns = [_without(one, options.changes_column) for one in columns]
+    if (kinds := options.changes_column) is not None:
+        if existing and kinds in {item.name for item in existing.schema.fields}:
+            raise InvalidRequestError(
+                f"--changes-column {kinds} is a column of the table: it tells a value of the row, "
+                "not what the row does"
+            )
+        columns = [_without(one, kinds) for one in columns]
     table = existing
     if table is None:
         if not columns:
