@@ -27,6 +27,13 @@ from lake.core.ingest.plan import (
 from lake.core.outcome import Outcome
 from lake.core.rows.sources import FORMATS
 from lake.core.units import parse_size
+from lake.core.upsert.changes import MODES as CHANGE_MODES
+from lake.core.upsert.changes import (
+    ChangeOptions,
+    execute_changes,
+    plan_changes,
+    preview_changes,
+)
 from lake.core.upsert.execute import execute_upsert, preview_upsert
 from lake.core.upsert.options import MODES, POSITION, UpsertOptions
 from lake.core.upsert.plan import plan_upsert
@@ -89,8 +96,14 @@ def ingest(
     repair_duplicates: Annotated[
         bool, typer.Option("--repair-duplicates", help="Replace all of several rows of a key.")
     ] = False,
-    changes_column: Annotated[str | None, typer.Option("--changes-column", hidden=True)] = None,
-    changes_mode: Annotated[str | None, typer.Option("--changes-mode", hidden=True)] = None,
+    changes_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Column that tells what a row does: +I, -U, +U or -D."),
+    ] = None,
+    changes_mode: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(CHANGE_MODES), help="Whether old rows come too (retract)."),
+    ] = None,
     stage: Annotated[bool, typer.Option("--stage", hidden=True)] = False,
     discard: Annotated[str | None, typer.Option("--discard", hidden=True)] = None,
     rejects: Annotated[
@@ -110,14 +123,8 @@ def ingest(
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """
-    _refuse_later(
-        {
-            "--changes-column": changes_column or changes_mode,
-            "--stage": stage or discard,
-        }
-    )
-    upserting = _upsert_options(
-        upsert,
+    _refuse_later({"--stage": stage or discard})
+    by_key = _by_key(
         UpsertOptions(
             key=parse_names(key) or (),
             deletes=deletes or POSITION,
@@ -125,6 +132,9 @@ def ingest(
             repair_duplicates=repair_duplicates,
             rejects=rejects,
         ),
+        upsert,
+        changes_column,
+        changes_mode,
     )
     session = session_of(context)
     with _spooled(sources or [], format_name) as stdin:
@@ -145,21 +155,44 @@ def ingest(
             run_id=run_id,
             branch=branch,
         )
-        if upserting is None:
+        if by_key is None:
             plan = plan_ingest(session, table, options)
             return preview(plan) if dry_run else execute(session, plan)
         if options.mode != APPEND:
-            raise InvalidRequestError(f"--upsert and --{options.mode} contradict each other")
-        wanted = plan_upsert(session, table, options, upserting)
+            option = "--upsert" if upsert else "--changes-column"
+            raise InvalidRequestError(f"{option} and --{options.mode} contradict each other")
+        if isinstance(by_key, ChangeOptions):
+            changes = plan_changes(session, table, options, by_key)
+            return preview_changes(changes) if dry_run else execute_changes(session, changes)
+        wanted = plan_upsert(session, table, options, by_key)
         return preview_upsert(wanted) if dry_run else execute_upsert(session, wanted)
 
 
-def _upsert_options(upsert: bool, options: UpsertOptions) -> UpsertOptions | None:  # noqa: FBT001
-    if not upsert and options != UpsertOptions():
+def _by_key(
+    options: UpsertOptions,
+    upsert: bool,  # noqa: FBT001
+    changes_column: str | None,
+    changes_mode: str | None,
+) -> UpsertOptions | ChangeOptions | None:
+    """Return the options of a load by key; None for rows that are only added."""
+    if upsert and changes_column:
+        raise InvalidRequestError("--upsert and --changes-column contradict each other")
+    if upsert:
+        return options
+    if options != UpsertOptions(key=options.key):
         raise InvalidRequestError(
-            "--key, --deletes, --order-by, --repair-duplicates and --rejects need --upsert"
+            "--deletes, --order-by, --repair-duplicates and --rejects need --upsert"
         )
-    return options if upsert else None
+    if changes_column and changes_mode:
+        return ChangeOptions(column=changes_column, mode=changes_mode, key=options.key)
+    if changes_column or changes_mode:
+        raise InvalidRequestError(
+            "--changes-column and --changes-mode go together",
+            hint="upsert: a row replaces the one of its key; retract: the old row comes too, as -U or -D",
+        )
+    if options.key:
+        raise InvalidRequestError("--key needs --upsert or --changes-column")
+    return None
 
 
 def _refuse_later(asked: dict[str, object]) -> None:

@@ -19,7 +19,7 @@ from pyiceberg.transforms import VoidTransform
 from lake.core.deletes.key_numbers import KeyNumbers
 from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.writers import DeletedRows, open_equality_writer, open_position_writer
-from lake.core.errors import InvalidRequestError
+from lake.core.errors import RefusedError
 from lake.core.rows.partitioning import Partition, Places, group_places, partition_columns
 from lake.core.rows.writer import AbortedUnlessClosed, TableWriter, WriteSettings, open_writer
 from lake.core.table.files import DataFile
@@ -49,12 +49,19 @@ class DeltaSettings:
         mode: ``upsert``: a key's new row replaces the old one, whose other columns are not known;
             ``retract``: the old row comes too, whole, before the new one.
         format_version: the table's.
+        fresh: the table is made by the same commit: there are no older rows to delete.
     """
 
     write: WriteSettings
     key_ids: Sequence[int]
     mode: str
     format_version: int
+    fresh: bool = False
+
+    @property
+    def key_names(self) -> list[str]:
+        """Names of the key's columns, in the table's order."""
+        return [item.name for item in self.write.schema.fields if item.field_id in self.key_ids]
 
     def to_plain(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -63,6 +70,7 @@ class DeltaSettings:
             "key_ids": list(self.key_ids),
             "mode": self.mode,
             "format_version": self.format_version,
+            "fresh": self.fresh,
         }
 
     @classmethod
@@ -72,27 +80,29 @@ class DeltaSettings:
 
 
 def check_key(schema: Schema, spec: PartitionSpec, key_ids: Sequence[int], mode: str) -> None:
-    """Refuse a key by which old rows could not be found.
+    """Refuse a key by which old rows could not be deleted.
 
     Raises:
-        InvalidRequestError: it has no column, one that is nested, or lacks one that partitions derive from.
+        RefusedError: it has no column, one that is nested, or lacks one that partitions derive from.
     """
     if not key_ids:
-        raise InvalidRequestError("a change log needs a key: columns that tell rows apart")
+        raise RefusedError("a change log needs a key: columns that tell rows apart")
     top = {field.field_id: field for field in schema.fields}
     for number in key_ids:
         if number not in top or not top[number].field_type.is_primitive:
             name = schema.find_column_name(number) or f"with id {number}"
-            raise InvalidRequestError(f"column {name} cannot be in a key: it is nested")
+            raise RefusedError(
+                f"equality deletes by column {name}, which is nested, are not written yet"
+            )
     if mode != UPSERT:
         return
     for field in spec.fields:
         if field.source_id not in key_ids and not isinstance(field.transform, VoidTransform):
             source = schema.find_column_name(field.source_id)
-            key = ", ".join(top[number].name for number in key_ids)
-            raise InvalidRequestError(
-                f"column {source}, the source of the partition field {field.name}, must be in the key ({key})",
-                hint="the old row is deleted in the new row's partition; in another it would stay",
+            raise RefusedError(
+                f"the source column {source} of the partition field {field.name} is not in the key: an old "
+                "row is deleted in its new row's partition only, so one in another partition would stay",
+                hint="add the column to --key, or use --changes-mode retract",
             )
 
 
@@ -119,8 +129,7 @@ class DeltaWriter(AbortedUnlessClosed):
             attempt: a text that no other attempt at the task has.
 
         Raises:
-            InvalidRequestError: the key does not go with the table's partitions.
-            RefusedError: the format version has no deletes.
+            RefusedError: the key does not go with the table's partitions, or the format version has no deletes.
         """
         write = settings.write
         check_key(write.schema, write.spec, settings.key_ids, settings.mode)
@@ -178,6 +187,8 @@ class DeltaWriter(AbortedUnlessClosed):
         found = before != _NOWHERE
         self._gone.append(before[found])
         missing = ~found if self._upsert else ~found & ~inserted
+        if self._settings.fresh:
+            return
         deleted = rows.select([field.name for field in self._deleted_columns.fields])
         for partition, members in groups:
             _write_to(self._equality, partition, deleted, members[missing[members]])

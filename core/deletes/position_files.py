@@ -5,6 +5,7 @@ Format: https://iceberg.apache.org/spec/#position-delete-files; columns are foun
 
 from __future__ import annotations
 
+import json
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -28,6 +29,11 @@ POSITION_SCHEMA = Schema(
     NestedField(DELETED_PATH, "file_path", StringType(), required=True),
     NestedField(DELETED_POSITION, "pos", LongType(), required=True),
 )
+# For files whose columns carry no ids.
+_NAMES = json.dumps(
+    [{"field-id": item.field_id, "names": [item.name]} for item in POSITION_SCHEMA.fields]
+)
+_MOST_NAMED = 200
 
 
 class PositionFile:
@@ -64,13 +70,15 @@ class PositionFile:
 
     def _read(self) -> dict[str, RowPositions]:
         condition = None
-        if self._wanted is not None:
+        # Row groups of other files' positions are skipped, where that is cheap to tell.
+        if self._wanted is not None and len(self._wanted) <= _MOST_NAMED:
             condition = bind_filter(In("file_path", self._wanted), POSITION_SCHEMA)  # type: ignore[call-arg, misc]
         settings = ReadSettings(
             projection=POSITION_SCHEMA,
             schema=POSITION_SCHEMA,
             specs={},
             row_filter=condition,
+            name_mapping=_NAMES,
             complete=True,
         )
         found: dict[str, RowPositions] = {}
@@ -87,7 +95,8 @@ class PositionFile:
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(encoded.dictionary)))[:-1]
         for path, rows in zip(encoded.dictionary.to_pylist(), np.split(order, ends), strict=True):
-            found.setdefault(path, RowPositions()).add(positions[rows])
+            if self._wanted is None or path in self._wanted:
+                found.setdefault(path, RowPositions()).add(positions[rows])
 
 
 def delete_slice(file: DeleteFile) -> FileSlice:

@@ -114,6 +114,9 @@ def run_source(
     write_function: str,
     send_function: str,
     extra: Mapping[str, Any] | None = None,
+    *,
+    receive_function: str = f"{_TASKS}:receive_rows",
+    together: bool | None = None,
 ) -> Iterator[Mapping[str, Any]]:
     """Read the source and write its rows to data files; yield what tasks report.
 
@@ -122,14 +125,19 @@ def run_source(
         plan: what to read, and how rows are distributed.
         operation_id: part of every file's name.
         write_function: writes a task's rows itself.
-        send_function: sends them to `lake.core.ingest.tasks.receive_rows`.
+        send_function: sends them to where ``receive_function`` writes them.
         extra: more for every task's payload.
+        receive_function: writes what was sent.
+        together: whether some rows must meet one writer; None for what the plan says.
     """
     engine = session.engine(plan.input_bytes)
-    tasks = _source_tasks(plan, engine, operation_id, extra or {})
-    exchanged = plan.distribution == HASH and len(tasks) > 1
+    together = plan.distribution == HASH if together is None else together
+    # In this process one writer sees all rows: each partition gets one file without moving a byte.
+    alone = together and engine.name == "inline"
+    tasks = _source_tasks(plan, 1 if alone else engine.parallelism, operation_id, extra or {})
+    exchanged = together and len(tasks) > 1
     results = (
-        _exchange(engine, plan, tasks, send_function)
+        _exchange(engine, plan, tasks, send_function, receive_function)
         if exchanged
         else engine.run(tasks, write_function, storage=plan.table.storage)
     )
@@ -145,17 +153,15 @@ def run_source(
 
 
 def _source_tasks(
-    plan: IngestPlan, engine: Engine, operation_id: str, extra: Mapping[str, Any]
+    plan: IngestPlan, parallelism: int, operation_id: str, extra: Mapping[str, Any]
 ) -> list[Task]:
-    # In this process one writer sees all rows: each partition gets one file without moving a byte.
-    alone = plan.distribution == HASH and engine.name == "inline"
     common: dict[str, Any] = {
         "write": plan.settings(operation_id).to_plain(),
         "must_match": None if plan.condition is None else filter_to_plain(plan.condition),
         **extra,
     }
     tasks, first = [], 0
-    for number, group in enumerate(tasks_for(plan, 1 if alone else engine.parallelism)):
+    for number, group in enumerate(tasks_for(plan, parallelism)):
         payload = {**common, "task": number, **_reading(plan, group, first)}
         tasks.append(Task(payload, sum(unit.input_bytes for unit in group)))
         first += len(group)
@@ -175,17 +181,22 @@ def _reading(plan: IngestPlan, units: Sequence[Unit], first: int) -> dict[str, A
 
 
 def _exchange(
-    engine: Engine, plan: IngestPlan, tasks: list[Task], send_function: str
+    engine: Engine,
+    plan: IngestPlan,
+    tasks: list[Task],
+    send_function: str,
+    receive_function: str,
 ) -> Iterator[TaskResult]:
     """Bring each partition's rows together before they are written."""
     by_size = -(-plan.input_bytes // _REDUCER_BYTES)
     count = max(engine.parallelism, min(_MOST_REDUCERS, by_size))
-    write = tasks[0].payload["write"]
+    # What is read is told to those who read.
+    shared = {k: v for k, v in tasks[0].payload.items() if k not in {"task", "units", "reading"}}
     return engine.exchange(
         [Task({**task.payload, "reducers": count}, task.input_bytes) for task in tasks],
         send_function,
-        f"{_TASKS}:receive_rows",
-        [{"write": write, "task": number} for number in range(count)],
+        receive_function,
+        [{**shared, "task": number} for number in range(count)],
         storage=plan.table.storage,
     )
 

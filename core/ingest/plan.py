@@ -51,7 +51,8 @@ _TEXT_RATIO = 4
 class IngestOptions:
     """What the user asked for; see the command line's help.
 
-    `stdin` is the file in which what ``-`` among the sources gave is kept.
+    `stdin` is the file in which what ``-`` among the sources gave is kept; `changes_column` a column of the
+    sources that tells what a row does, and is no part of it.
     """
 
     sources: Sequence[str] = ()
@@ -69,6 +70,7 @@ class IngestOptions:
     target_bytes: int | None = None
     run_id: str | None = None
     branch: str = lineage.MAIN
+    changes_column: str | None = None
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.from_table):
@@ -279,6 +281,8 @@ def _plan_from_files(
     columns = _columns_of(
         storage, files, existing.schema if existing else None, evolve=options.evolve
     )
+    if options.changes_column is not None:
+        columns = [_without(one, options.changes_column) for one in columns]
     table = existing
     if table is None:
         if not columns:
@@ -296,6 +300,14 @@ def _plan_from_files(
         source_files=len(files),
         base_snapshot_id=_head_id(table, options.branch),
     )
+
+
+def _without(source: SourceColumns, name: str) -> SourceColumns:
+    """Return a source's columns but the one that tells what its rows do."""
+    index = source.columns.get_field_index(name)
+    if index < 0:
+        raise BadInputError(f"{source.name} has no column {name} that tells what its rows do")
+    return replace(source, columns=source.columns.remove(index))
 
 
 def _weight(piece: Source) -> int:

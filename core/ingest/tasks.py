@@ -80,6 +80,12 @@ def claim(values: Mapping[str, Any]) -> bytes:
     return _stream(pa.schema([], {_CLAIM: json.dumps(values).encode()}), [])
 
 
+def claimed(stream: Any) -> dict[str, Any] | None:
+    """Return what a blob claims; None if it holds rows."""
+    metadata = stream.schema.metadata or {}
+    return dict(json.loads(metadata[_CLAIM])) if _CLAIM in metadata else None
+
+
 def receive_rows(
     payload: Mapping[str, Any], blobs: Iterable[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
@@ -92,8 +98,8 @@ def receive_rows(
         for blob in blobs:
             go_on(context)
             stream = pa.ipc.open_stream(blob)
-            if stream.schema.metadata and _CLAIM in stream.schema.metadata:
-                claims.append(json.loads(stream.schema.metadata[_CLAIM]))
+            if (told := claimed(stream)) is not None:
+                claims.append(told)
             for batch in stream:
                 writer.write(batch)
         files = writer.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +98,11 @@ class DeleteFile:
         if values["equality_ids"] is not None:
             values["equality_ids"] = tuple(values["equality_ids"])
         return cls(**values)
+
+
+def stored_bytes(files: Iterable[DataFile]) -> int:
+    """Return the bytes that files take; a Puffin file may be that of several entries."""
+    return sum({file.path: file.size_bytes for file in files}.values())
 
 
 def _plain(value: Any) -> Any:

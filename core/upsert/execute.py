@@ -25,8 +25,8 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed
-from lake.core.table.delete_index import PUFFIN, is_global
-from lake.core.table.files import POSITION_DELETES, DataFile
+from lake.core.table.delete_index import PUFFIN
+from lake.core.table.files import POSITION_DELETES, DataFile, stored_bytes
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import (
     SERIALIZABLE,
@@ -39,7 +39,7 @@ from lake.core.table.operations import (
 from lake.core.table.staging import staged
 from lake.core.upsert.key_filter import key_filter
 from lake.core.upsert.key_rows import read_arrow, with_row_ids
-from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY
+from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY, refuse_other_specs
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import write_rejects
 
@@ -296,7 +296,7 @@ class _Run:
         ingest = self.plan.ingest
         base = lineage.branch_head(table.metadata, ingest.options.branch)
         if base is not None:
-            _refuse_other_specs(live_files(table, base, columns=("status", "content")))
+            refuse_other_specs(live_files(table, base, columns=("status", "content")))
         names = [ingest.schema.find_column_name(column) or "" for column in self.plan.key]
         fields = [ingest.schema.find_field(name) for name in names]
         tasks = [
@@ -460,22 +460,6 @@ def _bits(text: str) -> BitMap:
     return BitMap.deserialize(base64.b64decode(text))
 
 
-def _refuse_other_specs(found: LiveFiles) -> None:
-    """Refuse equality deletes that would miss rows: they act in their own partition spec only."""
-    table = found.table
-    others = [
-        spec_id
-        for spec_id, entries in found.by_spec.items()
-        if entries.num_rows and spec_id != table.spec.spec_id
-    ]
-    if others and not is_global(table.spec):
-        raise RefusedError(
-            f"{table.identifier} has files of other partition specs ({', '.join(map(str, others))}), "
-            "whose rows equality deletes of the current one do not reach",
-            hint="use --deletes position",
-        )
-
-
 def _operation(matched: _Matched, source: _Source, *, validates: bool) -> Operation:
     """Return the change; whoever inserts one of the keys meanwhile is a conflict at any isolation level."""
     base_id = matched.base.snapshot_id if matched.base else None
@@ -530,11 +514,6 @@ def _outcome(
             "rows_rejected": source.rejected,
             "data_files": len(data),
             "delete_files": len(deletes),
-            "bytes_written": sum(file.size_bytes for file in data) + _delete_bytes(deletes),
+            "bytes_written": sum(file.size_bytes for file in data) + stored_bytes(deletes),
         },
     )
-
-
-def _delete_bytes(deletes: Sequence[DataFile]) -> int:
-    """Return the size of delete files; a Puffin file holds several."""
-    return sum({file.path: file.size_bytes for file in deletes}.values())

@@ -10,10 +10,13 @@ from pyiceberg.transforms import VoidTransform
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions import field_path
+from lake.core.table.delete_index import is_global
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+
+    from lake.core.table.live import LiveFiles
 
 POSITION, EQUALITY, COPY_ON_WRITE = "position", "equality", "copy-on-write"
 MODES = (POSITION, EQUALITY, COPY_ON_WRITE)
@@ -53,7 +56,7 @@ def key_ids(schema: Schema, names: Sequence[str]) -> list[int]:
     ids = column_ids(schema, names) if names else sorted(schema.identifier_field_ids)
     if not ids:
         raise InvalidRequestError(
-            "--upsert needs --key: the table's schema has no identifier fields"
+            "--key is missing, and the table's schema has no identifier fields"
         )
     for column in ids:
         name, kind = schema.find_column_name(column), schema.find_type(column)
@@ -109,3 +112,23 @@ def check_mode(
                 "one would stay",
                 hint="use --deletes position, or add the column to --key",
             )
+
+
+def refuse_other_specs(found: LiveFiles) -> None:
+    """Refuse equality deletes that would miss rows: they act in their own partition spec only.
+
+    Raises:
+        RefusedError: there are files of another spec.
+    """
+    table = found.table
+    others = [
+        spec_id
+        for spec_id, entries in found.by_spec.items()
+        if entries.num_rows and spec_id != table.spec.spec_id
+    ]
+    if others and not is_global(table.spec):
+        raise RefusedError(
+            f"{table.identifier} has files of other partition specs ({', '.join(map(str, others))}), "
+            "whose rows equality deletes of the current one do not reach",
+            hint="use --deletes position",
+        )

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import math
 import struct
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
 from delete_support import commit_deletes, equality_file, position_file
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, IdentityTransform
 from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IntegerType,
     LongType,
     NestedField,
     StringType,
     StructType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
 )
 from table_support import make_table, open_session, pyiceberg_catalog
 
+from lake.core.rows.schema import arrow_type
 from lake.core.table.catalog import Table
+from lake.core.table.live import live_files
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False),
@@ -246,8 +259,6 @@ def test_position_deletes_of_a_partition_name_several_of_its_files(
 def test_partition_values_stand_in_for_a_key_column_that_files_lack(
     lake: CommandLine, warehouse: Path
 ) -> None:
-    import pyarrow.parquet as pq
-
     handle = make_table(warehouse, schema=SCHEMA, spec=BY_ID)
     handle.append(rows(1, 1, 2))
     # Hive's files have no columns that the partition tells.
@@ -261,3 +272,84 @@ def test_partition_values_stand_in_for_a_key_column_that_files_lack(
     commit_deletes(table, delete)
 
     assert scan(lake, "id") == [2]
+
+
+PARTITIONED_BY: list[tuple[Any, Any, Any]] = [
+    (BinaryType(), b"\x00\xff", b"\x00"),
+    (UUIDType(), b"\x00" * 15 + b"\x01", b"\xff" * 16),
+    (FixedType(3), b"abc", b"abd"),
+    (DecimalType(5, 2), Decimal("-1.00"), Decimal("127.55")),
+    (DecimalType(38, 0), Decimal(-(10**37)), Decimal(3)),
+    (DateType(), dt.date(1903, 5, 6), dt.date(2024, 2, 29)),
+    (TimestampType(), dt.datetime(1969, 12, 31, 23), dt.datetime(2024, 1, 1, 0, 0, 0, 1)),
+    (
+        TimestamptzType(),
+        dt.datetime(2024, 1, 1, tzinfo=dt.UTC),
+        dt.datetime(2, 1, 1, tzinfo=dt.UTC),
+    ),
+    (StringType(), "", "ü/😀"),
+    (BooleanType(), True, None),
+    (DoubleType(), -0.0, 0.0),
+    (DoubleType(), math.nan, None),
+    (LongType(), -1, 2**40),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"), PARTITIONED_BY, ids=lambda value: repr(value)[:30]
+)
+def test_deletes_find_partitions_of_every_type(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, kind: Any, one: Any, other: Any
+) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=False),
+        NestedField(2, "p", kind, required=False),
+    )
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
+    make_table(warehouse, schema=schema, spec=spec)
+    columns = [pa.array([1, 2, 3, 4]), pa.array([one, one, other, other], arrow_type(kind))]
+    pq.write_table(pa.Table.from_arrays(columns, ["id", "p"]), tmp_path / "rows.parquet")
+    lake.ok("ingest", "db.t", tmp_path / "rows.parquet")
+    table = current(warehouse)
+    snapshot = table.metadata.current_snapshot()
+    assert snapshot is not None
+    places = {file.partition: file.path for file in live_files(table, snapshot).files()}
+    assert len(places) == 2
+    gone, kept = sorted(places, key=lambda place: single_id(places[place]))
+    keys = [{"id": n} for n in (1, 2, 3, 4)]
+    table = commit_deletes(
+        table,
+        position_file(table, [(places[kept], 0), (places[gone], 0)], partition=kept),
+        equality_file(table, keys[:1], ["id"], partition=kept),
+    )
+    assert scan(lake, "id") == [1, 2, 4]
+    commit_deletes(table, equality_file(table, keys, ["id"], partition=gone))
+    assert scan(lake, "id") == [4]
+
+
+def single_id(path: str) -> Any:
+    return pq.read_table(path.removeprefix("file://"), partitioning=None)["id"][0].as_py()
+
+
+def test_deletes_of_an_old_spec_apply_to_its_files_after_a_change(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=False),
+        NestedField(2, "ts", TimestampType(), required=False),
+    )
+    spec = PartitionSpec(PartitionField(2, 1000, DayTransform(), "ts_day"))
+    handle = make_table(warehouse, schema=schema, spec=spec)
+    moments = [dt.datetime(2024, 2, 29, hour) for hour in (1, 2, 3)]
+    handle.append(pa.table({"id": pa.array([1, 2, 3], pa.int64()), "ts": moments}))
+    old = current(warehouse)
+    with handle.update_spec() as update:
+        update.remove_field("ts_day").add_field("ts", HourTransform(), "ts_hour")
+    handle = pyiceberg_catalog(warehouse).load_table("db.t")
+    handle.append(pa.table({"id": pa.array([1, 4], pa.int64()), "ts": moments[:2]}))
+    day = (struct.pack("<i", (moments[0].date() - dt.date(1970, 1, 1)).days),)
+    first = old.handle.inspect.data_files()["file_path"][0].as_py()
+    delete = equality_file(old, [{"id": 1}], ["id"], partition=day)
+    commit_deletes(current(warehouse), delete, position_file(old, [(first, 2)], partition=day))
+
+    assert scan(lake, "id") == [1, 2, 4]

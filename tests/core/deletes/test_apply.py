@@ -351,6 +351,27 @@ def test_broken_position_deletes_are_refused(world: World, damage: Any) -> None:
         ids(world, delete)
 
 
+def test_position_deletes_without_field_ids_are_read_by_name(world: World) -> None:
+    path = world.files[0].path
+    delete = position_file(world.folder, [(path, 1), (path, 2)], **HERE)
+    place = delete.path.removeprefix("file://")
+    rows = pa.table({"row": [None, None], "pos": [3, 4], "file_path": [path, path]})
+    pq.write_table(rows, place)
+
+    assert ids(world, delete) == [0, 1, 2, *range(5, 10)]
+
+
+def test_a_position_delete_file_names_more_files_than_are_read(world: World) -> None:
+    path = world.files[0].path
+    places = [(f"elsewhere{n}", 1) for n in range(300)] + [(path, 7)]
+    delete = position_file(world.folder, places, group_rows=50, **HERE)
+    assert ids(world, delete) == [*range(7), 8, 9]
+
+    for number in range(250):
+        world.files.append(replace(world.files[0], path=f"elsewhere{number}"))
+    assert ids(world, delete) == [*range(7), 8, 9]
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -1,0 +1,230 @@
+"""Load a change log: each change in its order, by key, without a look at the table's rows, in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lake.core.deletes.delta import RETRACT, UPSERT, DeltaSettings, check_key
+from lake.core.errors import InvalidRequestError, LakeError, RefusedError
+from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
+from lake.core.ingest.plan import HASH, IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.outcome import Outcome, Status
+from lake.core.session import Session
+from lake.core.table import lineage
+from lake.core.table.commit import Committed
+from lake.core.table.files import DataFile, stored_bytes
+from lake.core.table.live import live_files
+from lake.core.table.operations import RowDelta
+from lake.core.table.staging import staged
+from lake.core.upsert.options import key_ids, refuse_other_specs
+
+MODES = (UPSERT, RETRACT)
+_CHANGES = "changes"
+_TASKS = "lake.core.upsert.change_tasks"
+_DELETES_SINCE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOptions:
+    """What the user asked for.
+
+    Args:
+        column: of the source; tells what a row does.
+        mode: one of `MODES`, see `lake.core.deletes.delta`.
+        key: columns that tell rows apart; empty for the schema's identifier fields.
+    """
+
+    column: str
+    mode: str
+    key: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise InvalidRequestError(f"--changes-mode {self.mode!r} is none of {', '.join(MODES)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePlan:
+    """A decided load of a change log.
+
+    Args:
+        ingest: what is read.
+        options: what was asked.
+        key: ids of the key's columns.
+    """
+
+    ingest: IngestPlan
+    options: ChangeOptions
+    key: Sequence[int] = ()
+
+    def settings(self, operation_id: str) -> DeltaSettings:
+        """Return how changes are written."""
+        table = self.ingest.table
+        return DeltaSettings(
+            write=self.ingest.settings(operation_id),
+            key_ids=list(self.key),
+            mode=self.options.mode,
+            format_version=table.metadata.format_version,
+            fresh=bool(table.creating),
+        )
+
+
+@dataclass(slots=True)
+class _Written:
+    """What tasks told: files, and counts of rows."""
+
+    data: list[DataFile] = field(default_factory=list)
+    deletes: list[DataFile] = field(default_factory=list)
+    rows_read: int = 0
+    inserted: int = 0
+
+    @property
+    def files(self) -> list[DataFile]:
+        return [*self.data, *self.deletes]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.record_count for file in self.data)
+
+
+def plan_changes(
+    session: Session, identifier: str, ingest: IngestOptions, options: ChangeOptions
+) -> ChangePlan:
+    """Look at source and table and decide; nothing is written.
+
+    Raises:
+        BadInputError: as `plan_ingest`, or the source lacks the column that tells what rows do.
+        RefusedError: the table's old rows could not be deleted by the key.
+        InvalidRequestError: there is no key, or the rows have no order.
+    """
+    if ingest.from_table:
+        raise InvalidRequestError("--changes-column needs files: a table's rows have no order")
+    plan = plan_ingest(
+        session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.column)
+    )
+    if plan.already:
+        return ChangePlan(ingest=plan, options=options)
+    table, schema = plan.table, plan.schema
+    if options.column in {item.name for item in schema.fields}:
+        raise InvalidRequestError(
+            f"--changes-column {options.column} is a column of the table, so it tells a row's value, "
+            "not what the row does"
+        )
+    if table.metadata.format_version < _DELETES_SINCE:
+        raise RefusedError("a table of format version 1 has no delete files")
+    key = key_ids(schema, options.key)
+    check_key(schema, table.spec, key, options.mode)
+    head = None if table.creating else lineage.branch_head(table.metadata, ingest.branch)
+    if head is not None:
+        refuse_other_specs(live_files(table, head, columns=("status", "content")))
+    return ChangePlan(ingest=plan, options=options, key=key)
+
+
+def preview_changes(plan: ChangePlan) -> Outcome:
+    """Describe a plan without carrying it out."""
+    return replace(preview(plan.ingest), plan=describe_changes(plan))
+
+
+def describe_changes(plan: ChangePlan) -> dict[str, Any]:
+    """Return the plan as it is shown."""
+    schema = plan.ingest.schema
+    return {
+        **describe(plan.ingest),
+        "changes_column": plan.options.column,
+        "changes_mode": plan.options.mode,
+        "key": [schema.find_column_name(column) for column in plan.key],
+    }
+
+
+def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
+    """Write rows and deletes and commit them as one snapshot.
+
+    Raises:
+        BadInputError: a row does not fit, or does what is not known; nothing is left behind.
+        CommitUnknownError: the catalog did not answer; every file stays.
+    """
+    ingest = plan.ingest
+    if ingest.already:
+        return _outcome(plan, Status.NOTHING_TO_DO, _Written())
+    operation_id = session.ids.uuid()
+    with no_empty_folders(ingest.table), staged(session, ingest.table, operation_id):
+        written = _write(session, plan, operation_id)
+        if not written.files:
+            return _outcome(plan, Status.NOTHING_TO_DO, written)
+        # As in a stream: nothing of the table was read, so nothing that happens to it is a conflict.
+        operation = RowDelta(
+            added=written.data,
+            deletes=written.deletes,
+            base_snapshot_id=ingest.base_snapshot_id,
+            validates=False,
+        )
+        committed = commit_rows(session, ingest, operation, operation_id)
+    if committed.already:
+        # The same run, by another process: its snapshot holds none of these files.
+        ingest.table.storage.delete(file.path for file in written.files)
+        return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
+    return _outcome(plan, Status.DONE, written, operation_id, committed)
+
+
+def _write(session: Session, plan: ChangePlan, operation_id: str) -> _Written:
+    ingest = plan.ingest
+    extra = {
+        "delta": plan.settings(operation_id).to_plain(),
+        "kinds": plan.options.column,
+        "by_partition": ingest.distribution == HASH and not ingest.table.spec.is_unpartitioned(),
+    }
+    written = _Written()
+    for value in run_source(
+        session,
+        ingest,
+        operation_id,
+        f"{_TASKS}:write_changes",
+        f"{_TASKS}:send_changes",
+        extra,
+        receive_function=f"{_TASKS}:receive_changes",
+        # The changes of a key are told in their order to one writer.
+        together=True,
+    ):
+        written.data += [DataFile.from_plain(file) for file in value["files"]]
+        written.deletes += [DataFile.from_plain(file) for file in value.get("deletes", ())]
+        for told in value.get("claims", ()):
+            written.rows_read += told["rows_read"]
+            written.inserted += told["rows"]
+    if written.rows != written.inserted:
+        raise LakeError(
+            f"{written.inserted} rows were to be written, but there are {written.rows}: "
+            "nothing was committed"
+        )
+    return written
+
+
+def _outcome(
+    plan: ChangePlan,
+    status: Status,
+    written: _Written,
+    operation_id: str | None = None,
+    committed: Committed | None = None,
+) -> Outcome:
+    return Outcome(
+        command="ingest",
+        table=plan.ingest.table.identifier,
+        branch=plan.ingest.options.branch,
+        status=status,
+        operation_id=operation_id if committed else None,
+        base_snapshot_id=plan.ingest.base_snapshot_id,
+        snapshot_ids=[committed.snapshot_id] if committed else [],
+        plan=describe_changes(plan),
+        result={
+            "rows_read": written.rows_read,
+            "rows_written": written.rows,
+            # Who deletes blindly does not know what was there.
+            "rows_inserted": None,
+            "rows_updated": None,
+            "rows_rejected": 0,
+            "data_files": len(written.data),
+            "delete_files": len(written.deletes),
+            "bytes_written": stored_bytes(written.files),
+        },
+    )
