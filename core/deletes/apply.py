@@ -17,7 +17,7 @@ from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.spilled import RowKeys
 from lake.core.errors import CorruptFileError
 from lake.core.rows.reader import FileDeletes, FileSlice, ReadSettings, read_batches, read_keys
-from lake.core.table.delete_index import PUFFIN, is_global
+from lake.core.table.delete_scopes import PUFFIN, is_global
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.table.storage import Storage
 

@@ -20,6 +20,7 @@ from lake.core.table.delete_index import (
     DeleteIndex,
     Pairs,
 )
+from lake.core.table.delete_scopes import all_schemas
 from lake.core.table.files import (
     DATA,
     EQUALITY_DELETES,
@@ -33,7 +34,6 @@ from lake.core.table.pruning import prune_files, prune_manifests, strict_files
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
-    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.table.catalog import Table
@@ -174,12 +174,6 @@ class LiveFiles:
             whole += files_of(entries.filter(every), spec=spec, schema=schema)
             partly += files_of(entries.filter(pc.invert(every)), spec=spec, schema=schema)
         return whole, partly
-
-
-def all_schemas(metadata: TableMetadata) -> list[Schema]:
-    """Return the schemas that a table ever had: the current one, then from the newest on."""
-    older = sorted(metadata.schemas, key=lambda item: item.schema_id, reverse=True)
-    return [metadata.schema(), *older]
 
 
 def live_files(
