@@ -21,7 +21,7 @@ from lake.core.rows.file_names import FileNames, folder_of
 from lake.core.rows.parquet_files import ParquetFile, ParquetFormat
 from lake.core.rows.partitioning import Partition, Places
 from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, WriteSettings
-from lake.core.table.delete_index import DELETED_PATH, PUFFIN
+from lake.core.table.delete_scopes import DELETED_PATH, PUFFIN
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.core.table.storage import Storage
 

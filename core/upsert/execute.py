@@ -25,7 +25,7 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed
-from lake.core.table.delete_index import PUFFIN
+from lake.core.table.delete_scopes import PUFFIN
 from lake.core.table.files import POSITION_DELETES, DataFile, stored_bytes
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import (

@@ -10,7 +10,7 @@ from pyiceberg.transforms import VoidTransform
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions import field_path
-from lake.core.table.delete_index import is_global
+from lake.core.table.delete_scopes import is_global
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
