@@ -14,9 +14,11 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from table_support import files_below, make_table, pyiceberg_catalog
+from table_support import files_below, make_table, open_session, pyiceberg_catalog
 
 from lake.core.ingest import plan as planning
+from lake.core.ingest.plan import IngestOptions
+from lake.core.upsert.changes import ChangeOptions, execute_changes, plan_changes
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -162,6 +164,22 @@ def test_new_columns_of_a_log_are_added_but_not_what_its_rows_do(
 
     assert rows_of(lake, tmp_path) == [{"id": 1, "part": "x", "value": 1, "note": "n"}]
     assert pyiceberg_catalog(lake.warehouse).load_table("db.t").schema().column_names[-1] == "note"
+
+
+def test_of_two_loads_at_once_the_later_commit_replaces_the_others_row(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    slow = csv(tmp_path / "slow.csv", "+I,1,x,1", "+I,2,x,1")
+    fast = csv(tmp_path / "fast.csv", "+I,1,x,2", "+I,3,x,2")
+    session = open_session(lake.warehouse)
+    options = ChangeOptions(column="op", mode="upsert")
+    plan = plan_changes(session, "db.t", IngestOptions(sources=[str(slow)]), options)
+    lake.ok("ingest", "db.t", fast, *UPSERT)
+    execute_changes(session, plan)
+
+    found = sorted((row["id"], row["value"]) for row in rows_of(lake, tmp_path))
+    assert found == [(1, 1), (2, 1), (3, 2)]
 
 
 BAD_LOGS = [

@@ -140,6 +140,7 @@ def small_files() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Storage, "persist", lambda _storage, _location: None)
         patch.setattr(writer, "_SMALLEST_ROW_GROUP", 60)
+        patch.setattr(writer, "_MOST_OPEN_FILES", 1)
         yield
 
 
