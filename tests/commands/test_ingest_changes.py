@@ -204,6 +204,33 @@ def test_a_bad_row_is_told_and_nothing_is_left(
     assert files_below(lake.warehouse) == before
 
 
+@pytest.mark.parametrize("engine", ["inline", "spark"])
+def test_rows_without_a_key_are_set_aside_in_their_order(
+    lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    csv(logs / "a.csv", "+I,1,x,1", "-D,,,", "+I,,x,2")
+    csv(logs / "b.csv", "-U,,x,3", "+U,2,x,4")
+    monkeypatch.setattr(planning, "_SMALLEST_TASK_BYTES", 1)
+    before = files_below(lake.warehouse)
+    document = CommandLine(lake.warehouse, engine=engine).ok(
+        "ingest", "db.t", logs, *UPSERT, "--rejects", tmp_path / "rejects.csv"
+    )
+
+    assert document["result"]["rows_rejected"] == 3
+    assert document["result"]["rows_written"] == 2
+    assert (tmp_path / "rejects.csv").read_text().splitlines() == [
+        '"id","part","value","op"',
+        ',,,"-D"',
+        ',"x",2,"+I"',
+        ',"x",3,"-U"',
+    ]
+    assert sorted(row["id"] for row in rows_of(lake, tmp_path)) == [1, 2]
+    assert not [path for path in files_below(lake.warehouse) - before if "rejects" in str(path)]
+
+
 def test_a_log_without_the_column_is_refused(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
     log = tmp_path / "log.csv"
