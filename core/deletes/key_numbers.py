@@ -6,6 +6,7 @@ no number yet look at one slot. Where equal hashes are not equal keys, the keys 
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ class KeyNumbers:
 
     def __init__(self) -> None:
         self._slots = np.full(_SMALLEST_TABLE, _FREE)
+        # Nobody can make up keys that all want one slot.
+        self._salt = np.uint64(secrets.randbits(64) | 1)
         self._hashes = _Growing(np.zeros(0, np.uint64))
         self._keys: _KnownKeys | None = None
         self._null_number = _FREE
@@ -69,8 +72,8 @@ class KeyNumbers:
     def _number(self, hashes: Words, keys: EncodedKeys | None) -> Int64s:
         numbers = np.full(len(hashes), _FREE)
         waiting = np.arange(len(hashes))
-        last_slot = np.uint64(len(self._slots) - 1)
-        slots = (hashes & last_slot).view(np.int64)
+        last_slot = len(self._slots) - 1
+        slots = self._wanted(hashes)
         while len(waiting):
             there = self._slots[slots[waiting]]
             free = waiting[there == _FREE]
@@ -86,8 +89,13 @@ class KeyNumbers:
             same = self._same(hashes, keys, waiting, there)
             numbers[waiting[same]] = there[same]
             waiting = waiting[~same]
-            slots[waiting] = (slots[waiting] + 1) & np.int64(last_slot)
+            slots[waiting] = (slots[waiting] + 1) & last_slot
         return numbers
+
+    def _wanted(self, hashes: Words) -> Int64s:
+        """Return the slot that each key should have."""
+        bits = len(self._slots).bit_length() - 1
+        return ((hashes * self._salt) >> np.uint64(64 - bits)).view(np.int64)
 
     def _same(self, hashes: Words, keys: EncodedKeys | None, rows: Int64s, numbers: Int64s) -> Mask:
         same: Mask = self._hashes.values[numbers] == hashes[rows]
@@ -114,7 +122,7 @@ class KeyNumbers:
         self._slots = np.full(size, _FREE)
         numbers = np.arange(self._count)
         numbers = numbers[numbers != self._null_number]
-        slots = (self._hashes.values & np.uint64(size - 1)).view(np.int64)
+        slots = self._wanted(self._hashes.values)
         while len(numbers):
             free = numbers[self._slots[slots[numbers]] == _FREE]
             self._slots[slots[free]] = free

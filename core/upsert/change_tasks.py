@@ -132,8 +132,7 @@ class _Changes:
         self._schema = source_schema(settings.write.schema, payload["kinds"])
         self._context = context
         self._counts = dict.fromkeys(("rows_read", "rows", "rejected"), 0)
-        name = f"{payload['aside']}-{payload.get('task', 0):05d}-{context.attempt}-rejects.arrow"
-        self._aside_path = name
+        self._aside_path = f"{payload['aside']}-{payload['task']:05d}-{context.attempt}.arrow"
         self._aside: Any = None
         self._files = ExitStack()
 
