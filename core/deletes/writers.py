@@ -56,7 +56,7 @@ def open_equality_writer(
     """
     properties = _delete_properties(settings.properties)
     size = settings.properties.get("write.delete.target-file-size-bytes", "")
-    ids = tuple(sorted(equality_ids))
+    ids = tuple(sorted(set(equality_ids)))
     return TableWriter(
         Output(
             storage=storage,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +40,7 @@ from lake.core.upsert.key_filter import key_filter
 from lake.core.upsert.key_rows import read_arrow
 from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY, refuse_other_specs
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
-from lake.core.upsert.rejects import write_rejects
+from lake.core.upsert.rejects import temporary_files, write_rejects
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -151,11 +150,11 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
     with (
         no_empty_folders(ingest.table),
         staged(session, ingest.table, run.operation_id),
-        run.temporary_files(),
+        temporary_files(session, ingest.table, run.temporary_name),
     ):
         source = run.load()
         if plan.options.rejects is not None and source.rejected:
-            write_rejects(ingest, source.claims, plan.options.rejects)
+            write_rejects(ingest.table.storage, ingest.schema, source.claims, plan.options.rejects)
         if not source.files:
             return _outcome(plan, Status.NOTHING_TO_DO, source)
         matched, committed, commit_id = run.match_and_commit(source)
@@ -177,26 +176,14 @@ class _Run:
         self._storage = plan.ingest.table.storage
         self._matchers = _FIRST_MATCHER
 
-    @contextmanager
-    def temporary_files(self) -> Iterator[None]:
-        """Remove the files of keys, by name, however the block ends."""
-        try:
-            yield
-        except BaseException:
-            # Before files are removed: a task that still runs would write on.
-            self.session.close()
-            raise
-        finally:
-            folder = self.plan.ingest.table.data_location
-            self._storage.delete(self._storage.find(folder, self._temporary_name))
-
     @property
-    def _temporary_name(self) -> str:
+    def temporary_name(self) -> str:
+        """How the names of the files of keys begin."""
         return f"lake-keys-{self.operation_id}"
 
     @property
     def _new_files(self) -> dict[str, str]:
-        return {"folder": self.plan.ingest.table.data_location, "name": self._temporary_name}
+        return {"folder": self.plan.ingest.table.data_location, "name": self.temporary_name}
 
     # The source
 
