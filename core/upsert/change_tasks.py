@@ -62,6 +62,8 @@ def send_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[t
     outbox = Outbox(payload["reducers"])
     for _, batches in changes.units():
         for rows, kinds in batches:
+            if not rows.num_rows:
+                continue
             reducers = _reducers(rows, settings, payload)
             order = np.argsort(reducers, kind="stable")
             sent = _with_kinds(rows, kinds).take(pa.array(order))
