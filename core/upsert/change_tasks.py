@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,10 +28,14 @@ from lake.core.errors import BadInputError
 from lake.core.ingest.tasks import Outbox, claim, claimed, go_on, report, task_units
 from lake.core.rows.partitioning import Places, group_places, partition_number
 from lake.core.rows.reader import read_ahead
+from lake.core.rows.rendering import json_lines
 from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import arrow_schema
 from lake.core.upsert.key_rows import unusable
-from lake.core.upsert.row_kinds import row_kinds
+from lake.core.upsert.row_kinds import UNKNOWN, row_kinds, unknown_kind
+
+# Of a row in a message; so many characters tell which it is.
+_SHOWN = 200
 
 
 def write_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -153,8 +158,9 @@ class _Changes:
             go_on(self.context)
             self.read += batch.num_rows
             *columns, texts = batch.columns
-            kinds = row_kinds(texts, self.payload["kinds"], where)
             rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+            kinds = row_kinds(texts)
+            self._check_kinds(rows, texts, kinds, where)
             by_key = self.settings.mode == UPSERT
             if by_key:
                 does = kinds != UPDATE_BEFORE
@@ -164,9 +170,33 @@ class _Changes:
             self.inserted += int(np.count_nonzero(inserts))
             yield rows, kinds
 
+    def _check_kinds(self, rows: pa.RecordBatch, texts: pa.Array, kinds: Kinds, where: str) -> None:
+        unknown = np.flatnonzero(kinds == UNKNOWN)
+        if len(unknown):
+            first = int(unknown[0])
+            row = self._shown(rows, first)
+            raise unknown_kind(texts[first].as_py(), self.payload["kinds"], where, row)
+
     def _check(self, rows: pa.RecordBatch, whole: pa.RecordBatch, where: str) -> None:
         for name in self.settings.key_names:
             if (found := unusable(rows.column(name))) is not None:
-                raise BadInputError(f"{where} has {found[1]} in the key column {name}")
+                mask, what = found
+                row = self._shown(rows, int(np.argmax(mask)))
+                raise BadInputError(f"{where} has {what} in the key column {name}{row}")
         if missing := null_in_required(whole):
-            raise BadInputError(f"{where} has NULL in the required column {missing}")
+            places = range(whole.num_rows)
+            first = bisect_left(
+                places,
+                True,  # noqa: FBT003 - the first place up to which there is a NULL
+                key=lambda place: null_in_required(whole.slice(0, place + 1)) is not None,
+            )
+            row = self._shown(whole, first)
+            raise BadInputError(f"{where} has NULL in the required column {missing}{row}")
+
+    def _shown(self, rows: pa.RecordBatch, place: int) -> str:
+        """Return a row to end a message with; nothing if it has no form as text."""
+        try:
+            lines = json_lines(rows.slice(place, 1), self.settings.write.schema)
+        except BadInputError:
+            return ""
+        return f", in the row {lines[0].as_py().strip()[:_SHOWN]}"
