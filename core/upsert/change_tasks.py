@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import pairwise
@@ -28,10 +29,14 @@ from lake.core.errors import BadInputError
 from lake.core.ingest.tasks import Outbox, claim, claimed, go_on, report, task_units
 from lake.core.rows.partitioning import Places, group_places, partition_number
 from lake.core.rows.reader import read_ahead
+from lake.core.rows.rendering import json_lines
 from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import arrow_schema
 from lake.core.upsert.key_rows import arrow_file, unusable
-from lake.core.upsert.row_kinds import row_kinds
+from lake.core.upsert.row_kinds import UNKNOWN, row_kinds, unknown_kind
+
+# Of a row in a message; so many characters tell which it is.
+_SHOWN = 200
 
 
 def write_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -66,6 +71,8 @@ def send_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[t
     with _Changes(payload, settings, context) as changes:
         for _, batches in changes.units():
             for rows, kinds in batches:
+                if not rows.num_rows:
+                    continue
                 reducers = _reducers(rows, settings, payload)
                 order = np.argsort(reducers, kind="stable")
                 sent = _with_kinds(rows, kinds).take(pa.array(order))
@@ -159,8 +166,12 @@ class _Changes:
         for batch in read_ahead(batches):
             go_on(self._context)
             self._counts["rows_read"] += batch.num_rows
-            *columns, texts = self._usable(batch, where).columns
-            kinds = row_kinds(texts, self._payload["kinds"], where)
+            usable = self._usable(batch, where)
+            *columns, texts = usable.columns
+            kinds = row_kinds(texts)
+            for place in np.flatnonzero(kinds == UNKNOWN):
+                row = self._shown(usable, int(place))
+                raise unknown_kind(texts[place].as_py(), self._payload["kinds"], where, row)
             rows = pa.RecordBatch.from_arrays(columns, schema=self._columns)
             if self._by_key:
                 does = kinds != UPDATE_BEFORE
@@ -169,7 +180,8 @@ class _Changes:
             # Of what an upsert deletes only the key is known.
             whole = rows.filter(pa.array(inserts)) if self._by_key else rows
             if missing := null_in_required(whole):
-                raise BadInputError(f"{where} has NULL in the required column {missing}")
+                row = self._shown(whole, _first_with_null(whole))
+                raise BadInputError(f"{where} has NULL in the required column {missing}{row}")
             self._counts["rows"] += int(np.count_nonzero(inserts))
             yield rows, kinds
 
@@ -179,8 +191,9 @@ class _Changes:
             if (found := unusable(batch.column(name))) is None:
                 continue
             if not self._payload["rejects"]:
+                row = self._shown(batch, int(np.argmax(found[0])))
                 raise BadInputError(
-                    f"{where} has {found[1]} in the key column {name}",
+                    f"{where} has {found[1]} in the key column {name}{row}",
                     hint="--rejects PATH sets such rows aside",
                 )
             bad |= found[0]
@@ -189,12 +202,30 @@ class _Changes:
         self._set_aside(batch.filter(pa.array(bad)))
         return batch.filter(pa.array(~bad))
 
+    def _shown(self, rows: pa.RecordBatch, place: int) -> str:
+        """Return a row to end a message with; nothing if it has no form as text."""
+        schema = self._schema.select(*rows.schema.names)
+        try:
+            lines = json_lines(rows.slice(place, 1), schema)
+        except BadInputError:
+            return ""
+        return f", in the row {lines[0].as_py().strip()[:_SHOWN]}"
+
     def _set_aside(self, batch: pa.RecordBatch) -> None:
         self._counts["rejected"] += batch.num_rows
         if self._aside is None:
             file = arrow_file(self._context.storage, self._aside_path, batch.schema)
             self._aside = self._files.enter_context(file)
         self._aside.write_batch(batch)
+
+
+def _first_with_null(rows: pa.RecordBatch) -> int:
+    """Return the first row that lacks something required; there is one."""
+
+    def among(place: int) -> bool:
+        return null_in_required(rows.slice(0, place + 1)) is not None
+
+    return bisect_left(range(rows.num_rows), True, key=among)  # noqa: FBT003 - what is looked for
 
 
 def source_schema(schema: Schema, kinds: str) -> Schema:
