@@ -251,6 +251,9 @@ class FileDeletes(Protocol):
             keys: their `key_ids`, in that order.
         """
 
+    def leaves(self, start: int, rows: int) -> bool:
+        """Return whether `keep` may leave a row of a range: if not, they are not read."""
+
 
 class RowDeletes(Protocol):
     """What deletes rows of the files that a task reads."""
@@ -321,7 +324,7 @@ def _read(
     own = None if deletes is None else deletes.of(file)
     with _opened(storage, file) as (parquet, source):
         reading = _Reading.of(parquet, source, file, settings, own.key_ids if own else ())
-        for start, raw in reading.raw_batches():
+        for start, raw in reading.raw_batches(own):
             keep = None if own is None else own.keep(start, raw.num_rows, reading.keys_of(raw))
             positions, batch = reading.rows(start, raw, keep, with_positions=with_positions)
             if batch.num_rows:
@@ -384,13 +387,16 @@ class _Reading:
             tracks_positions=any(item.field_id == ROW_ID for item in wanted),
         )
 
-    def raw_batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def raw_batches(
+        self, deletes: FileDeletes | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows as the file has them, each batch with its first row's position."""
         spans = _spans(self.parquet.metadata, self.file)
         if self.settings.row_filter is not None and len(spans) > 1:
             spans = _matching_spans(self.parquet, spans, self.settings, self.resolved)
         for span in spans:
-            yield from _span_batches(self, span)
+            if deletes is None or deletes.leaves(span.start, span.rows):
+                yield from _span_batches(self, span)
 
     def rows(
         self,
