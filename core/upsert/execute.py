@@ -20,7 +20,7 @@ from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
-from lake.core.rows.schema import schema_to_plain
+from lake.core.rows.schema import moved_schema, schema_to_plain
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
@@ -38,7 +38,7 @@ from lake.core.table.operations import (
 )
 from lake.core.table.staging import staged
 from lake.core.upsert.key_filter import key_filter
-from lake.core.upsert.key_rows import read_arrow, with_row_ids
+from lake.core.upsert.key_rows import read_arrow
 from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY, refuse_other_specs
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import write_rejects
@@ -57,6 +57,8 @@ _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
 _ROUNDS = 5
 _SHOWN_KEYS = 3
+# What is told of a bucket to which no key was sent.
+_EMPTY_BUCKET = {"keys": None, "rows": 0, "losers": None, "lost": 0, "values": None}
 # The numbers of tasks that match start here, so that no name meets a loading task's.
 _FIRST_MATCHER = 50_000
 
@@ -261,7 +263,8 @@ class _Run:
                 [{**common, "bucket": bucket} for bucket in range(count)],
                 storage=self._storage,
             )
-        return sorted((dict(result.value) for result in results), key=lambda one: one["bucket"])
+        settled = {result.value["bucket"]: dict(result.value) for result in results}
+        return [settled.get(bucket, _EMPTY_BUCKET) for bucket in range(count)]
 
     # The table
 
@@ -310,6 +313,7 @@ class _Run:
                 }
             )
             for number, bucket in enumerate(source.buckets, _FIRST_MATCHER)
+            if bucket["keys"]
         ]
         matched = _Matched(table, base, None, [], [])
         engine = self.session.engine(ingest.input_bytes)
@@ -322,7 +326,7 @@ class _Run:
         base = lineage.branch_head(table.metadata, ingest.options.branch)
         known = set(key) <= set(table.schema.field_ids)
         condition = (
-            key_filter(table.schema, key, [bucket["values"] for bucket in source.buckets])
+            key_filter(table.schema, key, [one["values"] for one in source.buckets if one["keys"]])
             if known
             else None
         )
@@ -365,7 +369,7 @@ class _Run:
             "format_version": table.metadata.format_version,
         }
         # Row ids of version 3 move with their rows.
-        copied = with_row_ids(ingest.schema, table.metadata.format_version)
+        copied = moved_schema(ingest.schema, table.metadata)
         writing = ingest.settings(self.operation_id)
         if copies:
             writing = replace(writing, schema=copied)

@@ -35,8 +35,8 @@ def match(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[
     """Find the rows of data files whose keys the source has, and delete them.
 
     The payload: ``files`` (FileSlices), ``reading`` (ReadSettings of the key columns), ``ids`` (of the key),
-    ``buckets`` (files of settled keys, by bucket), ``mode``, ``writing`` (WriteSettings), ``task``,
-    ``format_version``, ``rewriting`` (ReadSettings of all columns, to copy on write).
+    ``buckets`` (files of settled keys, by bucket; None where there are none), ``mode``, ``task``, ``writing``
+    (WriteSettings), ``format_version``, ``rewriting`` (ReadSettings of all columns, to copy on write).
 
     Reports the key rows that were found in each bucket and those that were found more than once (as
     serialised bitmaps of their numbers), and what the mode made of the rows.
@@ -158,7 +158,7 @@ def _joined(parts: Sequence[_Chunk]) -> _Chunk:
 class _Buckets:
     """The source's keys, of which one bucket at a time is in memory."""
 
-    def __init__(self, context: TaskContext, paths: Sequence[str]) -> None:
+    def __init__(self, context: TaskContext, paths: Sequence[str | None]) -> None:
         self.paths = paths
         self._context = context
         self._loaded: tuple[int, KeyIndex] | None = None
@@ -169,7 +169,9 @@ class _Buckets:
             yield from self._found(0, keys, None)
             return
         numbers = partition_of(hash_keys(keys), len(self.paths))
-        for bucket in range(len(self.paths)):
+        for bucket, path in enumerate(self.paths):
+            if path is None:
+                continue
             go_on(self._context)
             rows = np.flatnonzero(numbers == bucket)
             if len(rows):
@@ -186,7 +188,8 @@ class _Buckets:
     def _index(self, bucket: int) -> KeyIndex:
         if self._loaded is None or self._loaded[0] != bucket:
             self._loaded = None
-            batches = list(read_arrow(self._context.storage, self.paths[bucket]))
+            path = self.paths[bucket] or ""
+            batches = list(read_arrow(self._context.storage, path))
             self._loaded = bucket, KeyIndex.build(pa.Table.from_batches(batches))
         return self._loaded[1]
 

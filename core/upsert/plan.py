@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lake.core.table.catalog import Table
 
 UPSERT = "upsert"
+# Keys are only read: what is loaded takes so many times as long.
+_KEYS_WEIGH = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class UpsertPlan:
         options: what was asked.
         key: ids of the key's columns.
         order: ids of the columns that rank rows of one key.
-        table_bytes: about what matching reads.
+        table_bytes: about how much input matching is worth.
     """
 
     ingest: IngestPlan
@@ -88,7 +90,7 @@ def plan_upsert(
 
 
 def _key_bytes(table: Table, branch: str, key: Sequence[int]) -> int:
-    """Return about how many bytes the key's columns have in all of a branch's files."""
+    """Return about how many bytes of input the key columns of all of a branch's files weigh."""
     head = None if table.creating else lineage.branch_head(table.metadata, branch)
     if head is None:
         return 0
@@ -97,7 +99,8 @@ def _key_bytes(table: Table, branch: str, key: Sequence[int]) -> int:
     size = sum(
         pc.sum(entries["file_size_in_bytes"]).as_py() or 0 for entries in found.by_spec.values()
     )
-    return int(size * min(1, len(key) / max(1, len(table.schema.fields))))
+    part = min(1, len(key) / max(1, len(table.schema.fields)))
+    return int(size * part / _KEYS_WEIGH)
 
 
 def describe_upsert(plan: UpsertPlan) -> dict[str, Any]:

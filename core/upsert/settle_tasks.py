@@ -109,8 +109,12 @@ def _settle(
 
 def _ranks(table: pa.Table, order: list[str]) -> Int64s:
     """Return each row's place in the order; equal rows keep the input's, NULLs come first."""
-    by = [(name, "ascending") for name in order]
-    weakest_first = pc.sort_indices(table, sort_keys=by, null_placement="at_start").to_numpy()
+    by = []
+    for name in order:
+        # What to do with NULLs is asked in other ways by other versions of Arrow.
+        table = table.append_column(f"{name} is there", pc.is_valid(table[name]))
+        by += [(f"{name} is there", "ascending"), (name, "ascending")]
+    weakest_first = pc.sort_indices(table, sort_keys=by).to_numpy()
     ranks = np.empty(table.num_rows, np.int64)
     ranks[weakest_first] = np.arange(table.num_rows)
     return ranks

@@ -1,0 +1,606 @@
+"""`lake ingest --upsert`: one row a key, the newest, whatever mode deletes the old ones and whoever races."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine
+from delete_support import equality_file
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType
+from table_support import (
+    after,
+    files_below,
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+)
+
+from lake.core.session import Session
+from lake.core.settings import Settings
+from lake.core.table.commit import commit_snapshot
+from lake.core.table.operations import RowDelta
+from lake.core.upsert import execute as upsert_execution
+from lake.core.upsert import match_tasks, settle_tasks
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "part", StringType(), required=False),
+    NestedField(3, "value", DoubleType(), required=False),
+)
+UNPARTITIONED = PartitionSpec()
+BY_PART = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+BY_ID = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))
+MODES = ("position", "equality", "copy-on-write")
+Row = tuple[int | None, str | None, float | None]
+
+
+@pytest.fixture(autouse=True)
+def _inline(lake: CommandLine) -> None:
+    lake.engine = "inline"
+
+
+_numbers = itertools.count()
+
+
+def source(folder: Path, rows: list[Row]) -> Path:
+    """Write a Parquet file of rows."""
+    names = ["id", "part", "value"]
+    types = [pa.int64(), pa.string(), pa.float64()]
+    columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(types)]
+    path = folder / f"source-{next(_numbers):04d}.parquet"
+    pq.write_table(pa.table(columns, names=names), path)
+    return path
+
+
+def upsert(lake: CommandLine, path: Path | list[Path], *options: str) -> dict[str, Any]:
+    """Upsert by id into db.t; return the result's numbers."""
+    paths = path if isinstance(path, list) else [path]
+    done = lake.ok("ingest", "db.t", *paths, "--upsert", *(options or ("--key", "id")))
+    result: dict[str, Any] = done["result"]
+    return result
+
+
+def rows_of(lake: CommandLine, folder: Path) -> list[Row]:
+    """Return the rows that `lake scan` gives, sorted."""
+    path = folder / f"scan-{next(_numbers):04d}.parquet"
+    lake.ok("scan", "db.t", "--output", path)
+    found = pq.read_table(path).select(["id", "part", "value"]).to_pylist()
+    return sorted(((row["id"], row["part"], row["value"]) for row in found), key=repr)
+
+
+def by_pyiceberg(warehouse: Path) -> list[Row]:
+    """Return the rows that PyIceberg reads, sorted."""
+    found = pyiceberg_catalog(warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    return sorted(((row["id"], row["part"], row["value"]) for row in found), key=repr)
+
+
+def inserted_and_updated(result: dict[str, Any]) -> tuple[int, int]:
+    return result["rows_inserted"], result["rows_updated"]
+
+
+# One row a key
+
+KEYS = st.integers(0, 7)
+SOURCE_ROWS = st.lists(
+    st.tuples(KEYS, st.sampled_from(["a", "b", None]), st.floats(0, 9).map(round)), max_size=6
+)
+
+
+@given(
+    mode=st.sampled_from(MODES),
+    version=st.sampled_from(["2", "3"]),
+    spec=st.sampled_from([UNPARTITIONED, BY_PART, BY_ID]),
+    loads=st.lists(SOURCE_ROWS, min_size=1, max_size=4),
+    buckets=st.booleans(),
+)
+@settings(
+    deadline=None,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow],
+    # A world takes a second: shrinking one would take minutes.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+def test_upserts_of_any_mode_leave_what_a_dictionary_has(
+    mode: str,
+    version: str,
+    spec: PartitionSpec,
+    loads: list[list[Row]],
+    buckets: bool,
+) -> None:
+    key = "id,part" if mode == "equality" and spec is BY_PART else "id"
+    with pytest.MonkeyPatch.context() as patch:
+        if buckets:
+            patch.setattr(upsert_execution, "_BUCKET_ROWS", 2)
+            patch.setattr(match_tasks, "_CHUNK_ROWS", 3)
+        folder = Path.cwd() / f"world-{next(_numbers)}"
+        folder.mkdir()
+        lake = CommandLine(folder / "warehouse", engine="inline")
+        make_table(folder / "warehouse", schema=SCHEMA, spec=spec, format_version=version)
+        model: dict[Any, Row] = {}
+        for rows in loads:
+            if key == "id,part":
+                rows = [(number, part or "c", value) for number, part, value in rows]  # noqa: PLW2901
+            keyed = {(row[0], row[1]) if key == "id,part" else row[0]: row for row in rows}
+            before = len(model)
+            known = len(keyed.keys() & model.keys())
+            model.update(keyed)
+            found = upsert(lake, source(folder, rows), "--key", key, "--deletes", mode)
+            assert found["rows_read"] == len(rows)
+            assert found["rows_written"] == len(keyed)
+            if mode != "equality":
+                assert inserted_and_updated(found) == (len(model) - before, known)
+            assert rows_of(lake, folder) == sorted(model.values(), key=repr)
+        if mode != "equality" and model:
+            assert by_pyiceberg(folder / "warehouse") == sorted(model.values(), key=repr)
+
+
+def test_of_source_rows_of_one_key_the_last_wins(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    files = [
+        source(tmp_path, [(1, "x", 1.0), (2, "x", 1.0), (1, "x", 2.0)]),
+        source(tmp_path, [(2, "x", 2.0), (3, "x", 1.0)]),
+    ]
+    found = upsert(lake, files)
+    assert (found["rows_read"], found["rows_written"]) == (5, 3)
+    assert rows_of(lake, tmp_path) == [(1, "x", 2.0), (2, "x", 2.0), (3, "x", 1.0)]
+    assert not [name for name in files_below(warehouse) if name.endswith(".arrow")]
+    data = [name for name in files_below(warehouse) if name.startswith("db/t/data/")]
+    assert len(data) == 1
+
+
+def test_with_an_order_the_greatest_wins_and_null_is_the_least(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    rows: list[Row] = [
+        (1, "b", 3.0),
+        (1, "a", 9.0),
+        (2, "x", None),
+        (2, "y", -1.0),
+        (3, "first", 5.0),
+        (3, "second", 5.0),
+    ]
+    upsert(lake, source(tmp_path, rows), "--key", "id", "--order-by", "value")
+    assert rows_of(lake, tmp_path) == [(1, "a", 9.0), (2, "y", -1.0), (3, "second", 5.0)]
+    more: list[Row] = [(1, "b", 1.0), (1, "a", 2.0), (1, "b", 0.0)]
+    upsert(lake, source(tmp_path, more), "--key", "id", "--order-by", "part,value")
+    assert rows_of(lake, tmp_path)[0] == (1, "b", 1.0)
+
+
+def test_the_schemas_identifier_fields_are_the_default_key(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        *SCHEMA.fields[1:],
+        identifier_field_ids=[1],
+    )
+    make_table(warehouse, schema=schema)
+    path = source(tmp_path, [(1, "a", 1.0)])
+    done = lake.ok("ingest", "db.t", path, "--upsert")
+    assert done["plan"]["key"] == ["id"]
+    assert lake.ok("ingest", "db.t", path, "--upsert")["result"]["rows_updated"] == 1
+
+
+def test_without_any_key_the_upsert_is_refused(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    failed = lake("ingest", "db.t", source(tmp_path, [(1, "a", 1.0)]), "--upsert")
+    assert failed.exit_code == 2
+    assert "--upsert needs --key" in " ".join(failed.stderr.split())
+
+
+def test_a_part_of_a_struct_may_be_the_key(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    inner = StructType(NestedField(4, "number", LongType(), required=False))
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=False),
+        NestedField(2, "part", StringType(), required=False),
+        NestedField(3, "value", DoubleType(), required=False),
+        NestedField(5, "deep", inner, required=False),
+    )
+    make_table(warehouse, schema=schema)
+
+    def load(*numbers: int, mark: str) -> dict[str, Any]:
+        path = tmp_path / f"nested-{next(_numbers)}.parquet"
+        deep = [{"number": number} for number in numbers]
+        pq.write_table(pa.table({"part": [mark] * len(deep), "deep": deep}), path)
+        return upsert(lake, path, "--key", "deep.number")
+
+    load(1, 2, mark="old")
+    assert inserted_and_updated(load(2, 3, mark="new")) == (1, 1)
+    assert sorted(row[1] or "" for row in rows_of(lake, tmp_path)) == ["new", "new", "old"]
+
+
+def test_a_new_table_gets_each_key_once(lake: CommandLine, tmp_path: Path) -> None:
+    path = source(tmp_path, [(1, "a", 1.0), (1, "a", 2.0)])
+    done = lake.ok("ingest", "db.t", path, "--create", "--upsert", "--key", "id")
+    assert inserted_and_updated(done["result"]) == (1, 0)
+    assert rows_of(lake, tmp_path) == [(1, "a", 2.0)]
+
+
+def test_new_columns_come_with_the_upsert(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    upsert(lake, source(tmp_path, [(1, "a", 1.0), (2, "b", 2.0)]))
+    path = tmp_path / "wide.parquet"
+    pq.write_table(pa.table({"id": [2, 3], "extra": ["x", "y"]}), path)
+    for mode in MODES:
+        found = upsert(lake, path, "--key", "id", "--evolve", "--deletes", mode)
+        assert found["rows_written"] == 2
+    rows = {row["id"]: row["extra"] for row in lake.ok("scan", "db.t")["result"]["preview"]}
+    assert rows == {1: None, 2: "x", 3: "y"}
+
+
+def test_a_new_column_as_the_key_matches_nothing(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    upsert(lake, source(tmp_path, [(1, "a", 1.0)]))
+    path = tmp_path / "wide.parquet"
+    pq.write_table(pa.table({"id": [1], "extra": ["x"]}), path)
+    found = upsert(lake, path, "--key", "extra", "--evolve")
+    assert inserted_and_updated(found) == (1, 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_id_makes_the_second_run_nothing(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    path = source(tmp_path, [(1, "a", 1.0)])
+    arguments = ("--key", "id", "--deletes", mode, "--run-id", "r1")
+    upsert(lake, path, *arguments)
+    before = files_below(warehouse)
+    again = lake.ok("ingest", "db.t", path, "--upsert", *arguments)
+    assert again["status"] == "nothing-to-do"
+    assert files_below(warehouse) == before
+
+
+def test_a_dry_run_tells_the_plan_and_writes_nothing(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    before = files_below(warehouse)
+    path = source(tmp_path, [(1, "a", 1.0)])
+    done = lake.ok(
+        "ingest", "db.t", path, "--upsert", "--key", "id", "--order-by", "value", "--dry-run"
+    )
+    assert done["status"] == "dry-run"
+    assert {name: done["plan"][name] for name in ("mode", "key", "order_by", "deletes")} == {
+        "mode": "upsert",
+        "key": ["id"],
+        "order_by": ["value"],
+        "deletes": "position",
+    }
+    assert files_below(warehouse) == before
+
+
+def test_an_empty_source_changes_nothing(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    done = lake.ok("ingest", "db.t", source(tmp_path, []), "--upsert", "--key", "id")
+    assert done["status"] == "nothing-to-do"
+
+
+# The table's rows
+
+
+def test_a_row_that_moves_leaves_its_old_partition(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA, spec=BY_PART)
+    upsert(lake, source(tmp_path, [(1, "a", 1.0), (2, "b", 1.0)]))
+    assert inserted_and_updated(upsert(lake, source(tmp_path, [(1, "b", 2.0)]))) == (0, 1)
+    assert rows_of(lake, tmp_path) == [(1, "b", 2.0), (2, "b", 1.0)]
+    assert by_pyiceberg(warehouse) == [(1, "b", 2.0), (2, "b", 1.0)]
+
+
+def test_rows_that_deletes_removed_are_not_there(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    upsert(lake, source(tmp_path, [(1, "a", 1.0), (2, "b", 1.0), (3, "c", 1.0)]))
+    session = open_session(warehouse)
+    table = session.table("db.t")
+    gone = equality_file(table, [{"id": 1}], ["id"])
+    commit_snapshot(
+        session,
+        table,
+        RowDelta(added=(), deletes=[gone], validates=False),
+        operation_id="00000000-0000-0000-0000-000000000001",
+    )
+    found = upsert(lake, source(tmp_path, [(1, "a", 2.0), (2, "b", 2.0)]))
+    assert inserted_and_updated(found) == (1, 1)
+    assert rows_of(lake, tmp_path) == [(1, "a", 2.0), (2, "b", 2.0), (3, "c", 1.0)]
+
+
+@pytest.mark.parametrize("mode", ["position", "copy-on-write"])
+def test_several_rows_of_a_key_are_an_error_that_names_some(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    for value in (1.0, 2.0):
+        lake.ok("ingest", "db.t", source(tmp_path, [(1, "a", value), (2, "b", value)]))
+    lake.ok("ingest", "db.t", source(tmp_path, [(7, "c", 1.0), (7, "c", 2.0), (8, "d", 1.0)]))
+    before = files_below(warehouse)
+    path = source(tmp_path, [(number, "new", 3.0) for number in (1, 7, 8)])
+    arguments = ("ingest", "db.t", path, "--upsert", "--key", "id", "--deletes", mode)
+    failed = lake("--json", *arguments)
+    assert failed.exit_code == 3
+    assert (
+        failed.json()["error"]["message"]
+        == "db.t has several rows of 2 of the source's keys: id 1; id 7"
+    )
+    assert files_below(warehouse) == before
+    found = lake.ok(*arguments, "--repair-duplicates")["result"]
+    assert inserted_and_updated(found) == (0, 3)
+    assert rows_of(lake, tmp_path) == [
+        (1, "new", 3.0),
+        (2, "b", 1.0),
+        (2, "b", 2.0),
+        (7, "new", 3.0),
+        (8, "new", 3.0),
+    ]
+
+
+def test_files_that_cannot_hold_the_keys_are_not_read(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA, spec=BY_PART)
+    lake.ok("ingest", "db.t", source(tmp_path, [(number, "a", 1.0) for number in range(100)]))
+    far = lake.ok("ingest", "db.t", source(tmp_path, [(500, "a", 1.0)]))
+    other = lake.ok("ingest", "db.t", source(tmp_path, [(7, "b", 1.0)]))
+    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    wanted = {int(far["snapshot_ids"][0]), int(other["snapshot_ids"][0])}
+    for task in table.scan().plan_files():
+        path = Path(task.file.file_path.removeprefix("file://"))
+        if task.file.record_count == 1:
+            path.write_bytes(b"broken")
+    assert len(wanted) == 2
+    found = upsert(lake, source(tmp_path, [(7, "a", 2.0), (90, "a", 2.0)]), "--key", "id,part")
+    assert inserted_and_updated(found) == (0, 2)
+
+
+# Keys that tell nothing
+
+
+@pytest.mark.parametrize(("column", "what"), [("id", "NULL"), ("value", "NaN")])
+def test_a_row_without_a_usable_key_stops_the_upsert(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, column: str, what: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    upsert(lake, source(tmp_path, [(1, "a", 1.0)]))
+    before = files_below(warehouse)
+    path = source(tmp_path, [(2, "b", 2.0), (None, "c", math.nan)])
+    failed = lake("ingest", "db.t", path, "--upsert", "--key", column)
+    assert failed.exit_code == 7
+    assert f"has {what} in the key column {column}" in failed.stderr
+    assert files_below(warehouse) == before
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_without_a_usable_key_are_set_aside(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    rows: list[Row] = [(2, "b", 2.0), (None, "c", 3.0), (2, "b", 4.0), (None, "d", 5.0)]
+    rejects = tmp_path / "rejects.csv"
+    found = upsert(
+        lake, source(tmp_path, rows), "--key", "id", "--deletes", mode, "--rejects", str(rejects)
+    )
+    assert (found["rows_read"], found["rows_written"], found["rows_rejected"]) == (4, 1, 2)
+    assert rejects.read_text().splitlines() == ['"id","part","value"', ',"c",3', ',"d",5']
+    assert rows_of(lake, tmp_path) == [(2, "b", 4.0)]
+    assert not [name for name in files_below(warehouse) if name.endswith(".arrow")]
+
+
+@pytest.mark.parametrize("name", ["there.csv", "rejects.what"])
+def test_a_path_that_cannot_take_rejects_is_refused_first(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, name: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    (tmp_path / "there.csv").write_text("mine")
+    path = source(tmp_path, [(None, "c", 3.0)])
+    failed = lake("ingest", "db.t", path, "--upsert", "--key", "id", "--rejects", tmp_path / name)
+    assert failed.exit_code == 2
+    assert (tmp_path / "there.csv").read_text() == "mine"
+
+
+# Modes
+
+
+@pytest.mark.parametrize("mode", ["position", "equality"])
+def test_version_1_has_copy_on_write_only(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA, format_version="1")
+    path = source(tmp_path, [(1, "a", 1.0)])
+    failed = lake("ingest", "db.t", path, "--upsert", "--key", "id", "--deletes", mode)
+    assert failed.exit_code == 3
+    upsert(lake, path, "--key", "id", "--deletes", "copy-on-write")
+    found = upsert(lake, path, "--key", "id", "--deletes", "copy-on-write")
+    assert inserted_and_updated(found) == (0, 1)
+    assert by_pyiceberg(warehouse) == [(1, "a", 1.0)]
+
+
+def test_equality_deletes_need_the_partitions_columns_in_the_key(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA, spec=BY_PART)
+    path = source(tmp_path, [(1, "a", 1.0)])
+    failed = lake("ingest", "db.t", path, "--upsert", "--key", "id", "--deletes", "equality")
+    assert failed.exit_code == 3
+    assert "an old row in another one would stay" in " ".join(failed.stderr.split())
+
+
+def test_equality_deletes_that_would_miss_files_of_an_old_spec_are_refused(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    made = make_table(warehouse, schema=SCHEMA)
+    path = source(tmp_path, [(1, "a", 1.0)])
+    upsert(lake, path)
+    with made.update_spec() as update:
+        update.add_identity("part")
+    arguments = ("ingest", "db.t", path, "--upsert", "--key", "id,part")
+    failed = lake(*arguments, "--deletes", "equality")
+    assert failed.exit_code == 3
+    assert "files of other partition specs (0)" in " ".join(failed.stderr.split())
+    assert inserted_and_updated(lake.ok(*arguments)["result"]) == (0, 1)
+    assert by_pyiceberg(warehouse) == [(1, "a", 1.0)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--key", "id"),
+        ("--rejects", "x.csv"),
+        ("--upsert", "--key", "id", "--overwrite"),
+        ("--upsert", "--key", "id", "--deletes", "blind"),
+        ("--upsert", "--key", "id,id"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    failed = lake("ingest", "db.t", source(tmp_path, [(1, "a", 1.0)]), *options)
+    assert failed.exit_code == 2
+
+
+def test_an_unknown_key_column_is_told(lake: CommandLine, warehouse: Path, tmp_path: Path) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    path = source(tmp_path, [(1, "a", 1.0)])
+    failed = lake("ingest", "db.t", path, "--upsert", "--key", "nr")
+    assert failed.exit_code == 7
+    assert "no column named nr" in failed.stderr
+
+
+# Races and failures
+
+
+def racing(lake: CommandLine, other: Callable[[], Any]) -> CommandLine:
+    """Return a command line before whose first commit another writer commits."""
+
+    def opened(options: Settings) -> Session:
+        session = open_session(lake.warehouse)
+        session.settings = options
+        handle = session.catalog.handle
+        real, faults = handle.commit_table, [after(other)]
+
+        def commit(table: Any, requirements: Any, updates: Any) -> Any:
+            def send() -> Any:
+                return real(table, requirements, updates)
+
+            return faults.pop()(send) if faults else send()
+
+        handle.commit_table = commit  # type: ignore[method-assign]
+        return session
+
+    return CommandLine(lake.warehouse, engine="inline", open_session=opened)
+
+
+@pytest.mark.parametrize("theirs", MODES)
+@pytest.mark.parametrize("ours", MODES)
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_two_racing_upserts_of_a_key_leave_one_row(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, ours: str, theirs: str, version: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA, format_version=version)
+    upsert(lake, source(tmp_path, [(1, "old", 1.0), (2, "old", 1.0)]))
+    other = source(tmp_path, [(1, "theirs", 2.0), (3, "theirs", 2.0)])
+    mine = source(tmp_path, [(1, "ours", 3.0), (3, "ours", 3.0)])
+    race = racing(lake, lambda: upsert(lake, other, "--key", "id", "--deletes", theirs))
+    found = upsert(race, mine, "--key", "id", "--deletes", ours)
+    assert rows_of(lake, tmp_path) == [(1, "ours", 3.0), (2, "old", 1.0), (3, "ours", 3.0)]
+    if ours != "equality":
+        assert inserted_and_updated(found) == (0, 2)
+        assert not [name for name in files_below(warehouse) if name.endswith(".arrow")]
+
+
+def test_a_lost_race_leaves_no_files_of_the_first_try(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    upsert(lake, source(tmp_path, [(1, "old", 1.0)]))
+    race = racing(lake, lambda: upsert(lake, source(tmp_path, [(1, "theirs", 2.0)])))
+    upsert(race, source(tmp_path, [(1, "ours", 3.0)]))
+    held = {
+        row["file_path"].removeprefix(f"file://{warehouse}/")
+        for row in pyiceberg_catalog(warehouse).load_table("db.t").inspect.all_files().to_pylist()
+    }
+    written = {name for name in files_below(warehouse) if name.startswith("db/t/data/")}
+    assert written == held
+
+
+@pytest.mark.parametrize("step", ["settle", "match", "commit"])
+def test_a_failure_in_any_step_leaves_nothing_behind(
+    lake: CommandLine,
+    warehouse: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    upsert(lake, source(tmp_path, [(1, "old", 1.0)]))
+    before = files_below(warehouse)
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise OSError("the disk is gone")
+
+    places = {
+        "settle": (settle_tasks, "_settle"),
+        "match": (match_tasks, "_delete"),
+        "commit": (upsert_execution, "commit_rows"),
+    }
+    monkeypatch.setattr(*places[step], broken)
+    path = source(tmp_path, [(1, "new", 1.0), (1, "new", 2.0)])
+    failed = lake("ingest", "db.t", path, "--upsert", "--key", "id")
+    assert failed.exit_code == 1
+    assert "the disk is gone" in failed.stderr
+    assert files_below(warehouse) == before
+
+
+def test_sources_and_tables_of_many_files_on_each_engine(
+    lake_on: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_table(warehouse, schema=SCHEMA, spec=BY_PART)
+    old = [
+        source(tmp_path, [(number * 10 + at, f"p{at % 3}", 0.0) for at in range(10)])
+        for number in range(6)
+    ]
+    lake_on.ok("ingest", "db.t", *old)
+    monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+    monkeypatch.setattr(upsert_execution, "_BUCKET_ROWS", 20)
+    monkeypatch.setattr(upsert_execution, "_TASK_ROWS", 25)
+    new = [
+        source(tmp_path, [(number * 10 + at, f"p{at % 2}", 1.0) for at in range(8)])
+        for number in range(2, 8)
+    ]
+    again = source(tmp_path, [(20, "p9", 2.0), (75, "p9", 2.0)])
+    found = upsert(lake_on, [*new, again])
+    assert (found["rows_read"], found["rows_written"]) == (50, 48)
+    assert inserted_and_updated(found) == (16, 32)
+    expected = dict.fromkeys(range(60), 0.0)
+    expected |= {number * 10 + at: 1.0 for number in range(2, 8) for at in range(8)}
+    expected |= {20: 2.0, 75: 2.0}
+    assert {row[0]: row[2] for row in by_pyiceberg(warehouse)} == expected
+    assert len(by_pyiceberg(warehouse)) == len(expected)
