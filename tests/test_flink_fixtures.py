@@ -37,7 +37,7 @@ def test_pyiceberg_reads_the_rows_that_the_truth_tells(flink: Flink, name: str) 
     assert canonical_rows(read_by_pyiceberg(fixture)) == fixture.rows()
 
 
-@pytest.mark.parametrize("name", flink_fixtures.names(catalog="jdbc", deletes=False))
+@pytest.mark.parametrize("name", flink_fixtures.names(catalog="jdbc"))
 def test_lake_reads_tables_of_flinks_jdbc_catalog(flink: Flink, name: str, tmp_path: Path) -> None:
     fixture, output = flink(name), tmp_path / "rows.parquet"
 

@@ -140,7 +140,7 @@ class _Differing:
     def __init__(self, mine: Deletes, theirs: Deletes, *, either: bool) -> None:
         self._mine = mine
         self._theirs = theirs
-        self._either = either
+        self.either = either
         self.start = 0
         self.kept: Mask = np.zeros(0, np.bool_)
 
@@ -151,7 +151,7 @@ class _Differing:
     def chosen(self, start: int, mine: Mask, theirs: Mask) -> Mask:
         """Return which rows to leave, and remember which of them went."""
         self.start, self.kept = start, mine
-        return mine != theirs if self._either else mine & ~theirs
+        return mine != theirs if self.either else mine & ~theirs
 
     def came(self, positions: Any) -> Mask:
         """Tell of rows of the last batch, by their positions, which came."""
@@ -172,6 +172,19 @@ class _DifferingFile:
         """Return which rows are deleted on one side only."""
         mine, theirs = (self._kept(side, start, rows, keys) for side in self._sides)
         return self._differing.chosen(start, mine, theirs)
+
+    def leaves(self, start: int, rows: int) -> bool:
+        """Return whether rows of a range may be deleted on one side only."""
+        mine, theirs = self._sides
+        deciding = (mine, theirs) if self._differing.either else (theirs,)
+        if any(side is not None and side.key_ids for side in deciding):
+            return True
+        # What the other side's keys may delete makes it no more.
+        keys = pa.RecordBatch.from_arrays([], names=[])
+        gone = ~self._kept(theirs, start, rows, keys)
+        if self._differing.either:
+            gone = gone != ~self._kept(mine, start, rows, keys)
+        return bool(gone.any())
 
     def _kept(self, side: FileDeletes | None, start: int, rows: int, keys: pa.RecordBatch) -> Mask:
         kept = None if side is None else side.keep(start, rows, keys)

@@ -19,7 +19,7 @@ from lake.core.changes.matching import Mask
 from lake.core.deletes.key_encoding import partition_of
 from lake.core.errors import EngineError
 
-MEMORY_BYTES = 128 * 1024 * 1024
+MEMORY_BYTES = 48 * 1024 * 1024
 PARTS = 256
 # The last column, whatever names the others have.
 _SIDE = "inserted"

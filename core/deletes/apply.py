@@ -231,6 +231,16 @@ class _OfFile:
         self.deletes.dropped += count
         return ~gone if count else None
 
+    def leaves(self, start: int, rows: int) -> bool:
+        """Return whether a row of a range may be left; if none is, they count as dropped."""
+        gone = np.zeros(rows, np.bool_)
+        for positions in self.positions:
+            gone |= positions.mask(start, rows)
+        if gone.all():
+            self.deletes.dropped += rows
+            return False
+        return True
+
 
 def read_rows(
     storage: Storage, files: Iterable[FileSlice], settings: ReadSettings, deletes: Deletes

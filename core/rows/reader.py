@@ -60,6 +60,9 @@ class FileDeletes(Protocol):
             keys: their `key_ids`, in that order.
         """
 
+    def leaves(self, start: int, rows: int) -> bool:
+        """Return whether `keep` may leave a row of a range: if not, they are not read."""
+
 
 class RowDeletes(Protocol):
     """What deletes rows of the files that a task reads."""
@@ -131,7 +134,7 @@ def _read(
     with _opened(storage, file) as (parquet, source):
         key_ids = own.key_ids if own else ()
         columns = FileColumns.of(parquet.schema_arrow, file, settings, key_ids)
-        for start, raw in _Reading(parquet, source, columns).batches():
+        for start, raw in _Reading(parquet, source, columns).batches(own):
             keep = None if own is None else own.keep(start, raw.num_rows, columns.keys_of(raw))
             positions = None
             if with_positions or columns.need_positions:
@@ -189,14 +192,15 @@ class _Reading:
     source: Any
     columns: FileColumns
 
-    def batches(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(self, deletes: FileDeletes | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows as the file has them, each batch with its first row's position."""
         settings = self.columns.settings
         spans = spans_of(self.parquet.metadata, self.columns.file)
         if settings.row_filter is not None and len(spans) > 1:
             spans = matching_spans(self.parquet, spans, settings, self.columns.found)
         for span in spans:
-            yield from self._of_span(span)
+            if deletes is None or deletes.leaves(span.start, span.rows):
+                yield from self._of_span(span)
 
     def _of_span(self, span: Span) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows of a row group, exactly as many as its footer promises."""

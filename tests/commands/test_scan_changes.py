@@ -336,3 +336,40 @@ def test_only_files_whose_deletes_changed_are_read(warehouse: Path) -> None:
 
     assert read(4)["files"] == 2
     assert read(5)["files"] == 1
+
+
+def test_only_row_groups_that_lost_rows_are_read(
+    lake: CommandLine, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(warehouse, 2)
+    # Row groups of three rows each.
+    history.append([(n, "a") for n in range(30)])
+    history.delete_positions(0, {4}, [])
+    read: list[list[int]] = []
+    real = pq.ParquetFile.iter_batches
+    monkeypatch.setattr(
+        pq.ParquetFile,
+        "iter_batches",
+        lambda self, *rest, row_groups, **named: (
+            read.append(row_groups) or real(self, *rest, row_groups=row_groups, **named)
+        ),
+    )
+
+    shown = lake.ok("scan", "db.t", "--changes", "--from-snapshot", history.states[0][0])
+
+    assert [row["id"] for row in shown["result"]["preview"]] == [4]
+    # The delete file's only row group, then the data file's second.
+    assert read == [[0], [1]]
+
+
+def test_row_groups_without_rows_are_not_read_and_count_as_deleted(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    history = History(warehouse, 2)
+    history.append([(n, "a") for n in range(30)])
+    history.delete_positions(0, {3, 4, 5, 7}, [])
+
+    lake.ok("scan", "db.t", "--output", tmp_path / "rows.json")
+
+    rows = [json.loads(line)["id"] for line in (tmp_path / "rows.json").read_text().splitlines()]
+    assert rows == [0, 1, 2, 6, *range(8, 30)]

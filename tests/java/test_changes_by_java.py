@@ -97,3 +97,53 @@ def test_copy_on_write_histories_are_told_as_java_tells_them(
             expected = java_log(java, warehouse, *asked)
             assert lake_log(lake, *asked, tmp_path) == expected
             assert expected or (start, end) == (3, 4)
+
+
+MERGE_ON_READ = COPY_ON_WRITE.replace("copy-on-write", "merge-on-read")
+
+
+@pytest.mark.parametrize(("version", "granularity"), [(2, "partition"), (2, "file"), (3, "file")])
+def test_changes_of_merge_on_read_tables_lead_from_javas_rows_to_javas_rows(
+    java: Any, lake: CommandLine, version: int, granularity: str, tmp_path: Path
+) -> None:
+    warehouse = lake.warehouse
+    pyiceberg_catalog(warehouse).create_namespace("db")
+    java.sql(
+        warehouse,
+        "CREATE TABLE {c}.db.t (id BIGINT, name STRING) USING iceberg PARTITIONED BY (bucket(2, id))"
+        f" TBLPROPERTIES ('format-version' = '{version}', {MERGE_ON_READ},"
+        f" 'write.delete.granularity' = '{granularity}')",
+    )
+    source = "SELECT id, concat('n', id) name FROM range({}, {})"
+    for statement in (
+        "INSERT INTO {c}.db.t " + source.format(0, 40),
+        "DELETE FROM {c}.db.t WHERE id % 7 = 3",
+        "MERGE INTO {c}.db.t t USING (" + source.format(30, 50) + ") s ON t.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET name = upper(t.name) WHEN NOT MATCHED THEN INSERT *",
+        "DELETE FROM {c}.db.t WHERE id % 5 = 1",
+        "CALL {c}.system.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))",
+        "DELETE FROM {c}.db.t WHERE id > 45",
+    ):
+        java.sql(warehouse, statement)
+    listed = "SELECT cast(snapshot_id AS string) id FROM {c}.db.t.snapshots ORDER BY committed_at"
+    snapshots = [row["id"] for row in java.sql(warehouse, listed)]
+    assert len(snapshots) == 6
+
+    def rows_at(snapshot: str) -> Counter[tuple[Any, ...]]:
+        rows = java.sql(warehouse, f"SELECT id, name FROM {{c}}.db.t VERSION AS OF {snapshot}")
+        return Counter((row["id"], row["name"]) for row in rows)
+
+    for start, end in [(0, 5), (0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]:
+        output = tmp_path / "log.json"
+        lake.ok(
+            *("scan", "db.t", "--changes", "--key", "id", "--output", output, "--replace"),
+            *("--from-snapshot", snapshots[start], "--to-snapshot", snapshots[end]),
+        )
+        now = rows_at(snapshots[start])
+        for row in map(json.loads, output.read_text().splitlines()):
+            came = row["_change_type"] in {"insert", "update_after"}
+            now[row["id"], row["name"]] += 1 if came else -1
+            assert now[row["id"], row["name"]] >= 0
+        assert +now == rows_at(snapshots[end])
+        if (start, end) == (3, 4):
+            assert output.read_text() == ""

@@ -81,7 +81,7 @@ def test_every_table_of_flinks_hadoop_catalog_is_read(flink: Flink, name: str) -
     assert flink_fixtures.is_whole(name)
 
 
-@pytest.mark.parametrize("name", flink_fixtures.names(catalog="hadoop", deletes=False))
+@pytest.mark.parametrize("name", HADOOP)
 def test_rows_of_flinks_hadoop_catalog_are_what_the_truth_tells(
     flink: Flink, name: str, tmp_path: Path
 ) -> None:
