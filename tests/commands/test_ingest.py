@@ -205,7 +205,7 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
         (["x.parquet", "--overwrite-where", "nope > 1"], 7, "no column nope"),
         (["x.parquet", "--overwrite-where", "id >"], 7, "cannot read the filter"),
         (["x.parquet", "--overwrite-where", "id > 'x'"], 7, "cannot be compared"),
-        (["x.parquet", "--upsert"], 2, "--upsert needs --key"),
+        (["x.parquet", "--upsert"], 2, "--key is missing"),
         (["x.parquet", "--stage"], 3, "--stage is not available yet"),
         (["x.parquet", "--changes-column", "op"], 2, "go together"),
         (["x.parquet", "--rejects", "r.csv"], 2, "need --upsert"),
