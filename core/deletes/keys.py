@@ -39,19 +39,20 @@ class SortedKeys:
     Args:
         hashes: ascending.
         keys: the keys in the same order; None where equal hashes are equal keys.
+        directory: whether to make one, which pays only when more keys are looked up than there are.
     """
 
-    def __init__(self, hashes: Words, keys: EncodedKeys | None) -> None:
+    def __init__(self, hashes: Words, keys: EncodedKeys | None, *, directory: bool = True) -> None:
         # A last entry ends every walk; it is no key, whatever its hash equals.
         self._hashes = np.append(hashes, np.iinfo(np.uint64).max)
         self._end = len(hashes)
         self._keys = keys
-        self._shift, self._directory = _directory(hashes)
+        self._directory = _directory(hashes) if directory else None
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        known: int = self._hashes.nbytes + self._directory.nbytes
+        known: int = self._hashes.nbytes + (self._directory[1].nbytes if self._directory else 0)
         return known + (self._keys.nbytes if self._keys else 0)
 
     def find(self, hashes: Words, keys: EncodedKeys | None) -> Int64s:
@@ -70,8 +71,12 @@ class SortedKeys:
 
     def _places(self, hashes: Words) -> Int64s:
         """Return the first place of each hash."""
-        buckets = (hashes >> self._shift).view(np.int64)
-        places = self._directory.take(buckets, mode="clip").astype(np.int64)
+        if self._directory is None:
+            places = np.searchsorted(self._hashes, hashes)
+            places[self._hashes[places] != hashes] = self._end
+            return places
+        shift, starts = self._directory
+        places = starts.take((hashes >> shift).view(np.int64), mode="clip").astype(np.int64)
         found = self._hashes.take(places, mode="clip")
         missing = found != hashes
         walking = np.flatnonzero(found < hashes)
