@@ -90,7 +90,7 @@ def test_many_deletes_on_disk_find_what_those_in_memory_find():
     parts = [(deletes.slice(start, 10_000), start // 10_000) for start in range(0, 300_000, 10_000)]
     probes = rng.integers(0, 800_000, 100_000)
     rows = pa.record_batch({"a": probes, "b": np.char.add("customer-", probes.astype(str))})
-    with EqualityDeletes.load(parts) as loaded:
+    with EqualityDeletes.load(parts, memory_bytes=10**9) as loaded:
         assert loaded.in_memory
         expected = np.flatnonzero(loaded.deleted(rows, 15))
     with EqualityDeletes.load(parts, memory_bytes=5_000_000) as loaded:
@@ -173,8 +173,8 @@ def numbers(start, count):
     column = pa.array(np.arange(start, start + count) * 7919 % 20_000_003)
     return pa.record_batch({"a": column.cast(pa.string()) if sys.argv[1] == "text" else column})
 
-keys = ((numbers(at, 100_000), 5) for at in range(0, 6_000_000, 100_000))
-rows = (RowKeys(0, at, 4, numbers(at, 100_000)) for at in range(5_000_000, 8_000_000, 100_000))
+keys = ((numbers(at, 100_000), 5) for at in range(0, 5_000_000, 100_000))
+rows = (RowKeys(0, at, 4, numbers(at, 100_000)) for at in range(4_000_000, 6_000_000, 100_000))
 with EqualityDeletes.load(keys) as loaded:
     found = sum(len(places) for _, places in loaded.deleted_rows(rows))
 lines = open("/proc/self/status").read().splitlines()
