@@ -150,11 +150,12 @@ class KeyIndex:
         return self._keys.nbytes + int(self._rows.nbytes)
 
     def rows(self) -> Int64s:
-        """Return the numbers of the key rows that can be found, ascending: one for each key."""
+        """Return the numbers of the key rows that can be found, one for each key.
+
+        They come in the order of their hashes; an index of keys in this order is built without sorting.
+        """
         found = self._rows[:-1].astype(np.int64)
-        if self._null_row != NOT_FOUND:
-            found = np.append(found, self._null_row)
-        return np.sort(found)
+        return found if self._null_row == NOT_FOUND else np.append(found, self._null_row)
 
     def find(self, batch: pa.RecordBatch) -> Int64s:
         """Return for each row the number of the key row that equals it, `NOT_FOUND` if none does.
@@ -227,6 +228,8 @@ def grouped(hashes: Words, keys: EncodedKeys | None) -> tuple[Int64s, Mask]:
         hashes: of each row's key.
         keys: each row's key; None where equal hashes are equal keys.
     """
+    if len(hashes) and (hashes[1:] > hashes[:-1]).all():
+        return np.arange(len(hashes)), np.ones(len(hashes), np.bool_)
     order = np.argsort(hashes)
     in_order = hashes[order]
     first = np.ones(len(order), np.bool_)

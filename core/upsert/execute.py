@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
@@ -425,8 +427,8 @@ class _Run:
         names = [schema.find_column_name(column) for column in self.plan.key]
         shown = list(self._some_keys(matched.again, source))
         told = "; ".join(
-            ", ".join(f"{name} {value!r}" for name, value in zip(names, key, strict=True))
-            for key in shown
+            ", ".join(f"{name} {value}" for name, value in zip(names, key, strict=True))
+            for key in sorted(shown)
         )
         raise RefusedError(
             f"{matched.table.identifier} has several rows of {count} of the source's keys: {told}"
@@ -434,7 +436,7 @@ class _Run:
             hint="--repair-duplicates replaces all rows of such a key by the source's row",
         )
 
-    def _some_keys(self, again: Sequence[BitMap], source: _Source) -> Iterator[tuple[Any, ...]]:
+    def _some_keys(self, again: Sequence[BitMap], source: _Source) -> Iterator[tuple[str, ...]]:
         left = _SHOWN_KEYS
         for bucket, bits in zip(source.buckets, again, strict=True):
             wanted = list(bits[:left])
@@ -443,7 +445,7 @@ class _Run:
             for batch in read_arrow(self._storage, bucket["keys"]) if wanted else ():
                 end = start + batch.num_rows
                 for row in (row for row in wanted if start <= row < end):
-                    yield tuple(column[row - start].as_py() for column in batch.columns)
+                    yield tuple(_shown(column[row - start]) for column in batch.columns)
                 start = end
 
 
@@ -451,13 +453,26 @@ def _superseded(found: LiveFiles, matched: _Matched) -> list[DeleteKey]:
     """Return the vectors, and the delete files for one data file, that new vectors take the place of."""
     if not any(file.format == PUFFIN for file in matched.deletes):
         return []
-    paths = {file.referenced_data_file for file in matched.deletes}
-    known = found.deletes_of(np.arange(found.count))
+    paths = set(matched.hit)
+    hit = pa.array(matched.hit, pa.string())
+    masks = [
+        pc.is_in(entries["file_path"].cast(pa.string()), value_set=hit).to_numpy()
+        for entries in found.by_spec.values()
+    ]
+    known = found.deletes_of(np.flatnonzero(np.concatenate(masks)))
     return [
         DeleteKey(item.path, item.content_offset)
         for item in known
         if item.content == POSITION_DELETES and item.referenced_data_file in paths
     ]
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return repr(value.as_py())
+    except (OverflowError, ValueError):
+        # Python has no dates beyond the year 9999.
+        return str(value.cast(pa.string()).as_py())
 
 
 def _bits(text: str) -> BitMap:

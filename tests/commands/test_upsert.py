@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from datetime import date, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,24 @@ from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
 from table_support import (
     after,
     files_below,
@@ -604,3 +623,38 @@ def test_sources_and_tables_of_many_files_on_each_engine(
     expected |= {20: 2.0, 75: 2.0}
     assert {row[0]: row[2] for row in by_pyiceberg(warehouse)} == expected
     assert len(by_pyiceberg(warehouse)) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (IntegerType(), pa.array([-1, 0, 2**31 - 1], pa.int32())),
+        (DoubleType(), pa.array([-0.0, 0.0, math.inf])),
+        (BooleanType(), pa.array([True, False, True])),
+        (DecimalType(38, 2), pa.array([Decimal("-1.00"), Decimal("1.00"), Decimal(10) ** 35])),
+        (DateType(), pa.array([date(1969, 1, 1), date(1, 1, 1), date(9999, 1, 1)])),
+        (TimeType(), pa.array([time(0), time(1, 2, 3, 4), time(23)], pa.time64("us"))),
+        (TimestampType(), pa.array([-1, 0, 10**15], pa.timestamp("us"))),
+        (TimestamptzType(), pa.array([-(10**17), 0, 10**18], pa.timestamp("us", "UTC"))),
+        (StringType(), pa.array(["", "it's", "é" * 300])),
+        (BinaryType(), pa.array([b"", b"\0", b"\xff"])),
+        (FixedType(3), pa.array([b"abc", b"abd", b"\0\0\0"], pa.binary(3))),
+        (UUIDType(), pa.array([bytes(16), b"\1" * 16, b"\2" * 16], pa.uuid())),
+    ],
+    ids=lambda value: str(value) if isinstance(value, IcebergType) else "",
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_values_of_every_type_are_keys(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, kind: IcebergType, values: Any, mode: str
+) -> None:
+    fields = NestedField(1, "k", kind), NestedField(2, "mark", LongType(), required=False)
+    make_table(warehouse, schema=Schema(*fields), format_version="2")
+    different = 2 if kind == BooleanType() else 3
+    for mark, rows, counts in ((1, 2, (2, 0)), (2, 3, (different - 2, 2)), (3, 1, (0, 1))):
+        path = tmp_path / f"{mark}.parquet"
+        pq.write_table(pa.table({"k": values[:rows], "mark": [mark] * rows}), path)
+        found = upsert(lake, path, "--key", "k", "--deletes", mode)
+        assert mode == "equality" or inserted_and_updated(found) == counts
+    lake.ok("scan", "db.t", "--output", tmp_path / "found.parquet")
+    marks = pq.read_table(tmp_path / "found.parquet")["mark"].to_pylist()
+    assert sorted(marks) == [2] * (different - 1) + [3]
