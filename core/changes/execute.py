@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from lake.core.changes.plan import ChangePlan
-from lake.core.changes.reading import AMBIGUOUS, Unit, changes_of
+from lake.core.changes.reading import AMBIGUOUS, changes_of
+from lake.core.changes.unit import Unit
 from lake.core.changes.units import units_of
 from lake.core.engine import TaskContext
 from lake.core.outcome import Outcome, Status

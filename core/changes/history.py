@@ -70,6 +70,11 @@ class Commit:
     data: Manifests
     deletes: Manifests
 
+    @property
+    def is_orphan(self) -> bool:
+        """Whether its parent has expired."""
+        return self.data.before is None
+
 
 def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
     """Read the manifest lists of snapshots and of their parents.
@@ -93,7 +98,7 @@ def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
 
 
 def _commit(snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Commit:
-    if before is None and snapshot.parent_snapshot_id is None:
+    if before is None and _is_first(snapshot, after):
         before = MANIFEST_SCHEMA.empty_table()
     data, deletes = _parted(after)
     old_data, old_deletes = (None, None) if before is None else _parted(before)
@@ -102,12 +107,17 @@ def _commit(snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Com
     if before is None:
         if found.new.num_rows:
             raise BadInputError(
-                f"which rows snapshot {number} deleted cannot be told: its parent "
-                f"{snapshot.parent_snapshot_id} has expired",
+                f"which rows snapshot {number} deleted cannot be told: its parent has expired",
                 hint=f"begin with --from-snapshot {number}",
             )
         found = Manifests(deletes, deletes, number)
     return Commit(snapshot, Manifests(data, old_data, number), found)
+
+
+def _is_first(snapshot: Snapshot, manifests: pa.Table) -> bool:
+    """Whether a snapshot never had a parent; some writers forget the parent's id when it expires."""
+    own = pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id)
+    return snapshot.parent_snapshot_id is None and pc.all(own).as_py() is not False
 
 
 def _parted(manifests: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -24,7 +24,7 @@ from lake.core.changes.steps import (
 )
 from lake.core.errors import InvalidRequestError
 from lake.core.rows.schema import project_schema
-from lake.core.scan.incremental import Increment, Span, operation_of, plan_span
+from lake.core.scan.incremental import Increment, operation_of, plan_span
 from lake.core.scan.plan import ScanOptions, ScanPlan, bound, file_columns, planned
 from lake.core.table.catalog import Table
 from lake.core.table.delete_index import DATA_BOUNDS, DATA_COLUMNS, DELETE_COLUMNS, DeleteIndex
@@ -175,7 +175,8 @@ def plan_changes(table: Table, options: ScanOptions, key: Sequence[str] = ()) ->
     condition, projection = bound(table.schema, options)
     reading, names = _with_key(table.schema, projection, options, key)
     told = [item for item in reversed(span.snapshots) if operation_of(item) != REPLACE]
-    steps = _Planner(table, options, condition, reading).steps(told)
+    commits = commits_of(table, told)
+    steps = _Planner(table, options, condition, reading).steps(commits)
     return ChangePlan(
         table=table,
         options=options,
@@ -185,12 +186,9 @@ def plan_changes(table: Table, options: ScanOptions, key: Sequence[str] = ()) ->
         snapshots=len(told),
         projection=Schema(*projection.fields, *CHANGE_COLUMNS),
         reading=reading,
-        truncated=_is_truncated(span, options),
+        truncated=span.truncated
+        or (options.start is None and any(item.is_orphan for item in commits)),
     )
-
-
-def _is_truncated(span: Span, options: ScanOptions) -> bool:
-    return span.truncated and options.start is None
 
 
 def _with_key(
@@ -232,9 +230,8 @@ class _Planner:
         self._deletes = EntryReader(table, DELETE_COLUMNS)
         self._indexes: dict[tuple[str, ...], DeleteIndex] = {}
 
-    def steps(self, snapshots: Sequence[Snapshot]) -> list[Step]:
-        """Plan snapshots, oldest first; those that changed no files are left out."""
-        commits = commits_of(self._table, snapshots)
+    def steps(self, commits: Sequence[Commit]) -> list[Step]:
+        """Plan commits, oldest first; those that changed no files are left out."""
         kinds = [item.deletes for item in commits]
         self._deletes.read(part for item in kinds for part in (item.after, item.gone))
         changed = [self._changed_deletes(item) for item in kinds]

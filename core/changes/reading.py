@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import numpy as np
@@ -20,107 +19,18 @@ from lake.core.changes.matching import (
     match,
 )
 from lake.core.changes.spool import RowSpool
-from lake.core.deletes.apply import Deletes, read_rows
+from lake.core.changes.unit import CAME, CHANGED, LOST, WENT, Unit
+from lake.core.deletes.apply import Deletes, EqualityGroups, read_rows
 from lake.core.rows.reader import (
     FileDeletes,
     FileSlice,
-    ReadSettings,
     read_positions,
 )
+from lake.core.table.files import EQUALITY_DELETES
 from lake.core.table.storage import Storage
 
 # Keys of which a commit changed several rows: nobody can tell which became which.
 AMBIGUOUS = "ambiguous"
-CAME, WENT, LOST, CHANGED = "came", "went", "lost", "changed"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Pieces of data files that are read together.
-
-    Args:
-        kind: ``came`` and ``went`` are all rows that the settings' deletes leave; ``lost`` are those of them that
-            the other deletes hit; ``changed`` are the rows that are deleted by one of both only, of which those
-            that the settings' deletes leave went and the others came.
-        files: the pieces.
-        settings: how they are read.
-        other: delete files as in other settings; None where there are no others.
-    """
-
-    kind: str
-    files: Sequence[FileSlice]
-    settings: ReadSettings
-    other: ReadSettings | None = None
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the pieces."""
-        return sum(item.length or item.size_bytes - item.start for item in self.files)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "kind": self.kind,
-            "files": [item.to_plain() for item in self.files],
-            "settings": self.settings.to_plain(),
-            "other": None if self.other is None else self.other.to_plain(),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Part:
-        """Rebuild from `to_plain`'s values."""
-        other = plain["other"]
-        return cls(
-            plain["kind"],
-            [FileSlice.from_plain(item) for item in plain["files"]],
-            ReadSettings.from_plain(plain["settings"]),
-            None if other is None else ReadSettings.from_plain(other),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """What is told together: a whole commit, or a part of one that only put rows in or only took some away.
-
-    Args:
-        parts: what to read.
-        ordinal: the commit's place among those told.
-        snapshot_id: the commit.
-        key: columns by which updates are told.
-        matched: whether rows both went and came, so that they must be compared.
-    """
-
-    parts: Sequence[Part]
-    ordinal: int
-    snapshot_id: int
-    key: tuple[str, ...]
-    matched: bool
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of what is read."""
-        return sum(part.bytes for part in self.parts)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "parts": [part.to_plain() for part in self.parts],
-            "ordinal": self.ordinal,
-            "snapshot_id": str(self.snapshot_id),
-            "key": list(self.key),
-            "matched": self.matched,
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Unit:
-        """Rebuild from `to_plain`'s values."""
-        return cls(
-            [Part.from_plain(part) for part in plain["parts"]],
-            plain["ordinal"],
-            int(plain["snapshot_id"]),
-            tuple(plain["key"]),
-            plain["matched"],
-        )
 
 
 def changes_of(
@@ -176,27 +86,46 @@ def _dressed(rows: pa.RecordBatch, kinds: Any, unit: Unit) -> pa.RecordBatch:
 
 def _rows(storage: Storage, unit: Unit) -> Iterator[tuple[pa.RecordBatch, Mask]]:
     """Yield the rows of all parts and whether each came."""
-    for part in unit.parts:
-        if part.kind in {CAME, WENT}:
-            with closing(Deletes(storage, part.settings, part.files)) as deletes:
-                for batch in read_rows(storage, part.files, part.settings, deletes):
+    with ExitStack() as kept:
+        groups = {kind: _groups(storage, unit, kind, kept) for kind in ("before", "after", "added")}
+        for part in unit.parts:
+            mine, other = unit.with_deletes(part.deletes), unit.with_deletes(part.other)
+            before = groups["after" if part.kind == CAME else "before"]
+            deletes = Deletes(storage, mine, part.files, before)
+            if part.kind in {CAME, WENT}:
+                for batch in read_rows(storage, part.files, mine, deletes):
                     yield batch, np.full(batch.num_rows, part.kind == CAME)
-        else:
-            yield from _differences(storage, part)
+            else:
+                after = groups["added" if part.kind == LOST else "after"]
+                theirs = Deletes(storage, other, part.files, after)
+                both = _Differing(deletes, theirs, either=part.kind == CHANGED)
+                for file in part.files:
+                    for positions, batch in read_positions(storage, file, mine, both):
+                        yield batch, both.came(positions)
 
 
-def _differences(storage: Storage, part: Part) -> Iterator[tuple[pa.RecordBatch, Mask]]:
-    """Yield the rows that one side's deletes hit and the other's do not."""
-    if part.other is None:
-        raise ValueError("rows with one set of deletes have no differences")
-    with (
-        closing(Deletes(storage, part.settings, part.files)) as mine,
-        closing(Deletes(storage, part.other, part.files)) as theirs,
-    ):
-        both = _Differing(mine, theirs, either=part.kind == CHANGED)
-        for file in part.files:
-            for positions, batch in read_positions(storage, file, part.settings, both):
-                yield batch, both.came(positions)
+def _groups(storage: Storage, unit: Unit, kind: str, kept: ExitStack) -> EqualityGroups:
+    """Return the equality deletes of the parts together, because most parts have the same.
+
+    Args:
+        storage: where they lie.
+        unit: the parts.
+        kind: those ``before`` the commit, those ``after`` it, or those that it ``added``.
+        kept: closes them at the end.
+    """
+    places = {
+        "before": [place for part in unit.parts if part.kind != CAME for place in part.deletes],
+        "added": [place for part in unit.parts if part.kind == LOST for place in part.other],
+        "after": [
+            place
+            for part in unit.parts
+            for place in (part.deletes if part.kind == CAME else part.other)
+            if part.kind in {CAME, CHANGED}
+        ],
+    }
+    found = unit.with_deletes(sorted(set(places[kind]))).deletes
+    equality = [item for item in found if item.content == EQUALITY_DELETES]
+    return kept.enter_context(closing(EqualityGroups(storage, equality, unit.settings)))
 
 
 class _Differing:

@@ -2,58 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
 from lake.core.changes.plan import ChangePlan, Step
-from lake.core.changes.reading import CAME, CHANGED, LOST, WENT, Part, Unit
-from lake.core.scan.plan import ScanPlan, Split
+from lake.core.changes.unit import CAME, CHANGED, LOST, WENT, Part, Unit
+from lake.core.scan.plan import Split
 from lake.core.table.files import DeleteFile
 
 
 def units_of(plan: ChangePlan) -> Iterator[Unit]:
     """Yield what is read, oldest commit first."""
     for step in plan.steps:
-        parts = _parts(step)
+        numbered = _Numbered()
+        parts = _parts(step, numbered)
         # Rows that went and rows that came are compared, so that what was only moved is no change.
-        groups = [list(parts)] if step.mixed else ([part] for part in parts)
-        for group in groups:
+        for group in [list(parts)] if step.mixed else ([part] for part in parts):
             if group:
-                yield Unit(group, step.ordinal, step.snapshot_id, plan.key, step.mixed)
+                settings = step.touched.reading(numbered.files)
+                yield Unit(
+                    settings, group, step.ordinal, step.snapshot_id, plan.key, matched=step.mixed
+                )
+            numbered.clear()
 
 
-def _parts(step: Step) -> Iterator[Part]:
+class _Numbered:
+    """Delete files, each once, by the order in which they were met."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, int | None], tuple[int, DeleteFile]] = {}
+
+    @property
+    def files(self) -> list[DeleteFile]:
+        """All of them."""
+        return [file for _, file in self._found.values()]
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._found.clear()
+
+    def places(self, files: Iterable[DeleteFile]) -> tuple[int, ...]:
+        """Return where files are among all."""
+        return tuple(
+            self._found.setdefault((file.path, file.content_offset), (len(self._found), file))[0]
+            for file in files
+        )
+
+
+def _parts(step: Step, numbered: _Numbered) -> Iterator[Part]:
     for kind, side in ((WENT, step.deletes), (CAME, step.inserts)):
         for split in side.reads():
-            yield Part(kind, split.slices, side.reading(split.deletes))
+            yield Part(kind, split.slices, numbered.places(split.deletes))
     for split in step.touched.reads():
-        part = _touched(step, split)
+        before = numbered.places(step.before.deletes_of(split.numbers))
+        part = _touched(split, before, numbered.places(split.deletes))
         if part is not None:
             yield part
 
 
-def _touched(step: Step, split: Split) -> Part | None:
+def _touched(split: Split, before: Sequence[int], after: Sequence[int]) -> Part | None:
     """Return what reads rows of files whose deletes are others now; None if they are the same after all."""
-    before, after = step.before.deletes_of(split.numbers), split.deletes
-    known = {_identity(item) for item in before}
-    added = [item for item in after if _identity(item) not in known]
-    if len(added) == len(after) - len(before):
+    added = set(after) - set(before)
+    if set(before) <= set(after):
         # Nothing was taken back: the new deletes alone tell which rows were lost.
-        return _part(LOST, step.touched, split, before, added) if added else None
-    return _part(CHANGED, step.touched, split, before, list(after))
-
-
-def _part(
-    kind: str,
-    plan: ScanPlan,
-    split: Split,
-    before: tuple[DeleteFile, ...],
-    other: list[DeleteFile],
-) -> Part:
-    both = plan.reading([*before, *other])
-    mine, theirs = replace(both, deletes=before), replace(both, deletes=tuple(other))
-    return Part(kind, split.slices, mine, theirs)
-
-
-def _identity(file: DeleteFile) -> tuple[str, int | None]:
-    return file.path, file.content_offset
+        return Part(LOST, split.slices, tuple(before), tuple(sorted(added))) if added else None
+    return Part(CHANGED, split.slices, tuple(before), tuple(after))

@@ -32,7 +32,7 @@ from lake.core.errors import (
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
-from lake.core.rows.schema import with_lineage
+from lake.core.rows.schema import moved_schema
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
@@ -41,7 +41,6 @@ from lake.core.table.commit import Committed, commit_snapshot, require_writable
 from lake.core.table.files import DataFile, DeleteFile
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import DeleteKey, RewriteFiles
-from lake.core.table.row_ids import LINEAGE_SINCE
 from lake.core.table.staging import staged
 
 if TYPE_CHECKING:
@@ -103,9 +102,8 @@ class CompactionPlan:
 
     @property
     def written_schema(self) -> Schema:
-        """The columns that are copied: with row ids where the table has them, since rows keep theirs."""
-        keeps = self.table.metadata.format_version >= LINEAGE_SINCE
-        return with_lineage(self.table.schema) if keeps else self.table.schema
+        """The columns that are copied: with row ids, if there are any."""
+        return moved_schema(self.table.schema, self.table.metadata)
 
     def reading(self, deletes: Sequence[DeleteFile]) -> ReadSettings:
         """Return how files are read to which some deletes may apply: in the table's current schema."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.engine import Engine, Task, TaskResult
@@ -15,7 +15,7 @@ from lake.core.expressions import filter_to_plain
 from lake.core.ingest.evolution import schema_changes
 from lake.core.ingest.plan import APPEND, HASH, REPLACE, IngestPlan, Unit, describe, tasks_for
 from lake.core.outcome import Outcome, Status
-from lake.core.rows.reader import ReadSettings
+from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot
@@ -23,6 +23,9 @@ from lake.core.table.files import DataFile
 from lake.core.table.operations import AppendFiles, Operation, OverwriteFiles, ReplacePartitions
 from lake.core.table.run_ids import RUN_ID
 from lake.core.table.staging import staged
+
+if TYPE_CHECKING:
+    from pyiceberg.table.update import TableRequirement
 
 _TASKS = "lake.core.ingest.tasks"
 _REDUCER_BYTES = 256 * 1024 * 1024
@@ -205,42 +208,40 @@ def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: 
     """Write again the rows that stay of files which an overwrite hits only in part."""
     if not plan.rewritten or plan.condition is None:
         return
-    tasks = list(_keeping_tasks(plan, operation_id))
+    files = plan.files_to_rewrite()
+    tasks = list(_keeping_tasks(plan, files, operation_id))
     total = sum(task.input_bytes for task in tasks)
     session.progress.start("rewriting", tasks=len(tasks), total_bytes=total)
     engine = session.engine(plan.input_bytes)
     for result in engine.run(tasks, f"{_TASKS}:write_kept", storage=plan.table.storage):
-        value, file = result.value, plan.rewritten[result.task]
+        value, (file, _) = result.value, files[result.task]
         session.progress.advance(tasks=1, done_bytes=file.size_bytes)
         if value["untouched"]:
             continue
         kept = [DataFile.from_plain(plain) for plain in value["files"]]
         rows = sum(one.record_count for one in kept)
-        if rows + value["removed_rows"] != file.record_count:
+        if rows + value["removed_rows"] + value["dropped"] != file.record_count:
             raise LakeError(
-                f"{file.path} has {file.record_count} rows, but {rows} were kept and "
-                f"{value['removed_rows']} removed: nothing was committed"
+                f"{file.path} has {file.record_count} rows, but {rows} were kept, "
+                f"{value['removed_rows']} removed and {value['dropped']} deleted before: nothing was committed"
             )
         written.kept_files += kept
         written.replaced.append(file.path)
     session.progress.finish()
 
 
-def _keeping_tasks(plan: IngestPlan, operation_id: str) -> Iterator[Task]:
+def _keeping_tasks(
+    plan: IngestPlan, files: Sequence[tuple[FileSlice, ReadSettings]], operation_id: str
+) -> Iterator[Task]:
     if plan.condition is None:
         return
     common = {
-        "write": plan.settings(operation_id).to_plain(),
-        "reading": ReadSettings(
-            projection=plan.schema,
-            schema=plan.schema,
-            specs=plan.table.metadata.specs(),
-            name_mapping=plan.table.properties.get("schema.name-mapping.default"),
-        ).to_plain(),
+        "write": replace(plan.settings(operation_id), schema=plan.moved_schema).to_plain(),
         "remove": filter_to_plain(plan.condition),
     }
-    for number, file in enumerate(plan.rewritten, _FIRST_KEEPER):
-        yield Task({**common, "file": file.to_plain(), "task": number}, file.size_bytes)
+    for number, (file, reading) in enumerate(files, _FIRST_KEEPER):
+        payload = {"file": file.to_plain(), "reading": reading.to_plain(), "task": number}
+        yield Task({**common, **payload}, file.size_bytes)
 
 
 @contextmanager
@@ -272,6 +273,7 @@ def commit_rows(
     operation_id: str,
     *,
     table: Table | None = None,
+    conditions: tuple[TableRequirement, ...] = (),
 ) -> Committed:
     """Commit what an ingest wrote, with the run id, the new columns and the new table if there are any.
 
@@ -281,6 +283,7 @@ def commit_rows(
         operation: what to commit.
         operation_id: a UUID, new for each commit.
         table: the table as the operation was decided on; None for the plan's.
+        conditions: what else must hold of the table.
     """
     run_id = plan.options.run_id
     marks = {RUN_ID: run_id} if run_id else {}
@@ -296,7 +299,7 @@ def commit_rows(
         branch=plan.options.branch,
         summary={**marks, **replaces},
         guard=marks or None,
-        requirements=requirements,
+        requirements=(*requirements, *conditions),
         updates=updates,
     )
 

@@ -16,7 +16,7 @@ from lake.core.ingest import creation
 from lake.core.ingest.checking import SourceColumns, check_sources
 from lake.core.ingest.evolution import evolved
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
-from lake.core.rows.schema import arrow_schema
+from lake.core.rows.schema import arrow_schema, moved_schema
 from lake.core.rows.source_rows import source_columns, split_parquet
 from lake.core.rows.sources import Source, find_sources
 from lake.core.rows.writer import WriteSettings
@@ -118,7 +118,7 @@ class IngestPlan:
         source_files: how many files there are.
         condition: rows that an overwrite replaces; None for all.
         removed: paths of live files that go whole.
-        rewritten: live files of which some rows may stay.
+        rewritten: live files of which some rows may stay, None for none.
         also_read_bytes: about what is read of the table beside these.
         base_snapshot_id: the branch's head that all this was decided on.
         already: an earlier run of the same id has landed, so there is nothing to do.
@@ -135,7 +135,7 @@ class IngestPlan:
     source_files: int = 0
     condition: BooleanExpression | None = None
     removed: Sequence[str] = ()
-    rewritten: Sequence[FileSlice] = ()
+    rewritten: LiveFiles | None = None
     also_read_bytes: int = 0
     base_snapshot_id: int | None = None
     already: bool = False
@@ -144,7 +144,8 @@ class IngestPlan:
     def input_bytes(self) -> int:
         """Bytes of all sources and of the table's files that are read."""
         sources = sum(unit.input_bytes for unit in self.units)
-        return sources + sum(file.size_bytes for file in self.rewritten) + self.also_read_bytes
+        rewritten = self.rewritten.bytes if self.rewritten else 0
+        return sources + rewritten + self.also_read_bytes
 
     @property
     def evolves(self) -> bool:
@@ -159,6 +160,34 @@ class IngestPlan:
         deletes = self.source.deletes_of(np.array(numbers, np.int64))
         return ReadSettings.of(self.source.table, deletes=deletes)
 
+    def files_to_rewrite(self) -> list[tuple[FileSlice, ReadSettings]]:
+        """Return the live files of which some rows may stay, each with how it is read: with row ids, if any."""
+        if self.rewritten is None:
+            return []
+        specs, projection = self.table.metadata.specs(), self.moved_schema
+        files = [
+            file
+            for spec_id, entries in self.rewritten.by_spec.items()
+            for file in slices_of(entries, spec=specs[spec_id], schema=self.table.schema)
+        ]
+        return [
+            (
+                file,
+                ReadSettings.of(
+                    self.table,
+                    schema=self.schema,
+                    projection=projection,
+                    deletes=self.rewritten.deletes_of(np.array([number])),
+                ),
+            )
+            for number, file in enumerate(files)
+        ]
+
+    @property
+    def moved_schema(self) -> Schema:
+        """What rows of the table are written as when they move to another file."""
+        return moved_schema(self.schema, self.table.metadata)
+
     def settings(self, operation_id: str) -> WriteSettings:
         """Return how rows are written."""
         return WriteSettings.of(
@@ -171,7 +200,7 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
 
     Raises:
         BadInputError: a source cannot be read or does not fit the table.
-        RefusedError: a table has deletes that cannot be applied yet.
+        RefusedError: the table cannot be written.
     """
     existing = _existing(session, identifier, options)
     if existing is not None:
@@ -281,8 +310,13 @@ def _plan_from_files(
     columns = _columns_of(
         storage, files, existing.schema if existing else None, evolve=options.evolve
     )
-    if options.changes_column is not None:
-        columns = [_without(one, options.changes_column) for one in columns]
+    if (kinds := options.changes_column) is not None:
+        if existing and kinds in {item.name for item in existing.schema.fields}:
+            raise InvalidRequestError(
+                f"--changes-column {kinds} is a column of the table: it tells a value of the row, "
+                "not what the row does"
+            )
+        columns = [_without(one, kinds) for one in columns]
     table = existing
     if table is None:
         if not columns:
@@ -427,11 +461,7 @@ def _distribution(session: Session, table: Table, options: IngestOptions) -> str
 
 
 def _with_removals(plan: IngestPlan) -> IngestPlan:
-    """Find the live files that an overwrite removes or rewrites.
-
-    Raises:
-        RefusedError: the branch has delete files, so which rows would go cannot be told yet.
-    """
+    """Find the live files that an overwrite removes or rewrites."""
     options, table = plan.options, plan.table
     condition = None
     if options.where is not None:
@@ -440,16 +470,10 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
     head = None if table.creating else lineage.branch_head(table.metadata, options.branch)
     if options.mode not in _REPLACING or head is None:
         return plan
-    found = live_files(table, head, condition)
-    found.refuse_deletes(table.identifier)
     if options.mode == REPLACE:
         return plan
-    whole, partly = found.split(condition)
-    return replace(
-        plan,
-        removed=[file.path for file in whole],
-        rewritten=[FileSlice.of(file) for file in partly],
-    )
+    whole, partly = live_files(table, head, condition).split(condition)
+    return replace(plan, removed=whole.paths, rewritten=partly if partly.count else None)
 
 
 def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
@@ -473,7 +497,6 @@ def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
 
 def describe(plan: IngestPlan) -> dict[str, Any]:
     """Return the plan as it is shown."""
-    rewritten = plan.rewritten if plan.condition is not None else ()
     return {
         "mode": plan.options.mode,
         "creates_table": bool(plan.table.creating),
@@ -495,5 +518,5 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
         "distribution": plan.distribution,
         "engine": plan.engine,
         "removed_files": len(plan.removed),
-        "rewritten_files": len(rewritten),
+        "rewritten_files": plan.rewritten.count if plan.rewritten else 0,
     }

@@ -116,19 +116,23 @@ def write_kept(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     condition = bind_filter(filter_from_plain(payload["remove"]), settings.schema)
     file = FileSlice.from_plain(payload["file"])
     if not _any_match(context, file, reading, condition):
-        yield {**report([]), "untouched": file.path, "removed_rows": 0}
+        yield {**report([]), "untouched": file.path, "removed_rows": 0, "dropped": 0}
         return
     removed = 0
-    with open_writer(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
-        for batch in read_ahead(read_batches(context.storage, file, reading)):
+    with (
+        open_writer(
+            context.storage, settings, task=payload["task"], attempt=context.attempt
+        ) as writer,
+        closing(Deletes(context.storage, reading, [file])) as deletes,
+    ):
+        for batch in read_ahead(read_batches(context.storage, file, reading, deletes)):
             go_on(context)
             mask = row_mask(condition, batch, settings.schema)
             removed += pc.sum(mask).as_py()
             writer.write(batch.filter(pc.invert(mask)))
         files = writer.close()
-    yield {**report(files), "untouched": None, "removed_rows": removed}
+    told = {"untouched": None, "removed_rows": removed, "dropped": deletes.dropped}
+    yield {**report(files), **told}
 
 
 def _any_match(
@@ -139,7 +143,9 @@ def _any_match(
         return True
     projection = reading.schema.select(*names)
     matching = replace(reading, projection=projection, row_filter=condition)
-    return any(batch.num_rows for batch in read_batches(context.storage, file, matching))
+    with closing(Deletes(context.storage, matching, [file])) as deletes:
+        found = read_batches(context.storage, file, matching, deletes)
+        return any(batch.num_rows for batch in found)
 
 
 def report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -> dict[str, Any]:

@@ -33,9 +33,11 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.table.row_ids import LINEAGE_SINCE
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.metadata import TableMetadata
 
 FIELD_ID = b"PARQUET:field_id"
 # Columns of every table of version 3 that are stored only where a row was moved (reserved by the specification).
@@ -102,8 +104,14 @@ def field_id(field: pa.Field) -> int | None:
     return int(raw) if raw is not None and raw.lstrip(b"-").isdigit() else None
 
 
-def with_lineage(schema: Schema) -> Schema:
-    """Return a schema with the columns of row lineage behind; both are NULL for a row that never moved."""
+def moved_schema(schema: Schema, metadata: TableMetadata) -> Schema:
+    """Return what rows are written as that move from one file of a table to another.
+
+    Where the table has row ids, rows keep theirs: the columns of row lineage stand behind the others.
+    Source: https://iceberg.apache.org/spec/#row-lineage.
+    """
+    if metadata.format_version < LINEAGE_SINCE:
+        return schema
     return Schema(
         *schema.fields,
         NestedField(ROW_ID, "_row_id", LongType(), required=False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.errors import RefusedError
 from lake.core.table.delete_index import (
     DATA_BOUNDS,
     DATA_COLUMNS,
@@ -23,11 +22,9 @@ from lake.core.table.delete_index import (
 from lake.core.table.files import (
     DATA,
     EQUALITY_DELETES,
-    POSITION_DELETES,
-    DataFile,
     DeleteFile,
 )
-from lake.core.table.manifests import files_of, read_manifest_list, read_manifests
+from lake.core.table.manifests import read_manifest_list, read_manifests
 from lake.core.table.pruning import prune_files, prune_manifests, strict_files
 
 if TYPE_CHECKING:
@@ -124,56 +121,33 @@ class LiveFiles:
         chosen = np.flatnonzero(index.content == EQUALITY_DELETES)
         return tuple(index.describe(chosen))
 
-    def refuse_deletes(self, name: str) -> None:
-        """Refuse a snapshot whose rows cannot be told without applying deletes.
-
-        Raises:
-            RefusedError: it has delete files.
-        """
-        if self.delete_count:
-            positions, equalities = self._deletes_by_kind()
-            raise RefusedError(
-                f"{name} has {positions} position and {equalities} equality delete files, "
-                "which lake cannot apply yet",
-                hint="`lake scan --plan` counts them",
-            )
-
-    def _deletes_by_kind(self) -> tuple[int, int]:
-        """Return how many live delete files name positions (deletion vectors too), and how many keys."""
-        found = read_manifests(
-            self.table.storage,
-            self.delete_manifests,
-            self.table.metadata,
-            columns=("status", "content"),
-            live_only=True,
-        )
-        kinds = [kind for entries in found.values() for kind in entries["content"].to_pylist()]
-        return kinds.count(POSITION_DELETES), kinds.count(EQUALITY_DELETES)
-
-    def files(self) -> list[DataFile]:
-        """Return the files one by one, in the order of their manifests."""
-        specs, schema = self.table.metadata.specs(), self.schema
+    @property
+    def paths(self) -> list[str]:
+        """The data files' paths, in the order of their numbers."""
         return [
-            file
-            for spec_id, entries in self.by_spec.items()
-            for file in files_of(entries, spec=specs[spec_id], schema=schema)
+            path for entries in self.by_spec.values() for path in entries["file_path"].to_pylist()
         ]
 
-    def split(self, condition: BooleanExpression | None) -> tuple[list[DataFile], list[DataFile]]:
-        """Return files all of whose rows match, and those of which only some may."""
-        whole: list[DataFile] = []
-        partly: list[DataFile] = []
-        specs, schema = self.table.metadata.specs(), self.schema
+    @property
+    def bytes(self) -> int:
+        """The data files' sizes together."""
+        sizes = [pc.sum(entries["file_size_in_bytes"]) for entries in self.by_spec.values()]
+        return sum(int(size.as_py() or 0) for size in sizes)
+
+    def split(self, condition: BooleanExpression | None) -> tuple[LiveFiles, LiveFiles]:
+        """Return the files all of whose rows match, and those of which only some may."""
+        specs = self.table.metadata.specs()
+        whole: dict[int, pa.Table] = {}
+        partly: dict[int, pa.Table] = {}
         for spec_id, entries in self.by_spec.items():
-            spec = specs[spec_id]
             every = (
                 pa.array([True] * entries.num_rows, pa.bool_())
                 if condition is None
-                else strict_files(entries, spec, schema, condition)
+                else strict_files(entries, specs[spec_id], self.schema, condition)
             )
-            whole += files_of(entries.filter(every), spec=spec, schema=schema)
-            partly += files_of(entries.filter(pc.invert(every)), spec=spec, schema=schema)
-        return whole, partly
+            whole[spec_id] = entries.filter(every)
+            partly[spec_id] = entries.filter(pc.invert(every))
+        return replace(self, by_spec=whole), replace(self, by_spec=partly)
 
 
 def all_schemas(metadata: TableMetadata) -> list[Schema]:

@@ -138,12 +138,8 @@ class _Changes:
 
     def _source_schema(self) -> Schema:
         """Return the columns to read: of a row that is deleted by its key the others may be missing."""
-        settings, schema = self.settings, self.settings.write.schema
-        needed = settings.key_ids if settings.mode == UPSERT else list(schema.field_ids)
-        fields = [
-            field if field.field_id in needed else field.model_copy(update={"required": False})
-            for field in schema.fields
-        ]
+        schema = self.settings.write.schema
+        fields = [field.model_copy(update={"required": False}) for field in schema.fields]
         number = schema.highest_field_id + 1
         return Schema(*fields, NestedField(number, self.payload["kinds"], StringType()))
 
@@ -157,17 +153,18 @@ class _Changes:
             *columns, texts = batch.columns
             kinds = row_kinds(texts, self.payload["kinds"], where)
             rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-            if self.settings.mode == UPSERT:
+            by_key = self.settings.mode == UPSERT
+            if by_key:
                 does = kinds != UPDATE_BEFORE
                 rows, kinds = rows.filter(pa.array(does)), kinds[does]
             inserts = (kinds == INSERT) | (kinds == UPDATE_AFTER)
-            self._check(rows, rows.filter(pa.array(inserts)), where)
+            self._check(rows, rows.filter(pa.array(inserts)) if by_key else rows, where)
             self.inserted += int(np.count_nonzero(inserts))
             yield rows, kinds
 
-    def _check(self, rows: pa.RecordBatch, inserted: pa.RecordBatch, where: str) -> None:
+    def _check(self, rows: pa.RecordBatch, whole: pa.RecordBatch, where: str) -> None:
         for name in self.settings.key_names:
             if (found := unusable(rows.column(name))) is not None:
                 raise BadInputError(f"{where} has {found[1]} in the key column {name}")
-        if missing := null_in_required(inserted):
+        if missing := null_in_required(whole):
             raise BadInputError(f"{where} has NULL in the required column {missing}")

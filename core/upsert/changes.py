@@ -107,11 +107,6 @@ def plan_changes(
     if plan.already:
         return ChangePlan(ingest=plan, options=options)
     table, schema = plan.table, plan.schema
-    if options.column in {item.name for item in schema.fields}:
-        raise InvalidRequestError(
-            f"--changes-column {options.column} is a column of the table, so it tells a row's value, "
-            "not what the row does"
-        )
     if table.metadata.format_version < _DELETES_SINCE:
         raise RefusedError("a table of format version 1 has no delete files")
     key = key_ids(schema, options.key)

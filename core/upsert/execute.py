@@ -22,7 +22,7 @@ from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
-from lake.core.rows.schema import schema_to_plain
+from lake.core.rows.schema import moved_schema, schema_to_plain
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
@@ -40,14 +40,15 @@ from lake.core.table.operations import (
 )
 from lake.core.table.staging import staged
 from lake.core.upsert.key_filter import key_filter
-from lake.core.upsert.key_rows import read_arrow, with_row_ids
+from lake.core.upsert.key_rows import read_arrow
 from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY, refuse_other_specs
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
-from lake.core.upsert.rejects import write_rejects
+from lake.core.upsert.rejects import removed_on_failure, write_rejects
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import TableRequirement
 
 _SOURCE = "lake.core.upsert.source_tasks"
 _SETTLE = "lake.core.upsert.settle_tasks"
@@ -154,6 +155,7 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
         no_empty_folders(ingest.table),
         staged(session, ingest.table, run.operation_id),
         run.temporary_files(),
+        removed_on_failure(plan.options.rejects),
     ):
         source = run.load()
         if plan.options.rejects is not None and source.rejected:
@@ -277,7 +279,7 @@ class _Run:
             landed = self._commit(AppendFiles(added=source.files), ingest.table, self.operation_id)
             return None, landed, self.operation_id
         table, commit_id = ingest.table, self.operation_id
-        blind = self.plan.options.deletes == EQUALITY
+        blind = self._blindly
         for round_number in range(1, _ROUNDS + 1):
             matched = (self._blind if blind else self._match)(table, source)
             self._refuse_duplicates(matched, source)
@@ -290,11 +292,46 @@ class _Run:
             else:
                 return matched, committed, commit_id
             self._storage.delete(file.path for file in matched.files)
-            table, commit_id = table.refreshed(), self.session.ids.uuid()
+            table, commit_id = self._refreshed(table), self.session.ids.uuid()
         raise CommitConflictError("the upsert was never committed")
 
+    def _refreshed(self, table: Table) -> Table:
+        """Return the table as it is now.
+
+        Raises:
+            CommitConflictError: what was written does not go with it any more.
+        """
+        now, then = table.refreshed(), self.plan.ingest.table
+        evolved = now.metadata.current_schema_id != then.metadata.current_schema_id
+        moved = now.spec.spec_id != then.spec.spec_id
+        if (evolved and self.plan.ingest.evolves) or (moved and self._blindly):
+            raise CommitConflictError(
+                f"the {'schema' if evolved else 'partition spec'} of {now.identifier} was changed "
+                "meanwhile",
+                hint="run the command again",
+            )
+        return now
+
+    @property
+    def _blindly(self) -> bool:
+        return self.plan.options.deletes == EQUALITY
+
     def _commit(self, operation: Operation, table: Table, commit_id: str) -> Committed:
-        return commit_rows(self.session, self.plan.ingest, operation, commit_id, table=table)
+        conditions: tuple[TableRequirement, ...] = ()
+        if self._blindly and not table.creating:
+            from pyiceberg.table.update import AssertDefaultSpecId  # noqa: PLC0415
+
+            # Equality deletes reach the files of their own spec only.
+            spec_id = self.plan.ingest.table.spec.spec_id
+            conditions = (AssertDefaultSpecId(default_spec_id=spec_id),)
+        return commit_rows(
+            self.session,
+            self.plan.ingest,
+            operation,
+            commit_id,
+            table=table,
+            conditions=conditions,
+        )
 
     def _blind(self, table: Table, source: _Source) -> _Matched:
         """Delete the source's keys without a look at the table's rows."""
@@ -371,7 +408,7 @@ class _Run:
             "format_version": table.metadata.format_version,
         }
         # Row ids of version 3 move with their rows.
-        copied = with_row_ids(ingest.schema, table.metadata.format_version)
+        copied = moved_schema(ingest.schema, table.metadata)
         writing = ingest.settings(self.operation_id)
         if copies:
             writing = replace(writing, schema=copied)

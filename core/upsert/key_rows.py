@@ -11,13 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
 
 from lake.core.errors import CorruptFileError
 from lake.core.expressions import field_path
 from lake.core.rows.keys import KeyColumn
-from lake.core.rows.schema import LAST_UPDATED, ROW_ID
-from lake.core.table.row_ids import LINEAGE_SINCE
 from lake.core.table.storage import Storage
 
 Mask = npt.NDArray[np.bool_]
@@ -34,18 +31,6 @@ def columns_of(schema: Schema, ids: Sequence[int]) -> list[KeyColumn]:
     if len(found) < len(ids):
         raise CorruptFileError("the schema lacks a column of the key")
     return found
-
-
-def with_row_ids(schema: Schema, format_version: int) -> Schema:
-    """Return a schema with the columns that keep a row's identity when it is copied, since version 3."""
-    if format_version < LINEAGE_SINCE:
-        return schema
-    return Schema(
-        *schema.fields,
-        NestedField(ROW_ID, "_row_id", LongType(), required=False),
-        NestedField(LAST_UPDATED, "_last_updated_sequence_number", LongType(), required=False),
-        schema_id=schema.schema_id,
-    )
 
 
 def cut(batch: pa.RecordBatch, columns: Sequence[KeyColumn]) -> pa.RecordBatch:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from lake.core.errors import InvalidRequestError
+from lake.core.errors import CommitUnknownError, InvalidRequestError
 from lake.core.ingest.plan import IngestPlan
 from lake.core.rows.sinks import FORMATS, SUFFIXES, writing
 from lake.core.upsert.key_rows import read_arrow
@@ -42,6 +43,23 @@ def write_rejects(plan: IngestPlan, claims: Sequence[Mapping[str, Any]], path: s
     finally:
         if os.path.exists(draft):
             os.unlink(draft)
+
+
+@contextmanager
+def removed_on_failure(path: str | None) -> Iterator[None]:
+    """Remove a file of rejects when the block fails, unless its commit may have landed.
+
+    It did not exist before: `check_rejects` has refused one that did.
+    """
+    try:
+        yield
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        if path is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        raise
 
 
 def _format(path: str) -> str | None:

@@ -13,6 +13,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
+from delete_support import commit_deletes, equality_file, position_file, vectors
 from pyarrow import feather
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -206,6 +207,9 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
         (["x.parquet", "--overwrite-where", "id >"], 7, "cannot read the filter"),
         (["x.parquet", "--overwrite-where", "id > 'x'"], 7, "cannot be compared"),
         (["x.parquet", "--upsert"], 2, "--key is missing"),
+        (["x.parquet", "--upsert", "--overwrite"], 2, "--overwrite"),
+        (["x.parquet", "--key", "id"], 2, "--key"),
+        (["x.parquet", "--deletes", "equality"], 2, "--deletes"),
         (["x.parquet", "--stage"], 3, "--stage is not available yet"),
         (["x.parquet", "--changes-column", "op"], 2, "go together"),
         (["x.parquet", "--rejects", "r.csv"], 2, "need --upsert"),
@@ -430,6 +434,45 @@ def test_an_encrypted_table_is_not_written(
 
     assert result.exit_code == 3
     assert "is encrypted" in result.stderr
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.parametrize("kind", ["position", "equality"])
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        (["--overwrite"], [3]),
+        (["--overwrite-where", "id >= 2 and id < 4"], [3, 4]),
+        (["--replace-partitions"], [3]),
+        ([], [2, 3, 4]),
+    ],
+)
+def test_a_deleted_row_comes_back_by_no_mode(
+    lake: CommandLine,
+    warehouse: Path,
+    tmp_path: Path,
+    kind: str,
+    options: list[str],
+    left: list[int],
+    version: str,
+) -> None:
+    for name, ids in (("a", [1, 2, 4]), ("b", [3])):
+        pq.write_table(pa.table({"id": ids}), tmp_path / f"{name}.parquet")
+    made = ("--create", "--property", f"format-version={version}")
+    lake.ok("ingest", "db.t", tmp_path / "a.parquet", *made)
+    table = open_session(warehouse).table("db.t")
+    (path,) = table_of(warehouse).inspect.files()["file_path"].to_pylist()
+    if kind == "equality":
+        commit_deletes(table, equality_file(table, [{"id": 1}], ["id"]))
+    elif version == "2":
+        commit_deletes(table, position_file(table, [(path, 0)]))
+    else:
+        commit_deletes(table, *vectors(table, {path: [0]}))
+
+    lake.ok("ingest", "db.t", tmp_path / "b.parquet", *options)
+
+    found = lake.ok("scan", "db.t")["result"]["preview"]
+    assert sorted(row["id"] for row in found) == left
 
 
 # The schema check

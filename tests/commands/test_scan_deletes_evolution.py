@@ -40,6 +40,7 @@ from table_support import make_table, open_session, pyiceberg_catalog
 from lake.core.rows.schema import arrow_type
 from lake.core.table.catalog import Table
 from lake.core.table.live import live_files
+from lake.core.table.manifests import files_of
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False),
@@ -313,7 +314,9 @@ def test_deletes_find_partitions_of_every_type(
     table = current(warehouse)
     snapshot = table.metadata.current_snapshot()
     assert snapshot is not None
-    places = {file.partition: file.path for file in live_files(table, snapshot).files()}
+    (entries,) = live_files(table, snapshot).by_spec.values()
+    files = files_of(entries, spec=table.spec, schema=table.schema)
+    places = {file.partition: file.path for file in files}
     assert len(places) == 2
     gone, kept = sorted(places, key=lambda place: single_id(places[place]))
     keys = [{"id": n} for n in (1, 2, 3, 4)]

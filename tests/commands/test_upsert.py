@@ -570,6 +570,67 @@ def test_a_lost_race_leaves_no_files_of_the_first_try(
     assert written == held
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_two_racing_upserts_into_an_empty_table_leave_one_row(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    other = source(tmp_path, [(1, "theirs", 2.0)])
+    race = racing(lake, lambda: upsert(lake, other))
+    found = upsert(race, source(tmp_path, [(1, "ours", 3.0)]), "--key", "id", "--deletes", mode)
+    assert rows_of(lake, tmp_path) == [(1, "ours", 3.0)]
+    assert mode == "equality" or inserted_and_updated(found) == (0, 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_upsert_that_races_a_compaction_still_replaces_its_rows(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    for number in range(4):
+        upsert(lake, source(tmp_path, [(number, "old", 1.0), (10 + number, "old", 1.0)]))
+    race = racing(lake, lambda: lake.ok("compact", "db.t", "--rewrite-all"))
+    mine = source(tmp_path, [(1, "ours", 3.0), (99, "ours", 3.0)])
+    found = upsert(race, mine, "--key", "id", "--deletes", mode)
+    assert mode == "equality" or inserted_and_updated(found) == (1, 1)
+    expected = dict.fromkeys((0, 1, 2, 3, 10, 11, 12, 13), "old") | {1: "ours", 99: "ours"}
+    rows = rows_of(lake, tmp_path)
+    assert len(rows) == len(expected)
+    assert {row[0]: row[1] for row in rows} == expected
+
+
+def test_rejects_go_with_an_upsert_that_fails_later(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    lake.ok("ingest", "db.t", source(tmp_path, [(1, "a", 1.0), (1, "a", 2.0)]))
+    rejects = tmp_path / "rejects.csv"
+    path = source(tmp_path, [(1, "b", 3.0), (None, "c", 3.0)])
+    failed = lake("ingest", "db.t", path, "--upsert", "--key", "id", "--rejects", rejects)
+    assert failed.exit_code == 3
+    assert not rejects.exists()
+
+
+def test_a_new_partition_spec_beside_a_blind_upsert_is_a_conflict(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    made = make_table(warehouse, schema=SCHEMA)
+    upsert(lake, source(tmp_path, [(1, "a", 1.0)]))
+
+    def repartition() -> None:
+        with made.refresh().update_spec() as update:
+            update.add_identity("part")
+
+    before = rows_of(lake, tmp_path)
+    path = source(tmp_path, [(1, "b", 3.0)])
+    failed = racing(lake, repartition)(
+        "ingest", "db.t", path, "--upsert", "--key", "id", "--deletes", "equality"
+    )
+    assert failed.exit_code == 4
+    assert "partition spec of db.t was changed" in " ".join(failed.stderr.split())
+    assert rows_of(lake, tmp_path) == before
+
+
 @pytest.mark.parametrize("step", ["settle", "match", "commit"])
 def test_a_failure_in_any_step_leaves_nothing_behind(
     lake: CommandLine,

@@ -21,7 +21,8 @@ from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, Nested
 from table_support import make_table, open_session, pyiceberg_catalog
 
 from lake.core.deletes.apply import Deletes
-from lake.core.rows.reader import LAST_UPDATED, ROW_ID, ReadSettings, read_batches
+from lake.core.rows.reader import ReadSettings, read_batches
+from lake.core.rows.schema import LAST_UPDATED, ROW_ID
 from lake.core.scan.plan import ScanOptions, plan_scan
 from lake.core.table.catalog import Table
 

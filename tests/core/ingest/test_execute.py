@@ -28,7 +28,7 @@ from table_support import (
 
 from lake.core.engine import TaskResult
 from lake.core.engine.inline import InlineEngine
-from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError, RefusedError
+from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError
 from lake.core.ingest.execute import execute
 from lake.core.ingest.plan import IngestOptions, plan_ingest
 from lake.core.outcome import Outcome, Status
@@ -170,29 +170,6 @@ def test_a_new_table_is_not_made_twice(tmp_path: Path) -> None:
     assert ids_in(world.warehouse, "other.t") == [1]
     files = [name for name in files_below(world.warehouse) if name.startswith("other/t/data")]
     assert len(files) == 1
-
-
-@pytest.mark.parametrize("kind", ["position", "equality"])
-def test_deletes_that_cannot_be_applied_stop_overwrites_but_no_append(
-    world: World, kind: str
-) -> None:
-    world.ingest(1, 2)
-    if kind == "position":
-        path = f"file://{world.warehouse}/{world.live_files().pop()}"
-        commit_position_delete(world.warehouse, path, 0)
-    else:
-        commit_equality_delete(world.warehouse, [1])
-    before = files_below(world.warehouse)
-
-    for options in (
-        {"mode": "overwrite"},
-        {"mode": "overwrite-where", "where": "id == 1"},
-        {"mode": "replace-partitions"},
-    ):
-        with pytest.raises(RefusedError, match="delete files"):
-            world.ingest(3, **options)
-    assert files_below(world.warehouse) == before
-    assert world.ingest(3).status is Status.DONE
 
 
 @pytest.mark.parametrize("kind", ["position", "equality"])

@@ -1,0 +1,83 @@
+"""Batches read in a thread while the caller works."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+AHEAD_BYTES = 64 * 1024 * 1024
+# Small batches cost more than their bytes.
+_MOST_AHEAD = 256
+
+
+def read_ahead(
+    batches: Iterator[pa.RecordBatch], most_bytes: int = AHEAD_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Read in a thread while the caller works, at most so many bytes ahead (but always one batch)."""
+    ahead = _Ahead(most_bytes)
+    thread = threading.Thread(target=ahead.fill, args=(batches,), name="read-ahead", daemon=True)
+    thread.start()
+    try:
+        while (item := ahead.take()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        ahead.stop()
+        thread.join()
+        # An unfinished reader holds its file open.
+        if isinstance(batches, Generator):
+            batches.close()
+
+
+class _Ahead:
+    """Batches that were read and not yet taken; None is the end, an error is one too."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._items: deque[Any] = deque()
+        self._bytes = 0
+        self._stopped = False
+        self._changed = threading.Condition()
+
+    def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Read until the end, an error, or `stop`."""
+        try:
+            for batch in batches:
+                if not self._put(batch, batch.nbytes):
+                    return
+            self._put(None, 0)
+        except BaseException as error:  # noqa: BLE001 - raised again by the one who reads
+            self._put(error, 0)
+
+    def _put(self, item: Any, size: int) -> bool:
+        with self._changed:
+            while self._items and not self._stopped and self._is_full(size):
+                self._changed.wait()
+            self._items.append(item)
+            self._bytes += size
+            self._changed.notify_all()
+            return not self._stopped
+
+    def _is_full(self, size: int) -> bool:
+        return self._bytes + size > self._most_bytes or len(self._items) >= _MOST_AHEAD
+
+    def take(self) -> Any:
+        """Return the next batch, waiting for it."""
+        with self._changed:
+            while not self._items:
+                self._changed.wait()
+            item = self._items.popleft()
+            self._bytes -= item.nbytes if isinstance(item, pa.RecordBatch) else 0
+            self._changed.notify_all()
+            return item
+
+    def stop(self) -> None:
+        """Let the reading thread end."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()

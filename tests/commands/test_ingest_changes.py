@@ -1,0 +1,266 @@
+"""`lake ingest --changes-column`: change logs leave the rows that they tell, or an error and nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from change_logs import Model, shown, write_log
+from command_line import CommandLine
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+from table_support import files_below, make_table, pyiceberg_catalog
+
+from lake.core.ingest import plan as planning
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "part", StringType(), required=True),
+    NestedField(3, "value", LongType(), required=True),
+    identifier_field_ids=[1],
+)
+BY_PART = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+BY_BUCKET = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "b"))
+UNPARTITIONED = PartitionSpec()
+UPSERT = ["--changes-column", "op", "--changes-mode", "upsert"]
+RETRACT = ["--changes-column", "op", "--changes-mode", "retract"]
+
+
+def rows_of(lake: CommandLine, tmp_path: Path) -> list[dict[str, Any]]:
+    """Return the table's rows as lake reads them."""
+    out = tmp_path / "rows.json"
+    lake.ok("scan", "db.t", "--output", out, "--output-format", "json", "--replace")
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def csv(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(["op,id,part,value", *lines]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.parametrize(
+    ("spec", "key"),
+    [(UNPARTITIONED, "id"), (BY_PART, "id,part"), (BY_BUCKET, "id")],
+    ids=["unpartitioned", "by part", "by bucket"],
+)
+def test_upserts_leave_the_last_row_of_each_key(
+    lake: CommandLine, tmp_path: Path, version: str, spec: PartitionSpec, key: str
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA, spec=spec, format_version=version)
+    model = Model(key.split(","), seed=1)
+    for suffix in (".csv", ".parquet", ".csv"):
+        log = write_log(tmp_path / f"log{suffix}", model.upserts(120))
+        document = lake.ok("ingest", "db.t", log, *UPSERT, "--key", key)
+
+        assert document["result"]["rows_read"] == 120
+        assert document["result"]["rows_inserted"] is None
+        assert document["result"]["delete_files"] > 0
+        assert shown(rows_of(lake, tmp_path)) == shown(list(model.rows.values()))
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.parametrize("spec", [UNPARTITIONED, BY_PART], ids=["unpartitioned", "by part"])
+def test_a_retracting_log_moves_rows_between_partitions(
+    lake: CommandLine, tmp_path: Path, version: str, spec: PartitionSpec
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA, spec=spec, format_version=version)
+    model = Model(["id"], seed=2)
+    for _ in range(3):
+        log = write_log(tmp_path / "log.parquet", model.retractions(100))
+        lake.ok("ingest", "db.t", log, *RETRACT)
+
+        assert shown(rows_of(lake, tmp_path)) == shown(list(model.rows.values()))
+
+
+@pytest.mark.parametrize("spec", [UNPARTITIONED, BY_BUCKET], ids=["unpartitioned", "by bucket"])
+def test_spark_keeps_the_order_of_each_keys_changes(
+    lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: PartitionSpec
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA, spec=spec)
+    model = Model(["id"], seed=3)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for number in range(6):
+        write_log(logs / f"{number}.csv", model.upserts(60))
+    # As many tasks as for large files.
+    monkeypatch.setattr(planning, "_SMALLEST_TASK_BYTES", 1)
+    spark = CommandLine(lake.warehouse, engine="spark")
+    document = spark.ok("ingest", "db.t", logs, *UPSERT)
+
+    assert document["result"]["rows_read"] == 360
+    assert shown(rows_of(lake, tmp_path)) == shown(list(model.rows.values()))
+
+
+def test_the_first_log_makes_the_table_without_equality_deletes(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    log = csv(tmp_path / "log.csv", "+I,1,x,1", "+U,1,x,2", "-D,2,,", "INSERT,3,x,3", "delete,3,,")
+    document = lake.ok("ingest", "db.t", log, "--create", *UPSERT, "--key", "id")
+
+    assert document["plan"]["mode"] == "changes"
+    assert document["plan"]["key"] == ["id"]
+    assert [column["name"] for column in document["plan"]["schema"]] == ["id", "part", "value"]
+    assert document["result"]["rows_written"] == 3
+    assert document["result"]["delete_files"] == 1
+    assert rows_of(lake, tmp_path) == [{"id": 1, "part": "x", "value": 2}]
+
+
+def test_a_log_of_deletes_alone_is_a_delete(lake: CommandLine, tmp_path: Path) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    lake.ok("ingest", "db.t", csv(tmp_path / "log.csv", "+I,1,x,1", "+I,2,x,2"), *UPSERT)
+    lake.ok("ingest", "db.t", csv(tmp_path / "log.csv", "-D,1,,"), *UPSERT)
+
+    assert rows_of(lake, tmp_path) == [{"id": 2, "part": "x", "value": 2}]
+    (newest, _) = lake.ok("snapshots", "db.t")["result"]["snapshots"]
+    assert newest["operation"] == "delete"
+
+
+def test_a_log_that_does_nothing_commits_nothing(lake: CommandLine, tmp_path: Path) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    document = lake.ok("ingest", "db.t", csv(tmp_path / "log.csv", "-U,1,x,1"), *UPSERT)
+
+    assert document["status"] == "nothing-to-do"
+    assert document["snapshot_ids"] == []
+
+
+def test_a_second_run_of_an_id_does_nothing(lake: CommandLine, tmp_path: Path) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+    first = lake.ok("ingest", "db.t", log, *RETRACT, "--run-id", "r")
+    second = lake.ok("ingest", "db.t", log, *RETRACT, "--run-id", "r")
+
+    assert (first["status"], second["status"]) == ("done", "nothing-to-do")
+    assert len(rows_of(lake, tmp_path)) == 1
+
+
+def test_a_dry_run_tells_the_key_and_writes_nothing(lake: CommandLine, tmp_path: Path) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+    before = files_below(lake.warehouse)
+    document = lake.ok("ingest", "db.t", log, *UPSERT, "--dry-run")
+
+    assert document["status"] == "dry-run"
+    assert document["plan"]["key"] == ["id"]
+    assert document["plan"]["changes_column"] == "op"
+    assert document["plan"]["changes_mode"] == "upsert"
+    assert files_below(lake.warehouse) == before
+
+
+def test_new_columns_of_a_log_are_added_but_not_what_its_rows_do(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    log = tmp_path / "log.json"
+    log.write_text('{"op": "+I", "id": 1, "part": "x", "value": 1, "note": "n"}\n')
+    lake.ok("ingest", "db.t", log, *UPSERT, "--evolve")
+
+    assert rows_of(lake, tmp_path) == [{"id": 1, "part": "x", "value": 1, "note": "n"}]
+    assert pyiceberg_catalog(lake.warehouse).load_table("db.t").schema().column_names[-1] == "note"
+
+
+BAD_LOGS = [
+    (UPSERT, ["+I,1,x,1", "+X,2,x,2"], "'+X' in the column op"),
+    (UPSERT, ["+I,1,x,1", ",2,x,2"], "NULL in the column op"),
+    (UPSERT, ["+I,1,x,1", "-D,,x,"], "NULL in the key column id"),
+    (UPSERT, ["+I,1,x,1", "+U,2,x,"], "NULL in the required column value"),
+    (RETRACT, ["+I,1,x,1", "-D,1,,"], "NULL in the required column part"),
+]
+
+
+@pytest.mark.parametrize(("mode", "lines", "message"), BAD_LOGS)
+def test_a_bad_row_is_told_and_nothing_is_left(
+    lake: CommandLine, tmp_path: Path, mode: list[str], lines: list[str], message: str
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    before = files_below(lake.warehouse)
+    result = lake("--json", "ingest", "db.t", csv(tmp_path / "log.csv", *lines), *mode)
+
+    assert result.exit_code == 7
+    assert message in result.json()["error"]["message"]
+    assert files_below(lake.warehouse) == before
+
+
+def test_a_log_without_the_column_is_refused(lake: CommandLine, tmp_path: Path) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    log = tmp_path / "log.csv"
+    log.write_text("id,part,value\n1,x,1\n")
+    result = lake("--json", "ingest", "db.t", log, *UPSERT)
+
+    assert result.exit_code == 7
+    assert "no column op" in result.json()["error"]["message"]
+
+
+def test_a_key_without_a_partitions_source_is_refused_with_the_reason(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
+    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+    result = lake("--json", "ingest", "db.t", log, *UPSERT, "--key", "id")
+
+    assert result.exit_code == 3
+    message = result.json()["error"]["message"]
+    assert "source column part of the partition field part is not in the key" in message
+    assert "would stay" in message
+    assert lake("ingest", "db.t", log, *RETRACT, "--key", "id").exit_code == 0
+
+
+def test_a_table_with_files_of_another_spec_is_refused(lake: CommandLine, tmp_path: Path) -> None:
+    table = make_table(lake.warehouse, schema=SCHEMA, spec=BY_BUCKET)
+    table.append(pa.table({"id": [1], "part": ["x"], "value": [1]}, schema=_arrow()))
+    with table.update_spec() as update:
+        update.add_field("part", IdentityTransform(), "part")
+    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+    result = lake("--json", "ingest", "db.t", log, *UPSERT, "--key", "id,part")
+
+    assert result.exit_code == 3
+    assert "other partition specs" in result.json()["error"]["message"]
+
+
+def _arrow() -> pa.Schema:
+    kinds = [("id", pa.int64()), ("part", pa.string()), ("value", pa.int64())]
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds])
+
+
+def test_format_version_1_has_no_deletes(lake: CommandLine, tmp_path: Path) -> None:
+    make_table(lake.warehouse, schema=SCHEMA, format_version="1")
+    result = lake("ingest", "db.t", csv(tmp_path / "log.csv", "+I,1,x,1"), *UPSERT)
+
+    assert result.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--changes-column", "op"],
+        ["--changes-mode", "upsert"],
+        ["--changes-column", "op", "--changes-mode", "append"],
+        [*UPSERT, "--overwrite"],
+        [*UPSERT, "--upsert"],
+        [*UPSERT, "--order-by", "value"],
+        ["--changes-column", "value", "--changes-mode", "upsert"],
+        ["--key", "id"],
+    ],
+    ids=" ".join,
+)
+def test_options_that_contradict_each_other_are_refused(
+    lake: CommandLine, tmp_path: Path, options: list[str]
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+
+    assert lake("ingest", "db.t", log, *options).exit_code == 2
+
+
+def test_a_tables_rows_are_no_log_and_a_log_needs_a_key(lake: CommandLine, tmp_path: Path) -> None:
+    make_table(lake.warehouse)
+    log = tmp_path / "log.csv"
+    log.write_text("op,id,name\n+I,1,x\n")
+
+    assert lake("ingest", "db.t", log, *UPSERT).exit_code == 2
+    assert lake("ingest", "db.t", "--from-table", "db.t", *UPSERT, "--key", "id").exit_code == 2
