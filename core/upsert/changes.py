@@ -21,7 +21,12 @@ from lake.core.table.operations import RowDelta
 from lake.core.table.staging import staged
 from lake.core.upsert.change_tasks import source_schema
 from lake.core.upsert.options import key_ids, refuse_other_specs
-from lake.core.upsert.rejects import check_rejects, temporary_files, write_rejects
+from lake.core.upsert.rejects import (
+    check_rejects,
+    removed_on_failure,
+    temporary_files,
+    write_rejects,
+)
 
 MODES = (UPSERT, RETRACT)
 _CHANGES = "changes"
@@ -159,6 +164,7 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
         no_empty_folders(ingest.table),
         staged(session, ingest.table, operation_id),
         temporary_files(session, ingest.table, aside),
+        removed_on_failure(plan.options.rejects),
     ):
         written = _write(session, plan, operation_id, aside)
         if not written.files:

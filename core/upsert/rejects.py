@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from lake.core.errors import InvalidRequestError
+from lake.core.errors import CommitUnknownError, InvalidRequestError
 from lake.core.rows.sinks import FORMATS, SUFFIXES, writing
 from lake.core.session import Session
 from lake.core.table.catalog import Table
@@ -63,6 +63,23 @@ def temporary_files(session: Session, table: Table, name: str) -> Iterator[None]
         raise
     finally:
         table.storage.delete(table.storage.find(table.data_location, name))
+
+
+@contextmanager
+def removed_on_failure(path: str | None) -> Iterator[None]:
+    """Remove a file of rejects when the block fails, unless its commit may have landed.
+
+    It did not exist before: `check_rejects` has refused one that did.
+    """
+    try:
+        yield
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        if path is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        raise
 
 
 def _format(path: str) -> str | None:
