@@ -179,19 +179,18 @@ def _by_key(
         raise InvalidRequestError("--upsert and --changes-column contradict each other")
     if upsert:
         return options
-    if options != UpsertOptions(key=options.key):
-        raise InvalidRequestError(
-            "--deletes, --order-by, --repair-duplicates and --rejects need --upsert"
-        )
+    key, rejects = options.key, options.rejects
+    if options != UpsertOptions(key=key, rejects=rejects):
+        raise InvalidRequestError("--deletes, --order-by and --repair-duplicates need --upsert")
     if changes_column and changes_mode:
-        return ChangeOptions(column=changes_column, mode=changes_mode, key=options.key)
+        return ChangeOptions(column=changes_column, mode=changes_mode, key=key, rejects=rejects)
     if changes_column or changes_mode:
         raise InvalidRequestError(
             "--changes-column and --changes-mode go together",
             hint="upsert: a row replaces the one of its key; retract: the old row comes too, as -U or -D",
         )
-    if options.key:
-        raise InvalidRequestError("--key needs --upsert or --changes-column")
+    if key or rejects is not None:
+        raise InvalidRequestError("--key and --rejects need --upsert or --changes-column")
     return None
 
 

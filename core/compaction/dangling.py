@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.table.delete_index import is_global, referenced_paths
+from lake.core.table.delete_scopes import is_global, referenced_paths
 from lake.core.table.files import EQUALITY_DELETES
 from lake.core.table.operations import DeleteKey
 from lake.core.table.partition_codes import partition_codes

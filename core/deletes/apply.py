@@ -17,7 +17,7 @@ from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.spilled import RowKeys
 from lake.core.errors import CorruptFileError
 from lake.core.rows.reader import FileDeletes, FileSlice, ReadSettings, read_batches, read_keys
-from lake.core.table.delete_index import PUFFIN, is_global
+from lake.core.table.delete_scopes import PUFFIN, is_global
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.table.storage import Storage
 
@@ -86,6 +86,7 @@ class Deletes:
         self._storage = storage
         self._settings = settings
         self._files = list(files)
+        self._known = frozenset(self._files)
         positions = [item for item in settings.deletes if item.content == POSITION_DELETES]
         self._positions = _Positions(storage, positions, {file.path for file in self._files})
         equality = [item for item in settings.deletes if item.content == EQUALITY_DELETES]
@@ -108,12 +109,15 @@ class Deletes:
             self._groups.close()
 
     def of(self, file: FileSlice) -> FileDeletes | None:
-        """Return what deletes rows of a file, None if nothing does.
+        """Return what deletes rows of one of the files, None if nothing does.
 
         Raises:
+            ValueError: it is none of the files that this was made for.
             CorruptFileError: a delete file is not what its format or the table's metadata promises.
             RefusedError: its format cannot be read yet.
         """
+        if file not in self._known:
+            raise ValueError(f"what deletes rows of {file.path} was not asked for")
         found = _OfFile(self, file.sequence_number, [], [])
         positions = self._positions.of(file)
         if positions is not None:

@@ -6,6 +6,9 @@ no number yet look at one slot. Where equal hashes are not equal keys, the keys 
 
 from __future__ import annotations
 
+import secrets
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -19,6 +22,7 @@ from lake.core.deletes.key_encoding import (
     is_one_word,
     nulls_of,
     one_word_hashes,
+    tail_offsets,
 )
 
 _FREE = -1
@@ -32,6 +36,8 @@ class KeyNumbers:
 
     def __init__(self) -> None:
         self._slots = np.full(_SMALLEST_TABLE, _FREE)
+        # Nobody can make up keys that all want one slot.
+        self._salt = np.uint64(secrets.randbits(64) | 1)
         self._hashes = _Growing(np.zeros(0, np.uint64))
         self._keys: _KnownKeys | None = None
         self._null_number = _FREE
@@ -66,8 +72,8 @@ class KeyNumbers:
     def _number(self, hashes: Words, keys: EncodedKeys | None) -> Int64s:
         numbers = np.full(len(hashes), _FREE)
         waiting = np.arange(len(hashes))
-        last_slot = np.uint64(len(self._slots) - 1)
-        slots = (hashes & last_slot).view(np.int64)
+        last_slot = len(self._slots) - 1
+        slots = self._wanted(hashes)
         while len(waiting):
             there = self._slots[slots[waiting]]
             free = waiting[there == _FREE]
@@ -83,8 +89,13 @@ class KeyNumbers:
             same = self._same(hashes, keys, waiting, there)
             numbers[waiting[same]] = there[same]
             waiting = waiting[~same]
-            slots[waiting] = (slots[waiting] + 1) & np.int64(last_slot)
+            slots[waiting] = (slots[waiting] + 1) & last_slot
         return numbers
+
+    def _wanted(self, hashes: Words) -> Int64s:
+        """Return the slot that each key should have."""
+        bits = len(self._slots).bit_length() - 1
+        return ((hashes * self._salt) >> np.uint64(64 - bits)).view(np.int64)
 
     def _same(self, hashes: Words, keys: EncodedKeys | None, rows: Int64s, numbers: Int64s) -> Mask:
         same: Mask = self._hashes.values[numbers] == hashes[rows]
@@ -111,7 +122,7 @@ class KeyNumbers:
         self._slots = np.full(size, _FREE)
         numbers = np.arange(self._count)
         numbers = numbers[numbers != self._null_number]
-        slots = (self._hashes.values & np.uint64(size - 1)).view(np.int64)
+        slots = self._wanted(self._hashes.values)
         while len(numbers):
             free = numbers[self._slots[slots[numbers]] == _FREE]
             self._slots[slots[free]] = free
@@ -122,14 +133,14 @@ class KeyNumbers:
 class _Growing:
     """An array that rows are appended to, in steps that grow with it."""
 
-    def __init__(self, values: npt.NDArray[np.uint64]) -> None:
+    def __init__(self, values: npt.NDArray[Any]) -> None:
         self._memory = values
         self.values = values
 
-    def append(self, more: npt.NDArray[np.uint64]) -> None:
+    def append(self, more: npt.NDArray[Any]) -> None:
         used, needed = len(self.values), len(self.values) + len(more)
         if needed > len(self._memory):
-            grown = np.empty((max(needed, 2 * used), *more.shape[1:]), np.uint64)
+            grown = np.empty((max(needed, 2 * used), *more.shape[1:]), more.dtype)
             grown[:used] = self.values
             self._memory = grown
         self._memory[used:needed] = more
@@ -141,21 +152,27 @@ class _KnownKeys:
 
     def __init__(self, none: EncodedKeys) -> None:
         self._words = _Growing(none.words)
-        # Each at least twice as long as the next.
-        self._tails: list[pa.LargeBinaryArray] = []
+        self._has_texts = none.tail is not None
+        self._ends = _Growing(np.zeros(1, np.int64))
+        self._texts = _Growing(np.zeros(0, np.uint8))
 
     def append(self, keys: EncodedKeys) -> None:
         self._words.append(keys.words)
-        if keys.tail is None:
+        if keys.tail is None or not len(keys):
             return
-        self._tails.append(keys.tail)
-        while len(self._tails) > 1 and len(self._tails[-2]) < 2 * len(self._tails[-1]):
-            self._tails[-2:] = [pa.concat_arrays(self._tails[-2:])]
+        offsets = tail_offsets(keys.tail)
+        texts = keys.tail.buffers()[2]
+        if texts is not None:
+            self._texts.append(np.frombuffer(texts, np.uint8)[offsets[0] : offsets[-1]])
+        self._ends.append(self._ends.values[-1] + offsets[1:] - offsets[0])
 
     def same(self, numbers: Int64s, other: EncodedKeys, rows: Int64s) -> Mask:
         """Compare the keys of some numbers with those at as many places of a batch's."""
-        tail = None
-        if self._tails:
-            tail = pa.chunked_array(self._tails).take(pa.array(numbers)).combine_chunks()
-        mine = EncodedKeys(self._words.values[numbers], tail)
-        return mine.same(np.arange(len(numbers)), other, rows)
+        return EncodedKeys(self._words.values, self._tail()).same(numbers, other, rows)
+
+    def _tail(self) -> pa.LargeBinaryArray | None:
+        if not self._has_texts:
+            return None
+        ends, texts = self._ends.values, self._texts.values
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(texts)]
+        return pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, buffers)

@@ -39,19 +39,20 @@ class SortedKeys:
     Args:
         hashes: ascending.
         keys: the keys in the same order; None where equal hashes are equal keys.
+        directory: whether to make one, which pays only when more keys are looked up than there are.
     """
 
-    def __init__(self, hashes: Words, keys: EncodedKeys | None) -> None:
+    def __init__(self, hashes: Words, keys: EncodedKeys | None, *, directory: bool = True) -> None:
         # A last entry ends every walk; it is no key, whatever its hash equals.
         self._hashes = np.append(hashes, np.iinfo(np.uint64).max)
         self._end = len(hashes)
         self._keys = keys
-        self._shift, self._directory = _directory(hashes)
+        self._directory = _directory(hashes) if directory else None
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        known: int = self._hashes.nbytes + self._directory.nbytes
+        known: int = self._hashes.nbytes + (self._directory[1].nbytes if self._directory else 0)
         return known + (self._keys.nbytes if self._keys else 0)
 
     def find(self, hashes: Words, keys: EncodedKeys | None) -> Int64s:
@@ -70,8 +71,12 @@ class SortedKeys:
 
     def _places(self, hashes: Words) -> Int64s:
         """Return the first place of each hash."""
-        buckets = (hashes >> self._shift).view(np.int64)
-        places = self._directory.take(buckets, mode="clip").astype(np.int64)
+        if self._directory is None:
+            places = np.searchsorted(self._hashes, hashes)
+            places[self._hashes[places] != hashes] = self._end
+            return places
+        shift, starts = self._directory
+        places = starts.take((hashes >> shift).view(np.int64), mode="clip").astype(np.int64)
         found = self._hashes.take(places, mode="clip")
         missing = found != hashes
         walking = np.flatnonzero(found < hashes)
@@ -145,11 +150,12 @@ class KeyIndex:
         return self._keys.nbytes + int(self._rows.nbytes)
 
     def rows(self) -> Int64s:
-        """Return the numbers of the key rows that can be found, ascending: one for each key."""
+        """Return the numbers of the key rows that can be found, one for each key.
+
+        They come in the order of their hashes; an index of keys in this order is built without sorting.
+        """
         found = self._rows[:-1].astype(np.int64)
-        if self._null_row != NOT_FOUND:
-            found = np.append(found, self._null_row)
-        return np.sort(found)
+        return found if self._null_row == NOT_FOUND else np.append(found, self._null_row)
 
     def find(self, batch: pa.RecordBatch) -> Int64s:
         """Return for each row the number of the key row that equals it, `NOT_FOUND` if none does.
@@ -222,6 +228,8 @@ def grouped(hashes: Words, keys: EncodedKeys | None) -> tuple[Int64s, Mask]:
         hashes: of each row's key.
         keys: each row's key; None where equal hashes are equal keys.
     """
+    if len(hashes) and (hashes[1:] > hashes[:-1]).all():
+        return np.arange(len(hashes)), np.ones(len(hashes), np.bool_)
     order = np.argsort(hashes)
     in_order = hashes[order]
     first = np.ones(len(order), np.bool_)

@@ -20,7 +20,7 @@ from lake.core.deletes.puffin import read_blob
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.expressions import bind_filter
 from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
-from lake.core.table.delete_index import DELETED_PATH
+from lake.core.table.delete_scopes import DELETED_PATH
 from lake.core.table.files import DeleteFile
 from lake.core.table.storage import Storage
 

@@ -35,7 +35,7 @@ from lake.core.deletes.keys import SortedKeys
 NEVER = -1
 # What indexing or looking up keys takes at most for a row (measured), beside the keys themselves thrice.
 _ONE_WORD_BYTES = 40
-_OTHER_BYTES = 120
+_OTHER_BYTES = 150
 _LARGEST_PART = 8 * 1024 * 1024
 
 
@@ -129,7 +129,8 @@ class SpilledDeletes:
                 continue
             entries = self._spool.read(part)
             asked = order[first:last]
-            places = SortedKeys(entries.hashes, entries.keys).find(
+            # Hashes that are asked in order are found fast enough without a directory.
+            places = SortedKeys(entries.hashes, entries.keys, directory=False).find(
                 in_order[first:last], None if keys is None else keys.take(asked)
             )
             found[asked] = np.append(entries.sequences, NEVER)[places]

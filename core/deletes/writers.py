@@ -21,7 +21,7 @@ from lake.core.rows.file_names import FileNames, folder_of
 from lake.core.rows.parquet_files import ParquetFile, ParquetFormat
 from lake.core.rows.partitioning import Partition, Places
 from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, WriteSettings
-from lake.core.table.delete_index import DELETED_PATH, PUFFIN
+from lake.core.table.delete_scopes import DELETED_PATH, PUFFIN
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.core.table.storage import Storage
 
@@ -56,7 +56,7 @@ def open_equality_writer(
     """
     properties = _delete_properties(settings.properties)
     size = settings.properties.get("write.delete.target-file-size-bytes", "")
-    ids = tuple(sorted(equality_ids))
+    ids = tuple(sorted(set(equality_ids)))
     return TableWriter(
         Output(
             storage=storage,

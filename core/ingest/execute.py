@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.engine import Engine, Task, TaskResult
@@ -23,6 +23,9 @@ from lake.core.table.files import DataFile
 from lake.core.table.operations import AppendFiles, Operation, OverwriteFiles, ReplacePartitions
 from lake.core.table.run_ids import RUN_ID
 from lake.core.table.staging import staged
+
+if TYPE_CHECKING:
+    from pyiceberg.table.update import TableRequirement
 
 _TASKS = "lake.core.ingest.tasks"
 _REDUCER_BYTES = 256 * 1024 * 1024
@@ -270,6 +273,7 @@ def commit_rows(
     operation_id: str,
     *,
     table: Table | None = None,
+    conditions: tuple[TableRequirement, ...] = (),
 ) -> Committed:
     """Commit what an ingest wrote, with the run id, the new columns and the new table if there are any.
 
@@ -279,6 +283,7 @@ def commit_rows(
         operation: what to commit.
         operation_id: a UUID, new for each commit.
         table: the table as the operation was decided on; None for the plan's.
+        conditions: what else must hold of the table.
     """
     run_id = plan.options.run_id
     marks = {RUN_ID: run_id} if run_id else {}
@@ -294,7 +299,7 @@ def commit_rows(
         branch=plan.options.branch,
         summary={**marks, **replaces},
         guard=marks or None,
-        requirements=requirements,
+        requirements=(*requirements, *conditions),
         updates=updates,
     )
 

@@ -18,8 +18,8 @@ from lake.core.rows.schema import (
     spec_from_plain,
     spec_to_plain,
 )
+from lake.core.table.delete_scopes import all_schemas
 from lake.core.table.files import DataFile, DeleteFile
-from lake.core.table.live import all_schemas
 from lake.core.table.manifest_entries import files_of
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.errors import CorruptFileError
-from lake.core.table.bounds import map_values
 from lake.core.table.delete_bounds import KeyRanges
+from lake.core.table.delete_scopes import PUFFIN, is_global, referenced_paths
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.table.manifests import files_of
 from lake.core.table.partition_codes import partition_codes
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-# Field id of `file_path` in a position delete file (reserved by the specification).
-DELETED_PATH = 2147483546
-PUFFIN = "PUFFIN"
 # What an index needs to know of delete files.
 DELETE_COLUMNS = (
     "status",
@@ -71,28 +68,6 @@ _DESCRIBED = (
     "content_offset",
     "content_size_in_bytes",
 )
-
-
-def is_global(spec: PartitionSpec) -> bool:
-    """Whether a spec makes no partitions: its equality deletes are for the whole table."""
-    return all(str(field.transform) == "void" for field in spec.fields)
-
-
-def referenced_paths(entries: pa.Table) -> pa.Array:
-    """Return the one data file that each delete file is for, as UTF-8; NULL where it may be for several.
-
-    That is the file that it references, or the only path between its bounds.
-    """
-    is_position = pc.equal(_whole(entries["content"]), POSITION_DELETES)
-    named = _whole(entries["referenced_data_file"]).cast(pa.binary())
-    lower, upper = (
-        map_values(entries, side, DELETED_PATH, pa.binary())
-        for side in ("lower_bounds", "upper_bounds")
-    )
-    nothing = pa.scalar(None, pa.binary())
-    single = pc.fill_null(pc.equal(lower, upper), fill_value=False)
-    found = pc.coalesce(named, pc.if_else(single, lower, nothing))
-    return pc.if_else(is_position, found, nothing)
 
 
 class DeleteIndex:

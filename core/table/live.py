@@ -19,6 +19,7 @@ from lake.core.table.delete_index import (
     DeleteIndex,
     Pairs,
 )
+from lake.core.table.delete_scopes import all_schemas
 from lake.core.table.files import (
     DATA,
     EQUALITY_DELETES,
@@ -30,7 +31,6 @@ from lake.core.table.pruning import prune_files, prune_manifests, strict_files
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
-    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.table.catalog import Table
@@ -148,12 +148,6 @@ class LiveFiles:
             whole[spec_id] = entries.filter(every)
             partly[spec_id] = entries.filter(pc.invert(every))
         return replace(self, by_spec=whole), replace(self, by_spec=partly)
-
-
-def all_schemas(metadata: TableMetadata) -> list[Schema]:
-    """Return the schemas that a table ever had: the current one, then from the newest on."""
-    older = sorted(metadata.schemas, key=lambda item: item.schema_id, reverse=True)
-    return [metadata.schema(), *older]
 
 
 def live_files(

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lake.core.errors import ConflictingFilesError, RefusedError
 from lake.core.table import validation
-from lake.core.table.delete_index import PUFFIN, referenced_paths
+from lake.core.table.delete_scopes import PUFFIN, referenced_paths
 from lake.core.table.files import DATA, POSITION_DELETES, DataFile
 from lake.core.table.manifest_schemas import DELETED
 from lake.core.table.manifests import read_manifest

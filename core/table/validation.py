@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lake.core.errors import CommitConflictError, ConflictingFilesError
 from lake.core.table import lineage
-from lake.core.table.delete_index import is_global, referenced_paths
+from lake.core.table.delete_scopes import is_global, referenced_paths
 from lake.core.table.files import EQUALITY_DELETES
 from lake.core.table.manifest_schemas import ADDED
 from lake.core.table.manifests import read_manifest, read_manifest_list

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +29,14 @@ from lake.core.errors import BadInputError
 from lake.core.ingest.tasks import Outbox, claim, claimed, go_on, report, task_units
 from lake.core.rows.partitioning import Places, group_places, partition_number
 from lake.core.rows.reader import read_ahead
+from lake.core.rows.rendering import json_lines
 from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import arrow_schema
-from lake.core.upsert.key_rows import unusable
-from lake.core.upsert.row_kinds import row_kinds
+from lake.core.upsert.key_rows import arrow_file, unusable
+from lake.core.upsert.row_kinds import UNKNOWN, row_kinds, unknown_kind
+
+# Of a row in a message; so many characters tell which it is.
+_SHOWN = 200
 
 
 def write_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -38,13 +44,16 @@ def write_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[
 
     The payload: ``units``, ``reading`` and ``must_match`` as `lake.core.ingest.tasks.write_rows` has them,
     ``delta`` (DeltaSettings), ``kinds`` (the column that tells what a row does), ``by_partition`` (whether
-    rows meet by partition, not by key).
+    rows meet by partition, not by key), ``rejects`` (whether rows without a usable key are set aside) and
+    ``aside`` (how the names of files of these begin).
     """
     settings = DeltaSettings.from_plain(payload["delta"])
-    changes = _Changes(payload, settings, context)
-    with DeltaWriter(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
+    with (
+        _Changes(payload, settings, context) as changes,
+        DeltaWriter(
+            context.storage, settings, task=payload["task"], attempt=context.attempt
+        ) as writer,
+    ):
         for unit, batches in changes.units():
             for rows, kinds in batches:
                 writer.write(rows, kinds)
@@ -52,22 +61,25 @@ def write_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[
             progress = report([], rows_read=told["rows_read"], input_bytes=unit["input_bytes"])
             yield {**progress, "claims": [told]}
         files = writer.close()
-    yield _report(files)
+    yield {**_report(files), "claims": [changes.claim()]}
 
 
 def send_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send each of a task's changes to the reducer of its partition or key."""
     settings = DeltaSettings.from_plain(payload["delta"])
-    changes = _Changes(payload, settings, context)
     outbox = Outbox(payload["reducers"])
-    for _, batches in changes.units():
-        for rows, kinds in batches:
-            reducers = _reducers(rows, settings, payload)
-            order = np.argsort(reducers, kind="stable")
-            sent = _with_kinds(rows, kinds).take(pa.array(order))
-            cuts = np.flatnonzero(np.diff(reducers[order])) + 1
-            for start, end in zip([0, *cuts], [*cuts, len(order)], strict=True):
-                yield from outbox.add(int(reducers[order[start]]), sent.slice(start, end - start))
+    with _Changes(payload, settings, context) as changes:
+        for _, batches in changes.units():
+            for rows, kinds in batches:
+                if not rows.num_rows:
+                    continue
+                reducers = _reducers(rows, settings, payload)
+                order = np.argsort(reducers, kind="stable")
+                sent = _with_kinds(rows, kinds).take(pa.array(order))
+                cuts = np.flatnonzero(np.diff(reducers[order])) + 1
+                for start, end in pairwise([0, *cuts, len(order)]):
+                    reducer = int(reducers[order[start]])
+                    yield from outbox.add(reducer, sent.slice(start, end - start))
     yield from outbox.rest()
     yield 0, claim(changes.claim())
 
@@ -114,57 +126,109 @@ def _reducers(rows: pa.RecordBatch, settings: DeltaSettings, payload: Mapping[st
     return found
 
 
-@dataclass(slots=True)
 class _Changes:
-    """The changes that a task reads, checked."""
+    """The changes that a task reads, checked; those without a usable key are set aside or an error."""
 
-    payload: Mapping[str, Any]
-    settings: DeltaSettings
-    context: TaskContext
-    read: int = 0
-    inserted: int = 0
+    def __init__(
+        self, payload: Mapping[str, Any], settings: DeltaSettings, context: TaskContext
+    ) -> None:
+        self._payload = payload
+        self._by_key = settings.mode == UPSERT
+        self._key = settings.key_names
+        self._columns = arrow_schema(settings.write.schema)
+        self._schema = source_schema(settings.write.schema, payload["kinds"])
+        self._context = context
+        self._counts = dict.fromkeys(("rows_read", "rows", "rejected"), 0)
+        self._aside_path = f"{payload['aside']}-{payload['task']:05d}-{context.attempt}.arrow"
+        self._aside: Any = None
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._files.close()
 
     def units(self) -> Iterator[tuple[Mapping[str, Any], Iterator[tuple[pa.RecordBatch, Kinds]]]]:
         """Yield each unit with its changes, but those that do nothing."""
-        schema = self._source_schema()
-        for unit, batches in task_units(self.payload, schema, self.context):
+        for unit, batches in task_units(self._payload, self._schema, self._context):
             yield unit, self._known(batches, unit["source"]["path"])
 
     def claim(self) -> dict[str, Any]:
-        """Return what was read since it was last asked."""
-        told = {"rows_read": self.read, "rows": self.inserted}
-        self.read = self.inserted = 0
-        return told
-
-    def _source_schema(self) -> Schema:
-        """Return the columns to read: of a row that is deleted by its key the others may be missing."""
-        schema = self.settings.write.schema
-        fields = [field.model_copy(update={"required": False}) for field in schema.fields]
-        number = schema.highest_field_id + 1
-        return Schema(*fields, NestedField(number, self.payload["kinds"], StringType()))
+        """Return what was read since it was last asked; once closed, also what was set aside."""
+        told = {**self._counts, "task": self._payload["task"]}
+        self._counts = dict.fromkeys(self._counts, 0)
+        return {**told, "rejects": None if self._aside is None else self._aside_path}
 
     def _known(
         self, batches: Iterator[pa.RecordBatch], where: str
     ) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
-        schema = arrow_schema(self.settings.write.schema)
         for batch in read_ahead(batches):
-            go_on(self.context)
-            self.read += batch.num_rows
-            *columns, texts = batch.columns
-            kinds = row_kinds(texts, self.payload["kinds"], where)
-            rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-            by_key = self.settings.mode == UPSERT
-            if by_key:
+            go_on(self._context)
+            self._counts["rows_read"] += batch.num_rows
+            usable = self._usable(batch, where)
+            *columns, texts = usable.columns
+            kinds = row_kinds(texts)
+            for place in np.flatnonzero(kinds == UNKNOWN):
+                row = self._shown(usable, int(place))
+                raise unknown_kind(texts[place].as_py(), self._payload["kinds"], where, row)
+            rows = pa.RecordBatch.from_arrays(columns, schema=self._columns)
+            if self._by_key:
                 does = kinds != UPDATE_BEFORE
                 rows, kinds = rows.filter(pa.array(does)), kinds[does]
             inserts = (kinds == INSERT) | (kinds == UPDATE_AFTER)
-            self._check(rows, rows.filter(pa.array(inserts)) if by_key else rows, where)
-            self.inserted += int(np.count_nonzero(inserts))
+            # Of what an upsert deletes only the key is known.
+            whole = rows.filter(pa.array(inserts)) if self._by_key else rows
+            if missing := null_in_required(whole):
+                row = self._shown(whole, _first_with_null(whole))
+                raise BadInputError(f"{where} has NULL in the required column {missing}{row}")
+            self._counts["rows"] += int(np.count_nonzero(inserts))
             yield rows, kinds
 
-    def _check(self, rows: pa.RecordBatch, whole: pa.RecordBatch, where: str) -> None:
-        for name in self.settings.key_names:
-            if (found := unusable(rows.column(name))) is not None:
-                raise BadInputError(f"{where} has {found[1]} in the key column {name}")
-        if missing := null_in_required(whole):
-            raise BadInputError(f"{where} has NULL in the required column {missing}")
+    def _usable(self, batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
+        bad = np.zeros(batch.num_rows, np.bool_)
+        for name in self._key:
+            if (found := unusable(batch.column(name))) is None:
+                continue
+            if not self._payload["rejects"]:
+                row = self._shown(batch, int(np.argmax(found[0])))
+                raise BadInputError(
+                    f"{where} has {found[1]} in the key column {name}{row}",
+                    hint="--rejects PATH sets such rows aside",
+                )
+            bad |= found[0]
+        if not bad.any():
+            return batch
+        self._set_aside(batch.filter(pa.array(bad)))
+        return batch.filter(pa.array(~bad))
+
+    def _shown(self, rows: pa.RecordBatch, place: int) -> str:
+        """Return a row to end a message with; nothing if it has no form as text."""
+        schema = self._schema.select(*rows.schema.names)
+        try:
+            lines = json_lines(rows.slice(place, 1), schema)
+        except BadInputError:
+            return ""
+        return f", in the row {lines[0].as_py().strip()[:_SHOWN]}"
+
+    def _set_aside(self, batch: pa.RecordBatch) -> None:
+        self._counts["rejected"] += batch.num_rows
+        if self._aside is None:
+            file = arrow_file(self._context.storage, self._aside_path, batch.schema)
+            self._aside = self._files.enter_context(file)
+        self._aside.write_batch(batch)
+
+
+def _first_with_null(rows: pa.RecordBatch) -> int:
+    """Return the first row that lacks something required; there is one."""
+
+    def among(place: int) -> bool:
+        return null_in_required(rows.slice(0, place + 1)) is not None
+
+    return bisect_left(range(rows.num_rows), True, key=among)  # noqa: FBT003 - what is looked for
+
+
+def source_schema(schema: Schema, kinds: str) -> Schema:
+    """Return the columns of a change log: of a row that is deleted by its key most may be missing."""
+    fields = [field.model_copy(update={"required": False}) for field in schema.fields]
+    return Schema(*fields, NestedField(schema.highest_field_id + 1, kinds, StringType()))

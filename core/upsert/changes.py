@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lake.core import paths
 from lake.core.deletes.delta import RETRACT, UPSERT, DeltaSettings, check_key
 from lake.core.errors import InvalidRequestError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
@@ -18,7 +19,14 @@ from lake.core.table.files import DataFile, stored_bytes
 from lake.core.table.live import live_files
 from lake.core.table.operations import RowDelta
 from lake.core.table.staging import staged
+from lake.core.upsert.change_tasks import source_schema
 from lake.core.upsert.options import key_ids, refuse_other_specs
+from lake.core.upsert.rejects import (
+    check_rejects,
+    removed_on_failure,
+    temporary_files,
+    write_rejects,
+)
 
 MODES = (UPSERT, RETRACT)
 _CHANGES = "changes"
@@ -34,11 +42,13 @@ class ChangeOptions:
         column: of the source; tells what a row does.
         mode: one of `MODES`, see `lake.core.deletes.delta`.
         key: columns that tell rows apart; empty for the schema's identifier fields.
+        rejects: local path for rows whose key is NULL or NaN; None makes such a row an error.
     """
 
     column: str
     mode: str
     key: Sequence[str] = ()
+    rejects: str | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -77,8 +87,11 @@ class _Written:
 
     data: list[DataFile] = field(default_factory=list)
     deletes: list[DataFile] = field(default_factory=list)
-    rows_read: int = 0
-    inserted: int = 0
+    claims: list[dict[str, Any]] = field(default_factory=list)
+
+    def counted(self, name: str) -> int:
+        """Return how many rows tasks told of."""
+        return sum(claim[name] for claim in self.claims)
 
     @property
     def files(self) -> list[DataFile]:
@@ -101,6 +114,8 @@ def plan_changes(
     """
     if ingest.from_table:
         raise InvalidRequestError("--changes-column needs files: a table's rows have no order")
+    if options.rejects is not None:
+        check_rejects(options.rejects)
     plan = plan_ingest(
         session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.column)
     )
@@ -109,7 +124,7 @@ def plan_changes(
     table, schema = plan.table, plan.schema
     if table.metadata.format_version < _DELETES_SINCE:
         raise RefusedError("a table of format version 1 has no delete files")
-    key = key_ids(schema, options.key)
+    key = key_ids(schema, options.key, "--changes-column")
     check_key(schema, table.spec, key, options.mode)
     head = None if table.creating else lineage.branch_head(table.metadata, ingest.branch)
     if head is not None:
@@ -144,8 +159,14 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
     if ingest.already:
         return _outcome(plan, Status.NOTHING_TO_DO, _Written())
     operation_id = session.ids.uuid()
-    with no_empty_folders(ingest.table), staged(session, ingest.table, operation_id):
-        written = _write(session, plan, operation_id)
+    aside = f"lake-rejects-{operation_id}"
+    with (
+        no_empty_folders(ingest.table),
+        staged(session, ingest.table, operation_id),
+        temporary_files(session, ingest.table, aside),
+        removed_on_failure(plan.options.rejects),
+    ):
+        written = _write(session, plan, operation_id, aside)
         if not written.files:
             return _outcome(plan, Status.NOTHING_TO_DO, written)
         # As in a stream: nothing of the table was read, so nothing that happens to it is a conflict.
@@ -163,11 +184,13 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
     return _outcome(plan, Status.DONE, written, operation_id, committed)
 
 
-def _write(session: Session, plan: ChangePlan, operation_id: str) -> _Written:
+def _write(session: Session, plan: ChangePlan, operation_id: str, aside: str) -> _Written:
     ingest = plan.ingest
     extra = {
         "delta": plan.settings(operation_id).to_plain(),
         "kinds": plan.options.column,
+        "rejects": plan.options.rejects is not None,
+        "aside": paths.join(ingest.table.data_location, aside),
         "by_partition": ingest.distribution == HASH and not ingest.table.spec.is_unpartitioned(),
     }
     written = _Written()
@@ -184,15 +207,26 @@ def _write(session: Session, plan: ChangePlan, operation_id: str) -> _Written:
     ):
         written.data += [DataFile.from_plain(file) for file in value["files"]]
         written.deletes += [DataFile.from_plain(file) for file in value.get("deletes", ())]
-        for told in value.get("claims", ()):
-            written.rows_read += told["rows_read"]
-            written.inserted += told["rows"]
-    if written.rows != written.inserted:
+        written.claims += value.get("claims", ())
+    inserted = written.counted("rows")
+    if written.rows != inserted:
         raise LakeError(
-            f"{written.inserted} rows were to be written, but there are {written.rows}: "
+            f"{inserted} rows were to be written, but there are {written.rows}: "
             "nothing was committed"
         )
+    _keep_rejects(plan, written)
     return written
+
+
+def _keep_rejects(plan: ChangePlan, written: _Written) -> None:
+    if plan.options.rejects is None or not written.counted("rejected"):
+        return
+    claims = sorted(written.claims, key=lambda claim: int(claim["task"]))
+    # The last claim of a task is made when its file is whole.
+    files = {claim["rejects"]: claim for claim in claims if claim["rejects"]}
+    schema = source_schema(plan.ingest.schema, plan.options.column)
+    storage = plan.ingest.table.storage
+    write_rejects(storage, schema, list(files.values()), plan.options.rejects)
 
 
 def _outcome(
@@ -212,12 +246,12 @@ def _outcome(
         snapshot_ids=[committed.snapshot_id] if committed else [],
         plan=describe_changes(plan),
         result={
-            "rows_read": written.rows_read,
+            "rows_read": written.counted("rows_read"),
             "rows_written": written.rows,
             # Who deletes blindly does not know what was there.
             "rows_inserted": None,
             "rows_updated": None,
-            "rows_rejected": 0,
+            "rows_rejected": written.counted("rejected"),
             "data_files": len(written.data),
             "delete_files": len(written.deletes),
             "bytes_written": stored_bytes(written.files),

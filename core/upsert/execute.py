@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
@@ -25,7 +26,7 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed
-from lake.core.table.delete_index import PUFFIN
+from lake.core.table.delete_scopes import PUFFIN
 from lake.core.table.files import POSITION_DELETES, DataFile, stored_bytes
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import (
@@ -41,11 +42,12 @@ from lake.core.upsert.key_filter import key_filter
 from lake.core.upsert.key_rows import read_arrow
 from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY, refuse_other_specs
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
-from lake.core.upsert.rejects import write_rejects
+from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import TableRequirement
 
 _SOURCE = "lake.core.upsert.source_tasks"
 _SETTLE = "lake.core.upsert.settle_tasks"
@@ -151,11 +153,12 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
     with (
         no_empty_folders(ingest.table),
         staged(session, ingest.table, run.operation_id),
-        run.temporary_files(),
+        temporary_files(session, ingest.table, run.temporary_name),
+        removed_on_failure(plan.options.rejects),
     ):
         source = run.load()
         if plan.options.rejects is not None and source.rejected:
-            write_rejects(ingest, source.claims, plan.options.rejects)
+            write_rejects(ingest.table.storage, ingest.schema, source.claims, plan.options.rejects)
         if not source.files:
             return _outcome(plan, Status.NOTHING_TO_DO, source)
         matched, committed, commit_id = run.match_and_commit(source)
@@ -177,26 +180,14 @@ class _Run:
         self._storage = plan.ingest.table.storage
         self._matchers = _FIRST_MATCHER
 
-    @contextmanager
-    def temporary_files(self) -> Iterator[None]:
-        """Remove the files of keys, by name, however the block ends."""
-        try:
-            yield
-        except BaseException:
-            # Before files are removed: a task that still runs would write on.
-            self.session.close()
-            raise
-        finally:
-            folder = self.plan.ingest.table.data_location
-            self._storage.delete(self._storage.find(folder, self._temporary_name))
-
     @property
-    def _temporary_name(self) -> str:
+    def temporary_name(self) -> str:
+        """How the names of the files of keys begin."""
         return f"lake-keys-{self.operation_id}"
 
     @property
     def _new_files(self) -> dict[str, str]:
-        return {"folder": self.plan.ingest.table.data_location, "name": self._temporary_name}
+        return {"folder": self.plan.ingest.table.data_location, "name": self.temporary_name}
 
     # The source
 
@@ -275,7 +266,7 @@ class _Run:
             landed = self._commit(AppendFiles(added=source.files), ingest.table, self.operation_id)
             return None, landed, self.operation_id
         table, commit_id = ingest.table, self.operation_id
-        blind = self.plan.options.deletes == EQUALITY
+        blind = self._blindly
         for round_number in range(1, _ROUNDS + 1):
             matched = (self._blind if blind else self._match)(table, source)
             self._refuse_duplicates(matched, source)
@@ -288,11 +279,46 @@ class _Run:
             else:
                 return matched, committed, commit_id
             self._storage.delete(file.path for file in matched.files)
-            table, commit_id = table.refreshed(), self.session.ids.uuid()
+            table, commit_id = self._refreshed(table), self.session.ids.uuid()
         raise CommitConflictError("the upsert was never committed")
 
+    def _refreshed(self, table: Table) -> Table:
+        """Return the table as it is now.
+
+        Raises:
+            CommitConflictError: what was written does not go with it any more.
+        """
+        now, then = table.refreshed(), self.plan.ingest.table
+        evolved = now.metadata.current_schema_id != then.metadata.current_schema_id
+        moved = now.spec.spec_id != then.spec.spec_id
+        if (evolved and self.plan.ingest.evolves) or (moved and self._blindly):
+            raise CommitConflictError(
+                f"the {'schema' if evolved else 'partition spec'} of {now.identifier} was changed "
+                "meanwhile",
+                hint="run the command again",
+            )
+        return now
+
+    @property
+    def _blindly(self) -> bool:
+        return self.plan.options.deletes == EQUALITY
+
     def _commit(self, operation: Operation, table: Table, commit_id: str) -> Committed:
-        return commit_rows(self.session, self.plan.ingest, operation, commit_id, table=table)
+        conditions: tuple[TableRequirement, ...] = ()
+        if self._blindly and not table.creating:
+            from pyiceberg.table.update import AssertDefaultSpecId  # noqa: PLC0415
+
+            # Equality deletes reach the files of their own spec only.
+            spec_id = self.plan.ingest.table.spec.spec_id
+            conditions = (AssertDefaultSpecId(default_spec_id=spec_id),)
+        return commit_rows(
+            self.session,
+            self.plan.ingest,
+            operation,
+            commit_id,
+            table=table,
+            conditions=conditions,
+        )
 
     def _blind(self, table: Table, source: _Source) -> _Matched:
         """Delete the source's keys without a look at the table's rows."""
@@ -425,8 +451,8 @@ class _Run:
         names = [schema.find_column_name(column) for column in self.plan.key]
         shown = list(self._some_keys(matched.again, source))
         told = "; ".join(
-            ", ".join(f"{name} {value!r}" for name, value in zip(names, key, strict=True))
-            for key in shown
+            ", ".join(f"{name} {value}" for name, value in zip(names, key, strict=True))
+            for key in sorted(shown)
         )
         raise RefusedError(
             f"{matched.table.identifier} has several rows of {count} of the source's keys: {told}"
@@ -434,7 +460,7 @@ class _Run:
             hint="--repair-duplicates replaces all rows of such a key by the source's row",
         )
 
-    def _some_keys(self, again: Sequence[BitMap], source: _Source) -> Iterator[tuple[Any, ...]]:
+    def _some_keys(self, again: Sequence[BitMap], source: _Source) -> Iterator[tuple[str, ...]]:
         left = _SHOWN_KEYS
         for bucket, bits in zip(source.buckets, again, strict=True):
             wanted = list(bits[:left])
@@ -443,7 +469,7 @@ class _Run:
             for batch in read_arrow(self._storage, bucket["keys"]) if wanted else ():
                 end = start + batch.num_rows
                 for row in (row for row in wanted if start <= row < end):
-                    yield tuple(column[row - start].as_py() for column in batch.columns)
+                    yield tuple(_shown(column[row - start]) for column in batch.columns)
                 start = end
 
 
@@ -451,13 +477,26 @@ def _superseded(found: LiveFiles, matched: _Matched) -> list[DeleteKey]:
     """Return the vectors, and the delete files for one data file, that new vectors take the place of."""
     if not any(file.format == PUFFIN for file in matched.deletes):
         return []
-    paths = {file.referenced_data_file for file in matched.deletes}
-    known = found.deletes_of(np.arange(found.count))
+    paths = set(matched.hit)
+    hit = pa.array(matched.hit, pa.string())
+    masks = [
+        pc.is_in(entries["file_path"].cast(pa.string()), value_set=hit).to_numpy()
+        for entries in found.by_spec.values()
+    ]
+    known = found.deletes_of(np.flatnonzero(np.concatenate(masks)))
     return [
         DeleteKey(item.path, item.content_offset)
         for item in known
         if item.content == POSITION_DELETES and item.referenced_data_file in paths
     ]
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return repr(value.as_py())
+    except (OverflowError, ValueError):
+        # Python has no dates beyond the year 9999.
+        return str(value.cast(pa.string()).as_py())
 
 
 def _bits(text: str) -> BitMap:

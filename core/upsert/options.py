@@ -10,7 +10,7 @@ from pyiceberg.transforms import VoidTransform
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions import field_path
-from lake.core.table.delete_index import is_global
+from lake.core.table.delete_scopes import is_global
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -45,7 +45,7 @@ class UpsertOptions:
             raise InvalidRequestError(f"--deletes {self.deletes!r} is none of {', '.join(MODES)}")
 
 
-def key_ids(schema: Schema, names: Sequence[str]) -> list[int]:
+def key_ids(schema: Schema, names: Sequence[str], option: str = "--upsert") -> list[int]:
     """Return the ids of the key's columns: the named ones, or the schema's identifier fields.
 
     Raises:
@@ -56,7 +56,7 @@ def key_ids(schema: Schema, names: Sequence[str]) -> list[int]:
     ids = column_ids(schema, names) if names else sorted(schema.identifier_field_ids)
     if not ids:
         raise InvalidRequestError(
-            "--key is missing, and the table's schema has no identifier fields"
+            f"{option} needs --key: the table's schema has no identifier fields"
         )
     for column in ids:
         name, kind = schema.find_column_name(column), schema.find_type(column)

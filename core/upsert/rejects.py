@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
-from lake.core.errors import InvalidRequestError
-from lake.core.ingest.plan import IngestPlan
+from lake.core.errors import CommitUnknownError, InvalidRequestError
 from lake.core.rows.sinks import FORMATS, SUFFIXES, writing
+from lake.core.session import Session
+from lake.core.table.catalog import Table
+from lake.core.table.storage import Storage
 from lake.core.upsert.key_rows import read_arrow
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
 
 
 def check_rejects(path: str) -> None:
@@ -27,11 +33,13 @@ def check_rejects(path: str) -> None:
         )
 
 
-def write_rejects(plan: IngestPlan, claims: Sequence[Mapping[str, Any]], path: str) -> None:
-    """Write what units set aside, in the input's order, as one file that is whole or not there."""
-    storage, draft = plan.table.storage, f"{path}.part"
+def write_rejects(
+    storage: Storage, schema: Schema, claims: Sequence[Mapping[str, Any]], path: str
+) -> None:
+    """Write what tasks set aside, in the input's order, as one file that is whole or not there."""
+    draft = f"{path}.part"
     try:
-        with open(draft, "xb") as stream, writing(_format(path) or "", stream, plan.schema) as sink:
+        with open(draft, "xb") as stream, writing(_format(path) or "", stream, schema) as sink:
             for claim in claims:
                 if claim["rejects"]:
                     for batch in read_arrow(storage, claim["rejects"]):
@@ -42,6 +50,36 @@ def write_rejects(plan: IngestPlan, claims: Sequence[Mapping[str, Any]], path: s
     finally:
         if os.path.exists(draft):
             os.unlink(draft)
+
+
+@contextmanager
+def temporary_files(session: Session, table: Table, name: str) -> Iterator[None]:
+    """Remove the files below a table's data whose names begin so, however the block ends."""
+    try:
+        yield
+    except BaseException:
+        # Before files are removed: a task that still runs would write on.
+        session.close()
+        raise
+    finally:
+        table.storage.delete(table.storage.find(table.data_location, name))
+
+
+@contextmanager
+def removed_on_failure(path: str | None) -> Iterator[None]:
+    """Remove a file of rejects when the block fails, unless its commit may have landed.
+
+    It did not exist before: `check_rejects` has refused one that did.
+    """
+    try:
+        yield
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        if path is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        raise
 
 
 def _format(path: str) -> str | None:

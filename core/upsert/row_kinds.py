@@ -19,28 +19,30 @@ _NAMES = {
     "update_after": UPDATE_AFTER,
     "delete": DELETE,
 }
+UNKNOWN = -1
 _SHOWN = 40
 
 
-def row_kinds(column: pa.Array, name: str, where: str) -> Kinds:
-    """Return the kind of each row.
-
-    Args:
-        column: texts.
-        name: the column's, for errors.
-        where: what it was read from, for errors.
-
-    Raises:
-        BadInputError: a text names no kind.
-    """
+def row_kinds(column: pa.Array) -> Kinds:
+    """Return the kind of each row; `UNKNOWN` for a text, or NULL, that names none."""
     folded = pc.utf8_lower(pc.utf8_trim_whitespace(column))
     found = pc.index_in(folded, pa.array(_NAMES))
-    if found.null_count:
-        value = column.filter(found.is_null())[0].as_py()
-        said = "NULL" if value is None else repr(value[:_SHOWN])
-        raise BadInputError(
-            f"{where} has {said} in the column {name}, which tells what a row does",
-            hint="+I, -U, +U and -D are known, or INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE",
-        )
-    kinds: Kinds = np.array(list(_NAMES.values()), np.int8)[found.to_numpy()]
+    numbers = np.array([*_NAMES.values(), UNKNOWN], np.int8)
+    kinds: Kinds = numbers[pc.fill_null(found, len(_NAMES)).to_numpy()]
     return kinds
+
+
+def unknown_kind(value: str | None, name: str, where: str, row: str) -> BadInputError:
+    """Return the error for a row of no known kind.
+
+    Args:
+        value: what the row has in place of a kind.
+        name: the column's.
+        where: what it was read from.
+        row: the row as text.
+    """
+    said = "NULL" if value is None else repr(value[:_SHOWN])
+    return BadInputError(
+        f"{where} has {said} in the column {name}, which tells what a row does{row}",
+        hint="+I, -U, +U and -D are known, or INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE",
+    )

@@ -1,9 +1,11 @@
 """Compaction of many small files, side by side with Iceberg Java, alternating in one run.
 
-    python tests/bench/compact.py [--files 300] [--rows 20000] [--rounds 3] [--engine spark] [--no-java]
+    python tests/bench/compact.py [--files 300] [--rows 20000] [--rounds 3] [--engine spark] [--no-java] [--deletes]
 
-Prints, per round and as medians: seconds of the whole process of each, the ratio, lake's peak memory (the
-largest Python process that did the work), and the seconds that bare PyArrow takes for the same bytes.
+With ``--deletes`` a tenth of the rows is deleted first: half of them by position delete files, one a data file,
+half by three equality delete files. Prints, per round and as medians: seconds of the whole process of each, the
+ratio, lake's peak memory (the largest Python process that did the work), and the seconds that bare PyArrow
+takes for the same bytes.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from pyiceberg.types import DateType, DecimalType, IntegerType, LongType, Nested
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from delete_support import commit_deletes, equality_file, position_file  # noqa: E402
 from table_support import make_table, open_session  # noqa: E402
 
 _MONEY = DecimalType(15, 2)
@@ -183,6 +186,24 @@ def make_files(warehouse: Path, files: int, rows: int) -> None:
     commit_snapshot(session, table, AppendFiles(added=written), operation_id=operation)
 
 
+def delete_rows(warehouse: Path, files: int, rows: int) -> None:
+    """Delete a twentieth of the rows by position, and as many orders by key, in three commits."""
+    session = open_session(warehouse)
+    table = session.table("db.t")
+    rng = np.random.default_rng(7)
+    paths = [f"file://{path}" for path in data_files(warehouse)]
+    places = [np.sort(rng.choice(rows, rows // 20, replace=False)) for _ in paths]
+    positions = [
+        position_file(table, [(path, int(place)) for place in mine])
+        for path, mine in zip(paths, places, strict=True)
+    ]
+    table = commit_deletes(table, *positions)
+    orders = files * rows // 4
+    for part in np.array_split(rng.choice(orders, orders // 20, replace=False) * 8 + 1, 3):
+        keys = [{"l_orderkey": int(key)} for key in part]
+        table = commit_deletes(table, equality_file(table, keys, ["l_orderkey"]))
+
+
 def copy_of(source: Path, target: Path) -> None:
     """Copy a warehouse to a place that is then used instead of the first."""
     if target.exists():
@@ -299,22 +320,27 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engine", default="spark")
     parser.add_argument("--no-java", action="store_true")
+    parser.add_argument("--deletes", action="store_true", help="delete a tenth of the rows first")
     parser.add_argument("--folder", help="where to work; the files made there are used again")
     parser.add_argument("more", nargs="*", help="further options of `lake compact`")
     arguments = parser.parse_args()
     folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
     used = folder / "warehouse"
-    kept = folder / f"made-{arguments.files}-{arguments.rows}"
+    suffix = "-deletes" if arguments.deletes else ""
+    kept = folder / f"made-{arguments.files}-{arguments.rows}{suffix}"
     if not kept.exists():
         # Locations in metadata are absolute: the table is made where it will be used.
         shutil.rmtree(used, ignore_errors=True)
         make_files(used, arguments.files, arguments.rows)
+        if arguments.deletes:
+            delete_rows(used, arguments.files, arguments.rows)
         used.rename(kept)
     seconds: dict[str, list[float]] = {"lake": [], "java": [], "bare": []}
     peaks = []
     for _ in range(arguments.rounds):
         copy_of(kept, used)
-        seconds["bare"].append(bare(data_files(used), folder / "bare.parquet"))
+        if not arguments.deletes:
+            seconds["bare"].append(bare(data_files(used), folder / "bare.parquet"))
         took, peak, output = timed(lake_command(used, arguments.engine, *arguments.more))
         seconds["lake"].append(took)
         peaks.append(peak)

@@ -14,9 +14,11 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from table_support import files_below, make_table, pyiceberg_catalog
+from table_support import files_below, make_table, open_session, pyiceberg_catalog
 
 from lake.core.ingest import plan as planning
+from lake.core.ingest.plan import IngestOptions
+from lake.core.upsert.changes import ChangeOptions, execute_changes, plan_changes
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -164,6 +166,22 @@ def test_new_columns_of_a_log_are_added_but_not_what_its_rows_do(
     assert pyiceberg_catalog(lake.warehouse).load_table("db.t").schema().column_names[-1] == "note"
 
 
+def test_of_two_loads_at_once_the_later_commit_replaces_the_others_row(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    slow = csv(tmp_path / "slow.csv", "+I,1,x,1", "+I,2,x,1")
+    fast = csv(tmp_path / "fast.csv", "+I,1,x,2", "+I,3,x,2")
+    session = open_session(lake.warehouse)
+    options = ChangeOptions(column="op", mode="upsert")
+    plan = plan_changes(session, "db.t", IngestOptions(sources=[str(slow)]), options)
+    lake.ok("ingest", "db.t", fast, *UPSERT)
+    execute_changes(session, plan)
+
+    found = sorted((row["id"], row["value"]) for row in rows_of(lake, tmp_path))
+    assert found == [(1, 1), (2, 1), (3, 2)]
+
+
 BAD_LOGS = [
     (UPSERT, ["+I,1,x,1", "+X,2,x,2"], "'+X' in the column op"),
     (UPSERT, ["+I,1,x,1", ",2,x,2"], "NULL in the column op"),
@@ -184,6 +202,33 @@ def test_a_bad_row_is_told_and_nothing_is_left(
     assert result.exit_code == 7
     assert message in result.json()["error"]["message"]
     assert files_below(lake.warehouse) == before
+
+
+@pytest.mark.parametrize("engine", ["inline", "spark"])
+def test_rows_without_a_key_are_set_aside_in_their_order(
+    lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    csv(logs / "a.csv", "+I,1,x,1", "-D,,,", "+I,,x,2")
+    csv(logs / "b.csv", "-U,,x,3", "+U,2,x,4")
+    monkeypatch.setattr(planning, "_SMALLEST_TASK_BYTES", 1)
+    before = files_below(lake.warehouse)
+    document = CommandLine(lake.warehouse, engine=engine).ok(
+        "ingest", "db.t", logs, *UPSERT, "--rejects", tmp_path / "rejects.csv"
+    )
+
+    assert document["result"]["rows_rejected"] == 3
+    assert document["result"]["rows_written"] == 2
+    assert (tmp_path / "rejects.csv").read_text().splitlines() == [
+        '"id","part","value","op"',
+        ',,,"-D"',
+        ',"x",2,"+I"',
+        ',"x",3,"-U"',
+    ]
+    assert sorted(row["id"] for row in rows_of(lake, tmp_path)) == [1, 2]
+    assert not [path for path in files_below(lake.warehouse) - before if "rejects" in str(path)]
 
 
 def test_a_log_without_the_column_is_refused(lake: CommandLine, tmp_path: Path) -> None:

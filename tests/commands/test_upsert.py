@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from datetime import date, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,24 @@ from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
 from table_support import (
     after,
     files_below,
@@ -202,7 +221,7 @@ def test_without_any_key_the_upsert_is_refused(
     make_table(warehouse, schema=SCHEMA)
     failed = lake("ingest", "db.t", source(tmp_path, [(1, "a", 1.0)]), "--upsert")
     assert failed.exit_code == 2
-    assert "--upsert needs --key" in " ".join(failed.stderr.split())
+    assert "--key is missing" in " ".join(failed.stderr.split())
 
 
 def test_a_part_of_a_struct_may_be_the_key(
@@ -551,6 +570,67 @@ def test_a_lost_race_leaves_no_files_of_the_first_try(
     assert written == held
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_two_racing_upserts_into_an_empty_table_leave_one_row(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    other = source(tmp_path, [(1, "theirs", 2.0)])
+    race = racing(lake, lambda: upsert(lake, other))
+    found = upsert(race, source(tmp_path, [(1, "ours", 3.0)]), "--key", "id", "--deletes", mode)
+    assert rows_of(lake, tmp_path) == [(1, "ours", 3.0)]
+    assert mode == "equality" or inserted_and_updated(found) == (0, 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_upsert_that_races_a_compaction_still_replaces_its_rows(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    for number in range(4):
+        upsert(lake, source(tmp_path, [(number, "old", 1.0), (10 + number, "old", 1.0)]))
+    race = racing(lake, lambda: lake.ok("compact", "db.t", "--rewrite-all"))
+    mine = source(tmp_path, [(1, "ours", 3.0), (99, "ours", 3.0)])
+    found = upsert(race, mine, "--key", "id", "--deletes", mode)
+    assert mode == "equality" or inserted_and_updated(found) == (1, 1)
+    expected = dict.fromkeys((0, 1, 2, 3, 10, 11, 12, 13), "old") | {1: "ours", 99: "ours"}
+    rows = rows_of(lake, tmp_path)
+    assert len(rows) == len(expected)
+    assert {row[0]: row[1] for row in rows} == expected
+
+
+def test_rejects_go_with_an_upsert_that_fails_later(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    lake.ok("ingest", "db.t", source(tmp_path, [(1, "a", 1.0), (1, "a", 2.0)]))
+    rejects = tmp_path / "rejects.csv"
+    path = source(tmp_path, [(1, "b", 3.0), (None, "c", 3.0)])
+    failed = lake("ingest", "db.t", path, "--upsert", "--key", "id", "--rejects", rejects)
+    assert failed.exit_code == 3
+    assert not rejects.exists()
+
+
+def test_a_new_partition_spec_beside_a_blind_upsert_is_a_conflict(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    made = make_table(warehouse, schema=SCHEMA)
+    upsert(lake, source(tmp_path, [(1, "a", 1.0)]))
+
+    def repartition() -> None:
+        with made.refresh().update_spec() as update:
+            update.add_identity("part")
+
+    before = rows_of(lake, tmp_path)
+    path = source(tmp_path, [(1, "b", 3.0)])
+    failed = racing(lake, repartition)(
+        "ingest", "db.t", path, "--upsert", "--key", "id", "--deletes", "equality"
+    )
+    assert failed.exit_code == 4
+    assert "partition spec of db.t was changed" in " ".join(failed.stderr.split())
+    assert rows_of(lake, tmp_path) == before
+
+
 @pytest.mark.parametrize("step", ["settle", "match", "commit"])
 def test_a_failure_in_any_step_leaves_nothing_behind(
     lake: CommandLine,
@@ -604,3 +684,38 @@ def test_sources_and_tables_of_many_files_on_each_engine(
     expected |= {20: 2.0, 75: 2.0}
     assert {row[0]: row[2] for row in by_pyiceberg(warehouse)} == expected
     assert len(by_pyiceberg(warehouse)) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (IntegerType(), pa.array([-1, 0, 2**31 - 1], pa.int32())),
+        (DoubleType(), pa.array([-0.0, 0.0, math.inf])),
+        (BooleanType(), pa.array([True, False, True])),
+        (DecimalType(38, 2), pa.array([Decimal("-1.00"), Decimal("1.00"), Decimal(10) ** 35])),
+        (DateType(), pa.array([date(1969, 1, 1), date(1, 1, 1), date(9999, 1, 1)])),
+        (TimeType(), pa.array([time(0), time(1, 2, 3, 4), time(23)], pa.time64("us"))),
+        (TimestampType(), pa.array([-1, 0, 10**15], pa.timestamp("us"))),
+        (TimestamptzType(), pa.array([-(10**17), 0, 10**18], pa.timestamp("us", "UTC"))),
+        (StringType(), pa.array(["", "it's", "é" * 300])),
+        (BinaryType(), pa.array([b"", b"\0", b"\xff"])),
+        (FixedType(3), pa.array([b"abc", b"abd", b"\0\0\0"], pa.binary(3))),
+        (UUIDType(), pa.array([bytes(16), b"\1" * 16, b"\2" * 16], pa.uuid())),
+    ],
+    ids=lambda value: str(value) if isinstance(value, IcebergType) else "",
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_values_of_every_type_are_keys(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, kind: IcebergType, values: Any, mode: str
+) -> None:
+    fields = NestedField(1, "k", kind), NestedField(2, "mark", LongType(), required=False)
+    make_table(warehouse, schema=Schema(*fields), format_version="2")
+    different = 2 if kind == BooleanType() else 3
+    for mark, rows, counts in ((1, 2, (2, 0)), (2, 3, (different - 2, 2)), (3, 1, (0, 1))):
+        path = tmp_path / f"{mark}.parquet"
+        pq.write_table(pa.table({"k": values[:rows], "mark": [mark] * rows}), path)
+        found = upsert(lake, path, "--key", "k", "--deletes", mode)
+        assert mode == "equality" or inserted_and_updated(found) == counts
+    lake.ok("scan", "db.t", "--output", tmp_path / "found.parquet")
+    marks = pq.read_table(tmp_path / "found.parquet")["mark"].to_pylist()
+    assert sorted(marks) == [2] * (different - 1) + [3]

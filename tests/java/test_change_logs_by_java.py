@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from change_logs import Model, shown, write_log
 from command_line import CommandLine
@@ -74,3 +78,54 @@ def test_what_a_log_left_java_compacts_to_the_same_rows(
     )
 
     assert shown(java_rows(java, lake.warehouse)) == shown(list(model.rows.values()))
+
+
+def test_java_finds_keys_of_every_type(lake: CommandLine, java: JavaPeer, tmp_path: Path) -> None:
+    key = {
+        "flag": pa.bool_(),
+        "small": pa.int32(),
+        "price": pa.decimal128(9, 2),
+        "wide": pa.decimal128(30, 4),
+        "day": pa.date32(),
+        "ts": pa.timestamp("us"),
+        "tz": pa.timestamp("us", "UTC"),
+        "name": pa.string(),
+        "raw": pa.binary(),
+        "f": pa.float32(),
+        "d": pa.float64(),
+    }
+    schema = pa.schema([("op", pa.string()), *key.items(), ("value", pa.int64())])
+    first = [{"op": "+I", **_key(number), "value": number} for number in range(60)]
+    second = [{"op": "-D", **_key(number), "value": None} for number in range(0, 60, 3)]
+    second += [{"op": "+U", **_key(number), "value": -number} for number in range(1, 60, 3)]
+    options = ["--changes-column", "op", "--changes-mode", _UPSERT, "--key", ",".join(key)]
+    for number, log in enumerate((first, second)):
+        pq.write_table(pa.Table.from_pylist(log, schema), tmp_path / "log.parquet")
+        creation = ["--partition-by", "bucket(3, name), day(tz)", "--create"]
+        lake.ok(
+            "ingest", "db.t", tmp_path / "log.parquet", *options, *creation[: 0 if number else 3]
+        )
+
+    found = java.sql(lake.warehouse, "SELECT value FROM {c}.db.t")
+    expected = [-number if number % 3 == 1 else number for number in range(60) if number % 3]
+    assert sorted(row["value"] for row in found) == sorted(expected)
+    out = tmp_path / "rows.parquet"
+    lake.ok("scan", "db.t", "--select", "value", "--output", out)
+    assert sorted(pq.read_table(out)["value"].to_pylist()) == sorted(expected)
+
+
+def _key(number: int) -> dict[str, Any]:
+    moment = datetime.datetime(1969, 12, 30, 22) + datetime.timedelta(hours=number, microseconds=1)
+    return {
+        "flag": number % 2 == 0,
+        "small": number // 2 - 10,
+        "price": decimal.Decimal(number - 30) / 100,
+        "wide": decimal.Decimal(number - 30) ** 5 / 10000,
+        "day": datetime.date(1970, 1, 1) + datetime.timedelta(days=number - 30),
+        "ts": moment,
+        "tz": moment.replace(tzinfo=datetime.UTC),
+        "name": ["", "a", "é\U0001f600", "x" * 300][number % 4],
+        "raw": bytes([255, number]) * (number % 3),
+        "f": [0.0, -0.0, float("inf"), 1.5][number % 4],
+        "d": [-0.0, 0.0, 1e300][number % 3],
+    }

@@ -283,6 +283,18 @@ def test_equality_deletes_after_changes_of_the_schema_and_the_spec(
     assert 28 < same_rows(lake, java, warehouse) < 41
 
 
+def test_equality_deletes_of_a_column_that_was_dropped(
+    lake: CommandLine, warehouse: Path, java: JavaPeer
+) -> None:
+    made(warehouse, java)
+    table = current(warehouse)
+    commit_deletes(table, equality_file(table, [{"id": 1}, {"id": 13}], ["id"]))
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+        update.delete_column("id")
+
+    assert same_rows(lake, java, warehouse) == 45
+
+
 def test_position_deletes_that_share_a_file(
     lake: CommandLine, warehouse: Path, java: JavaPeer, tmp_path: Path
 ) -> None:

@@ -323,6 +323,14 @@ def test_settings_with_deletes_are_not_read_without_them(world: World) -> None:
         next(read_batches(Storage(), world.files[0], world.settings()))
 
 
+def test_files_that_deletes_were_not_made_for_are_not_read_with_them(world: World) -> None:
+    world.deletes = [position_file(world.folder, [(world.files[0].path, 0)], **HERE)]
+    deletes = Deletes(Storage(), world.settings(), world.files)
+    other = replace(world.files[0], skip_rows=1)
+    with pytest.raises(ValueError, match="not asked for"):
+        next(read_batches(Storage(), other, world.settings(), deletes))
+
+
 @pytest.mark.parametrize(
     "damage",
     [

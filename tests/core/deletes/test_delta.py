@@ -140,6 +140,7 @@ def small_files() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Storage, "persist", lambda _storage, _location: None)
         patch.setattr(writer, "_SMALLEST_ROW_GROUP", 60)
+        patch.setattr(writer, "_MOST_OPEN_FILES", 1)
         yield
 
 
@@ -333,6 +334,29 @@ def test_after_an_error_no_file_of_any_kind_is_left(tmp_path: Path) -> None:
         assert len(list((tmp_path / "t").iterdir())) > 3
         raise ZeroDivisionError
 
+    assert list((tmp_path / "t").iterdir()) == []
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_disk_that_fills_up_while_files_are_finished_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, fails_at: int
+) -> None:
+    monkeypatch.setattr(writer, "_SMALLEST_ROW_GROUP", 1024 * 1024)
+    delta = delta_settings(tmp_path / "t", UNPARTITIONED_PARTITION_SPEC, (1,), UPSERT, version)
+    persisted = []
+
+    def persist(_storage: Storage, location: str) -> None:
+        persisted.append(location)
+        if len(persisted) == fails_at:
+            raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(Storage, "persist", persist)
+    row = {"id": 1, "part": "x", "value": 1}
+    with pytest.raises(OSError, match="no space"):
+        write_changes(delta, [[(INSERT, row), (INSERT, row)]])
+
+    assert len(persisted) == fails_at
     assert list((tmp_path / "t").iterdir()) == []
 
 

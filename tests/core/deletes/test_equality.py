@@ -1,6 +1,8 @@
 """Equality deletes against a dictionary, in memory and on disk."""
 
 import os
+import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -88,7 +90,7 @@ def test_many_deletes_on_disk_find_what_those_in_memory_find():
     parts = [(deletes.slice(start, 10_000), start // 10_000) for start in range(0, 300_000, 10_000)]
     probes = rng.integers(0, 800_000, 100_000)
     rows = pa.record_batch({"a": probes, "b": np.char.add("customer-", probes.astype(str))})
-    with EqualityDeletes.load(parts) as loaded:
+    with EqualityDeletes.load(parts, memory_bytes=10**9) as loaded:
         assert loaded.in_memory
         expected = np.flatnonzero(loaded.deleted(rows, 15))
     with EqualityDeletes.load(parts, memory_bytes=5_000_000) as loaded:
@@ -158,3 +160,34 @@ def test_a_full_disk_is_told(monkeypatch):
 def test_nested_keys_are_refused():
     with pytest.raises(RefusedError, match="only plain columns can be keys"):
         EqualityDeletes.load([(pa.record_batch({"a": [[1]]}), 1)])
+
+
+_TASK = """
+import sys
+import numpy as np, pyarrow as pa
+from lake.core.deletes.equality import EqualityDeletes
+from lake.core.deletes.spilled import RowKeys
+import lake.core.deletes.apply  # what a task loads in any case
+
+def numbers(start, count):
+    column = pa.array(np.arange(start, start + count) * 7919 % 20_000_003)
+    return pa.record_batch({"a": column.cast(pa.string()) if sys.argv[1] == "text" else column})
+
+keys = ((numbers(at, 100_000), 5) for at in range(0, 5_000_000, 100_000))
+rows = (RowKeys(0, at, 4, numbers(at, 100_000)) for at in range(4_000_000, 6_000_000, 100_000))
+with EqualityDeletes.load(keys) as loaded:
+    found = sum(len(places) for _, places in loaded.deleted_rows(rows))
+lines = open("/proc/self/status").read().splitlines()
+peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+print(found, loaded.in_memory, peak // 1024)
+"""
+
+
+@pytest.mark.parametrize("kind", ["integer", "text"])
+def test_a_task_with_more_keys_than_memory_stays_below_256_mib(kind):
+    done = subprocess.run(
+        [sys.executable, "-c", _TASK, kind], check=True, capture_output=True, text=True
+    )
+    found, in_memory, peak = done.stdout.split()
+    assert (found, in_memory) == ("1000000", "False")
+    assert int(peak) < 256

@@ -120,8 +120,12 @@ def check(types, keys, probes, ranks, *, pieces=1, sliced=False):
     index = KeyIndex.build(table, rank=None if ranks is None else np.array(ranks, np.int64))
     found = index.find(batch_of(types, probes, sliced=sliced))
     assert found.tolist() == [expected.get(as_key(row), NOT_FOUND) for row in probes]
-    assert index.rows().tolist() == sorted(expected.values())
+    assert sorted(index.rows().tolist()) == sorted(expected.values())
     assert len(index) == len(expected)
+    in_order = KeyIndex.build(table.take(pa.array(index.rows())))
+    again = in_order.find(batch_of(types, probes, sliced=sliced))
+    places = {number: place for place, number in enumerate(index.rows().tolist())}
+    assert again.tolist() == [places.get(number, NOT_FOUND) for number in found.tolist()]
 
 
 @given(case=key_rows(), count=st.integers(1, 100))

@@ -1,0 +1,144 @@
+"""An upsert of which half of the rows exist, side by side with Spark's MERGE INTO, alternating in one run.
+
+    python tests/bench/upsert.py [--table 10000000] [--source 1000000] [--rounds 3] [--version 2]
+                                 [--engine auto] [--deletes position] [--no-java] [--folder DIR]
+
+Both are whole processes on copies of one table; Spark merges on read. Prints, per round and as medians,
+seconds and the ratio, lake's peak memory (the largest Python process that did the work), and whether the
+number of rows, and the sum of their amounts, are the same afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
+
+from command_line import CommandLine  # noqa: E402
+from compact import copy_of, timed  # noqa: E402
+
+_FILES = 10
+_MERGE = """
+    MERGE INTO lake.db.t t USING (SELECT * FROM parquet.`{source}`) s ON t.id = s.id
+    WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
+"""
+
+
+def orders(ids: Any, seed: int) -> pa.Table:
+    """Return a row for each id: the same in every run."""
+    rng = np.random.default_rng(seed)
+    rows = len(ids)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "customer": pa.array(rng.integers(0, 1_000_000, rows)),
+            "amount": pa.array(rng.integers(0, 100_000, rows)),
+            "name": pa.array(np.char.add("name-", rng.integers(0, 100_000, rows).astype(str))),
+            "at": pa.array(rng.integers(1_600_000_000, 1_700_000_000, rows) * 10**6).cast(
+                pa.timestamp("us", "UTC")
+            ),
+            "paid": pa.array(rng.integers(0, 2, rows).astype(bool)),
+        }
+    )
+
+
+def make(folder: Path, used: Path, arguments: argparse.Namespace) -> None:
+    """Make ``db.t``, whose ids come in no order, and the source."""
+    rng = np.random.default_rng(1)
+    ids = rng.permutation(arguments.table)
+    sources = folder / "loaded"
+    sources.mkdir(parents=True, exist_ok=True)
+    for number, part in enumerate(np.array_split(ids, _FILES)):
+        pq.write_table(orders(part, number), sources / f"{number:02d}.parquet")
+    CommandLine(used, engine="inline").ok(
+        "ingest",
+        "db.t",
+        sources,
+        "--create",
+        "--property",
+        f"format-version={arguments.version}",
+        "--property",
+        "write.merge.mode=merge-on-read",
+        "--target-size",
+        "32MB",
+    )
+    shutil.rmtree(sources)
+    half = arguments.source // 2
+    old = rng.choice(arguments.table, arguments.source - half, replace=False)
+    mixed = rng.permutation(np.concatenate([old, arguments.table + np.arange(half)]))
+    pq.write_table(orders(mixed, _FILES), folder / "source.parquet")
+
+
+def rows_and_sum(warehouse: Path, folder: Path) -> tuple[int, int]:
+    """Return what lake reads of the table."""
+    output = folder / "scan.parquet"
+    lake = CommandLine(warehouse, engine="inline")
+    lake.ok("scan", "db.t", "--select", "amount", "--output", output)
+    amounts = pq.read_table(output)["amount"].to_numpy()
+    output.unlink()
+    return len(amounts), int(amounts.sum())
+
+
+def main() -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--table", type=int, default=10_000_000)
+    parser.add_argument("--source", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--version", default="2")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--deletes", default="position")
+    parser.add_argument("--no-java", action="store_true")
+    parser.add_argument("--folder", help="where to work; the table made there is used again")
+    arguments = parser.parse_args()
+    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    used, kept = folder / "warehouse", folder / f"made-{arguments.version}-{arguments.table}"
+    if not kept.exists():
+        # Locations in metadata are absolute: the table is made where it will be used.
+        shutil.rmtree(used, ignore_errors=True)
+        make(folder, used, arguments)
+        used.rename(kept)
+    source = folder / "source.parquet"
+    lake = [
+        *(sys.executable, "-m", "lake.cli", "--warehouse", str(used)),
+        *("--engine", arguments.engine, "--json"),
+        *("ingest", "db.t", str(source), "--upsert", "--key", "id"),
+        *("--deletes", arguments.deletes),
+    ]
+    java = [sys.executable, str(ROOT / "tests" / "java_peer.py"), str(used)]
+    seconds: dict[str, list[float]] = {"lake": [], "java": []}
+    peaks = []
+    for _ in range(arguments.rounds):
+        copy_of(kept, used)
+        took, peak, output = timed(lake)
+        seconds["lake"].append(took)
+        peaks.append(peak)
+        print(f"lake {took:.2f} s, peak {peak:.0f} MiB, {json.loads(output)['result']}", flush=True)
+        ours = rows_and_sum(used, folder)
+        if arguments.no_java:
+            continue
+        copy_of(kept, used)
+        took, _, _ = timed([*java, _MERGE.format(source=source)])
+        seconds["java"].append(took)
+        same = rows_and_sum(used, folder) == ours
+        print(f"java {took:.2f} s, the same rows: {same}", flush=True)
+    medians = {name: round(statistics.median(each), 2) for name, each in seconds.items() if each}
+    if "java" in medians:
+        medians["ratio"] = round(medians["java"] / medians["lake"], 2)
+    print(json.dumps({**medians, "peak_mib": round(max(peaks))}))
+
+
+if __name__ == "__main__":
+    main()
