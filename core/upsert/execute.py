@@ -55,6 +55,7 @@ _MATCH = "lake.core.upsert.match_tasks"
 _EQUALITY = "lake.core.upsert.equality_tasks"
 # Keys of which an index takes some 100 to 200 MiB.
 _BUCKET_ROWS = 4_000_000
+_BUCKET_BYTES = 128 * 1024 * 1024
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
 _ROUNDS = 5
@@ -238,7 +239,10 @@ class _Run:
         ]
         if not files:
             return []
-        count = -(-sum(claim["rows"] for claim in claims) // _BUCKET_ROWS)
+        count = max(
+            -(-sum(claim["rows"] for claim in claims) // _BUCKET_ROWS),
+            -(-sum(claim["key_bytes"] for claim in claims) // _BUCKET_BYTES),
+        )
         common = {"key_columns": len(self.plan.key), **self._new_files}
         engine = self.session.engine(self.plan.ingest.input_bytes)
         results: Iterator[TaskResult]

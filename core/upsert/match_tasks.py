@@ -29,6 +29,7 @@ from lake.core.upsert.options import COPY_ON_WRITE
 
 # With several buckets each is loaded once for about so many rows of the table.
 _CHUNK_ROWS = 4 * 1024 * 1024
+_CHUNK_BYTES = 128 * 1024 * 1024
 
 
 def match(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -134,11 +135,12 @@ def _find(
 
 
 def _chunks(parts: Iterator[_Chunk], rows: int) -> Iterator[_Chunk]:
-    """Put batches together until they have so many rows."""
+    """Put batches together until they have so many rows, or take much memory."""
     waiting: list[_Chunk] = []
     for part in parts:
         waiting.append(part)
-        if sum(len(one.files) for one in waiting) >= rows:
+        full = sum(one.keys.nbytes for one in waiting) >= _CHUNK_BYTES
+        if full or sum(len(one.files) for one in waiting) >= rows:
             yield _joined(waiting)
             waiting = []
     if waiting:

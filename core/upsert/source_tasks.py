@@ -80,6 +80,7 @@ class _UnitRows:
         keys = payload["keys"]
         self.read = 0
         self._usable = 0
+        self._key_bytes = 0
         self._storage = context.storage
         self._place: int = unit["place"]
         self._where = (unit.get("source") or unit["file"])["path"]
@@ -154,6 +155,7 @@ class _UnitRows:
             file = arrow_file(self._storage, self._path, keys.schema)
             self._keys = self._files.enter_context(file)
         self._keys.write_batch(keys)
+        self._key_bytes += keys.nbytes
 
     def claim(self) -> dict[str, Any]:
         """Return what the driver is told."""
@@ -162,6 +164,7 @@ class _UnitRows:
             "rows_read": self.read,
             "rows": self._usable,
             "keys": None if self._keys is None else self._path,
+            "key_bytes": self._key_bytes,
             "rejects": None if self._rejects is None else self._rejects_path,
             "rejected": self._rejected,
         }
