@@ -51,7 +51,7 @@ from lake.core.settings import Settings
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.operations import RowDelta
 from lake.core.upsert import execute as upsert_execution
-from lake.core.upsert import match_tasks, settle_tasks
+from lake.core.upsert import match_tasks, matching, settle_tasks
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -221,7 +221,7 @@ def test_without_any_key_the_upsert_is_refused(
     make_table(warehouse, schema=SCHEMA)
     failed = lake("ingest", "db.t", source(tmp_path, [(1, "a", 1.0)]), "--upsert")
     assert failed.exit_code == 2
-    assert "--key is missing" in " ".join(failed.stderr.split())
+    assert "no identifier fields" in " ".join(failed.stderr.split())
 
 
 def test_a_part_of_a_struct_may_be_the_key(
@@ -670,7 +670,7 @@ def test_sources_and_tables_of_many_files_on_each_engine(
     lake_on.ok("ingest", "db.t", *old)
     monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
     monkeypatch.setattr(upsert_execution, "_BUCKET_ROWS", 20)
-    monkeypatch.setattr(upsert_execution, "_TASK_ROWS", 25)
+    monkeypatch.setattr(matching, "_TASK_ROWS", 25)
     new = [
         source(tmp_path, [(number * 10 + at, f"p{at % 2}", 1.0) for at in range(8)])
         for number in range(2, 8)
