@@ -5,65 +5,47 @@ A lost race is matched again, against the new head and with the same data files.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
 from lake.core.engine import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
 from lake.core.outcome import Outcome, Status
-from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
-from lake.core.rows.schema import moved_schema, schema_to_plain
 from lake.core.session import Session
-from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed
-from lake.core.table.delete_scopes import PUFFIN
-from lake.core.table.files import POSITION_DELETES, DataFile, stored_bytes
-from lake.core.table.live import LiveFiles, live_files
+from lake.core.table.files import DataFile, stored_bytes
 from lake.core.table.operations import (
     SERIALIZABLE,
     AppendFiles,
-    DeleteKey,
     Operation,
     OverwriteFiles,
     RowDelta,
 )
 from lake.core.table.staging import staged
-from lake.core.upsert.key_filter import key_filter
 from lake.core.upsert.key_rows import read_arrow
-from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY, refuse_other_specs
+from lake.core.upsert.matching import Matched, Matcher
+from lake.core.upsert.options import EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
 
 if TYPE_CHECKING:
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement
 
 _SOURCE = "lake.core.upsert.source_tasks"
 _SETTLE = "lake.core.upsert.settle_tasks"
-_MATCH = "lake.core.upsert.match_tasks"
-_EQUALITY = "lake.core.upsert.equality_tasks"
 # Keys of which an index takes some 100 to 200 MiB.
 _BUCKET_ROWS = 4_000_000
 _BUCKET_BYTES = 128 * 1024 * 1024
-_TASK_ROWS = 4_000_000
-_TASK_FILES = 500
 _ROUNDS = 5
 _SHOWN_KEYS = 3
 # What is told of a bucket to which no key was sent.
 _EMPTY_BUCKET = {"keys": None, "rows": 0, "losers": None, "lost": 0, "values": None}
-# The numbers of tasks that match start here, so that no name meets a loading task's.
-_FIRST_MATCHER = 50_000
 
 
 @dataclass(slots=True)
@@ -95,42 +77,6 @@ class _Source:
     @property
     def lost(self) -> int:
         return sum(bucket["lost"] for bucket in self.buckets)
-
-
-@dataclass(slots=True)
-class _Matched:
-    """What the table had of the source's keys at one snapshot.
-
-    Args:
-        table: as it was.
-        base: the branch's head; None for an empty branch.
-        condition: a filter that all rows of these keys match.
-        found: by bucket which keys were there.
-        again: which of them more than once.
-        hit: data files that had some.
-        kept: files of those rows of hit files that stay, when these are copied on write.
-        deletes: delete files of the rows that go, in the other modes.
-        superseded: delete files whose positions ``deletes`` holds again.
-    """
-
-    table: Table
-    base: Snapshot | None
-    condition: BooleanExpression | None
-    found: list[BitMap]
-    again: list[BitMap]
-    hit: list[str] = field(default_factory=list)
-    kept: list[DataFile] = field(default_factory=list)
-    deletes: list[DataFile] = field(default_factory=list)
-    superseded: list[DeleteKey] = field(default_factory=list)
-
-    @property
-    def updated(self) -> int:
-        return sum(len(bits) for bits in self.found)
-
-    @property
-    def files(self) -> list[DataFile]:
-        """The files that matching wrote."""
-        return [*self.kept, *self.deletes]
 
 
 def preview_upsert(plan: UpsertPlan) -> Outcome:
@@ -179,7 +125,6 @@ class _Run:
         self.plan = plan
         self.operation_id = operation_id
         self._storage = plan.ingest.table.storage
-        self._matchers = _FIRST_MATCHER
 
     @property
     def temporary_name(self) -> str:
@@ -263,7 +208,7 @@ class _Run:
 
     # The table
 
-    def match_and_commit(self, source: _Source) -> tuple[_Matched | None, Committed, str]:
+    def match_and_commit(self, source: _Source) -> tuple[Matched | None, Committed, str]:
         """Commit, matching again whenever another writer won."""
         ingest = self.plan.ingest
         if ingest.table.creating:
@@ -271,8 +216,9 @@ class _Run:
             return None, landed, self.operation_id
         table, commit_id = ingest.table, self.operation_id
         blind = self._blindly
+        matcher = Matcher(self.session, self.plan, self.operation_id)
         for round_number in range(1, _ROUNDS + 1):
-            matched = (self._blind if blind else self._match)(table, source)
+            matched = (matcher.blind if blind else matcher.match)(table, source.buckets)
             self._refuse_duplicates(matched, source)
             operation = _operation(matched, source, validates=not blind)
             try:
@@ -324,130 +270,7 @@ class _Run:
             conditions=conditions,
         )
 
-    def _blind(self, table: Table, source: _Source) -> _Matched:
-        """Delete the source's keys without a look at the table's rows."""
-        ingest = self.plan.ingest
-        base = lineage.branch_head(table.metadata, ingest.options.branch)
-        if base is not None:
-            refuse_other_specs(live_files(table, base, columns=("status", "content")))
-        names = [ingest.schema.find_column_name(column) or "" for column in self.plan.key]
-        fields = [ingest.schema.find_field(name) for name in names]
-        tasks = [
-            Task(
-                {
-                    "keys": bucket["keys"],
-                    "ids": list(self.plan.key),
-                    "columns": schema_to_plain(Schema(*fields)),
-                    "writing": ingest.settings(self.operation_id).to_plain(),
-                    "task": number,
-                }
-            )
-            for number, bucket in enumerate(source.buckets, _FIRST_MATCHER)
-            if bucket["keys"]
-        ]
-        matched = _Matched(table, base, None, [], [])
-        engine = self.session.engine(ingest.input_bytes)
-        for result in engine.run(tasks, f"{_EQUALITY}:write_deletes", storage=self._storage):
-            matched.deletes += [DataFile.from_plain(file) for file in result.value["deletes"]]
-        return matched
-
-    def _match(self, table: Table, source: _Source) -> _Matched:
-        ingest, key = self.plan.ingest, self.plan.key
-        base = lineage.branch_head(table.metadata, ingest.options.branch)
-        known = set(key) <= set(table.schema.field_ids)
-        condition = (
-            key_filter(table.schema, key, [one["values"] for one in source.buckets if one["keys"]])
-            if known
-            else None
-        )
-        nothing = [BitMap() for _ in source.buckets]
-        matched = _Matched(table, base, condition, nothing, [BitMap() for _ in nothing])
-        if base is None or not known:
-            return matched
-        found = live_files(table, base, condition)
-        tasks = list(self._tasks(found, source, condition))
-        total = sum(task.input_bytes for task in tasks)
-        self.session.progress.start("matching", tasks=len(tasks), total_bytes=total)
-        engine = self.session.engine(ingest.input_bytes)
-        for result in engine.run(tasks, f"{_MATCH}:match", storage=self._storage):
-            value = result.value
-            for bucket, text in enumerate(value["found"]):
-                new = _bits(text)
-                matched.again[bucket] |= _bits(value["found_again"][bucket])
-                matched.again[bucket] |= matched.found[bucket] & new
-                matched.found[bucket] |= new
-            matched.kept += [DataFile.from_plain(file) for file in value["kept"]]
-            matched.deletes += [DataFile.from_plain(file) for file in value["deletes"]]
-            matched.hit += value["hit"]
-            self.session.progress.advance(
-                tasks=1, done_bytes=tasks[result.task].input_bytes, rows=value["rows"]
-            )
-        self.session.progress.finish()
-        matched.superseded = _superseded(found, matched)
-        return matched
-
-    def _tasks(
-        self, found: LiveFiles, source: _Source, condition: BooleanExpression | None
-    ) -> Iterator[Task]:
-        ingest, key, table = self.plan.ingest, list(self.plan.key), found.table
-        copies = self.plan.options.deletes == COPY_ON_WRITE
-        names = [ingest.schema.find_column_name(column) or "" for column in key]
-        common: dict[str, Any] = {
-            "ids": key,
-            "buckets": [bucket["keys"] for bucket in source.buckets],
-            "mode": self.plan.options.deletes,
-            "format_version": table.metadata.format_version,
-        }
-        # Row ids of version 3 move with their rows.
-        copied = moved_schema(ingest.schema, table.metadata)
-        writing = ingest.settings(self.operation_id)
-        if copies:
-            writing = replace(writing, schema=copied)
-        common["writing"] = writing.to_plain()
-        for numbers, files in self._groups(found):
-            deletes = found.deletes_of(np.array(numbers, np.int64))
-            reading = ReadSettings.of(
-                table,
-                projection=ingest.schema.select(*names),
-                # To copy, all rows are counted.
-                row_filter=None if copies else condition,
-                deletes=deletes,
-            )
-            everything = ReadSettings.of(table, projection=copied, deletes=deletes)
-            payload = {
-                **common,
-                "task": self._matchers,
-                "files": [file.to_plain() for file in files],
-                "reading": reading.to_plain(),
-                "rewriting": everything.to_plain() if copies else None,
-            }
-            self._matchers += 1
-            yield Task(payload, sum(file.size_bytes for file in files))
-
-    def _groups(self, found: LiveFiles) -> Iterator[tuple[list[int], list[FileSlice]]]:
-        """Yield neighbouring data files with their numbers: all cores have work, and no task too much."""
-        specs = found.table.metadata.specs()
-        files = [
-            item
-            for spec_id, entries in found.by_spec.items()
-            for item in slices_of(entries, spec=specs[spec_id], schema=found.schema)
-        ]
-        engine = self.session.engine(self.plan.ingest.input_bytes)
-        rows = sum(file.record_count for file in files)
-        most = min(_TASK_ROWS, -(-rows // engine.parallelism))
-        group: tuple[list[int], list[FileSlice]] = ([], [])
-        taken = 0
-        for number, file in enumerate(files):
-            if group[0] and (taken + file.record_count > most or len(group[0]) >= _TASK_FILES):
-                yield group
-                group, taken = ([], []), 0
-            group[0].append(number)
-            group[1].append(file)
-            taken += file.record_count
-        if group[0]:
-            yield group
-
-    def _refuse_duplicates(self, matched: _Matched, source: _Source) -> None:
+    def _refuse_duplicates(self, matched: Matched, source: _Source) -> None:
         count = sum(len(bits) for bits in matched.again)
         if not count or self.plan.options.repair_duplicates:
             return
@@ -477,24 +300,6 @@ class _Run:
                 start = end
 
 
-def _superseded(found: LiveFiles, matched: _Matched) -> list[DeleteKey]:
-    """Return the vectors, and the delete files for one data file, that new vectors take the place of."""
-    if not any(file.format == PUFFIN for file in matched.deletes):
-        return []
-    paths = set(matched.hit)
-    hit = pa.array(matched.hit, pa.string())
-    masks = [
-        pc.is_in(entries["file_path"].cast(pa.string()), value_set=hit).to_numpy()
-        for entries in found.by_spec.values()
-    ]
-    known = found.deletes_of(np.flatnonzero(np.concatenate(masks)))
-    return [
-        DeleteKey(item.path, item.content_offset)
-        for item in known
-        if item.content == POSITION_DELETES and item.referenced_data_file in paths
-    ]
-
-
 def _shown(value: pa.Scalar) -> str:
     try:
         return repr(value.as_py())
@@ -503,11 +308,7 @@ def _shown(value: pa.Scalar) -> str:
         return str(value.cast(pa.string()).as_py())
 
 
-def _bits(text: str) -> BitMap:
-    return BitMap.deserialize(base64.b64decode(text))
-
-
-def _operation(matched: _Matched, source: _Source, *, validates: bool) -> Operation:
+def _operation(matched: Matched, source: _Source, *, validates: bool) -> Operation:
     """Return the change; whoever inserts one of the keys meanwhile is a conflict at any isolation level."""
     base_id = matched.base.snapshot_id if matched.base else None
     if matched.hit and not matched.deletes:
@@ -533,7 +334,7 @@ def _outcome(
     plan: UpsertPlan,
     status: Status,
     source: _Source,
-    matched: _Matched | None = None,
+    matched: Matched | None = None,
     commit_id: str | None = None,
     committed: Committed | None = None,
 ) -> Outcome:
