@@ -12,7 +12,7 @@ from lake.core.outcome import Outcome
 
 
 def demo(context: typer.Context) -> Outcome:
-    """Load a year of real flights into ./lake-demo; read, compact and expire them.
+    """Load a year of real flights into ./lake-demo; read, correct, compact, expire them.
 
     Example: lake demo
     """

@@ -5,7 +5,7 @@ complete -c lake -n __fish_use_subcommand -a scan -d 'Read a table, or what was 
 complete -c lake -n __fish_use_subcommand -a snapshots -d 'Show a table\'s snapshots, newest first'
 complete -c lake -n __fish_use_subcommand -a compact -d 'Rewrite small files into large ones; no row changes'
 complete -c lake -n __fish_use_subcommand -a expire -d 'Forget old snapshots and delete the files that only they reach'
-complete -c lake -n __fish_use_subcommand -a demo -d 'Load a year of real flights into ./lake-demo; read, compact and expire them'
+complete -c lake -n __fish_use_subcommand -a demo -d 'Load a year of real flights into ./lake-demo; read, correct, compact, expire them'
 complete -c lake -n __fish_use_subcommand -l catalog -r -F -d 'Catalog in PyIceberg\'s configuration'
 complete -c lake -n __fish_use_subcommand -l warehouse -x -a '(__fish_complete_directories)' -d 'Folder with tables and a catalog of its own'
 complete -c lake -n __fish_use_subcommand -l catalog-type -x -a 'sql hadoop' -d 'What --warehouse is [default: sql]'

@@ -1,4 +1,4 @@
-"""A tour on real data: a year of flights through ingest, scan, compact and expire.
+"""A tour on real data: a year of flights through ingest, scan, upsert, compact and expire.
 
 Each step calls what the command of its name calls, and measures the table before and after.
 """
@@ -34,10 +34,15 @@ from lake.core.scan.output import output_to
 from lake.core.scan.plan import ScanOptions, plan_scan
 from lake.core.session import Session
 from lake.core.units import format_duration, format_size
+from lake.core.upsert.execute import execute_upsert
+from lake.core.upsert.options import UpsertOptions
+from lake.core.upsert.plan import plan_upsert
 
 TABLE = "nyc.flights"
 FOLDER = "lake-demo"
 _WEEK = 7
+# Tells the flights of 2013 apart.
+_KEY = ("time_hour", "carrier", "flight")
 # What a demo leaves in its folder, and so what the next one may take away.
 _OWN = {"catalog.db", "nyc", "week.csv"}
 
@@ -74,7 +79,7 @@ class Step:
 
 
 def run_demo(session: Session, folder: Path) -> Outcome:
-    """Load, read, compact and expire; the session's catalog is the folder's.
+    """Load, read, correct, compact and expire; the session's catalog is the folder's.
 
     Raises:
         NotFoundError: the data's package is not installed.
@@ -85,6 +90,7 @@ def run_demo(session: Session, folder: Path) -> Outcome:
     tour = _Tour(session, folder)
     snapshots = tour.ingest(days)
     tour.scan(snapshots)
+    tour.upsert(days)
     tour.compact()
     tour.expire()
     return Outcome(
@@ -94,7 +100,7 @@ def run_demo(session: Session, folder: Path) -> Outcome:
         status=Status.DONE,
         result={
             "rows": sum(day.num_rows for day in days),
-            "commits": len(snapshots) + 1,
+            "commits": len(snapshots) + 2,
             "folder": str(folder),
             "steps": [step.to_plain() for step in tour.steps],
         },
@@ -167,6 +173,29 @@ class _Tour:
             outcome = scan.write(self.session, plan, target)
             say(f"{outcome.result['rows']:,} rows of {plan.facts()['files']} files")
 
+    def upsert(self, days: list[pa.Table]) -> None:
+        """Load the last week's flights once more, with delays that were reported late."""
+        from pyarrow import parquet  # noqa: PLC0415
+
+        week = pa.concat_tables(days[-_WEEK:])
+        late = pc.add(week["arr_delay"], 1)
+        index = week.schema.get_field_index("arr_delay")
+        corrected = week.set_column(index, "arr_delay", late)
+        command = f"lake ingest nyc.flights LATE.parquet --upsert --key {','.join(_KEY)}"
+        with (
+            self._step(command) as say,
+            tempfile.TemporaryDirectory(prefix="lake-demo-") as folder,
+        ):
+            path = os.path.join(folder, "late.parquet")
+            parquet.write_table(corrected, path)
+            options = UpsertOptions(key=_KEY)
+            plan = plan_upsert(self.session, TABLE, IngestOptions(sources=[path]), options)
+            told = execute_upsert(self.session, plan).result
+            say(
+                f"{told['rows_updated']:,} rows updated, {told['rows_inserted']:,} inserted, "
+                f"{told['delete_files']} delete files"
+            )
+
     def compact(self) -> None:
         """Rewrite the small files on Spark."""
         settings = self.session.settings
@@ -177,7 +206,10 @@ class _Tour:
             table = moving.table(TABLE)
             options = compaction_options({"verify": True}, {}, table.properties)
             told = compaction.execute(moving, compaction.plan_compaction(table, options)).result
-            say(f"{told['rewritten_files']} files into {told['added_files']}")
+            say(
+                f"{told['rewritten_files']} files into {told['added_files']}, without "
+                f"{told['rows_dropped_by_deletes']:,} deleted rows"
+            )
 
     def expire(self) -> None:
         """Forget everything but the newest snapshot."""

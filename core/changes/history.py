@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -157,9 +158,13 @@ class EntryReader:
             self._table.storage, wanted, self._table.metadata, columns=self._columns
         )
         for spec_id, entries in found.items():
-            of_path = entries["manifest_path"].cast(pa.string())
-            for path in pc.unique(of_path).to_pylist():
-                self._found[path] = spec_id, entries.filter(pc.equal(of_path, path))
+            named = entries["manifest_path"].cast(pa.string()).combine_chunks().dictionary_encode()
+            codes = named.indices.to_numpy(zero_copy_only=False)
+            grouped = entries.take(pa.array(np.argsort(codes, kind="stable")))
+            edges = np.searchsorted(np.sort(codes), np.arange(len(named.dictionary) + 1))
+            for number, path in enumerate(named.dictionary.to_pylist()):
+                part = grouped.slice(edges[number], edges[number + 1] - edges[number])
+                self._found[path] = spec_id, part
 
     def of(self, manifests: pa.Table) -> Entries:
         """Return the entries of manifests that were read, by spec id."""
@@ -168,4 +173,7 @@ class EntryReader:
             if path in self._found:
                 spec_id, entries = self._found[path]
                 by_spec.setdefault(spec_id, []).append(entries)
-        return {spec_id: pa.concat_tables(parts) for spec_id, parts in by_spec.items()}
+        # Many small chunks cost more than a copy.
+        return {
+            spec_id: pa.concat_tables(parts).combine_chunks() for spec_id, parts in by_spec.items()
+        }

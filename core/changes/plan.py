@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
@@ -18,6 +19,7 @@ from lake.core.changes.steps import (
     Exchange,
     count,
     exchange,
+    identities,
     joined,
     live,
     lived_before,
@@ -139,7 +141,7 @@ class ChangePlan:
         return {
             "snapshots": self.snapshots,
             "files": sum(part.found.count for part in parts),
-            "delete_files": len(self._delete_files()),
+            "delete_files": self._delete_files(),
             "records": self.records,
             "bytes": self.bytes,
             "splits": sum(len(part.splits) for part in parts),
@@ -147,14 +149,13 @@ class ChangePlan:
             "skipped_manifests": 0,
         }
 
-    def _delete_files(self) -> set[tuple[str, int | None]]:
-        """Return what delete files may apply to what is read."""
+    def _delete_files(self) -> int:
+        """Return how many delete files are live wherever something is read."""
         found = [part.found for part in self.parts] + [step.before for step in self.steps]
-        return {
-            (item.path, item.content_offset)
-            for files in found
-            for item in files.deletes_of(np.arange(files.count))
-        }
+        indexes = {id(files.delete_index): files.delete_index for files in found if files.count}
+        names = [identities(index.by_spec) for index in indexes.values()]
+        chunks = [chunk for item in names for chunk in item.chunks]
+        return len(pc.unique(pa.chunked_array(chunks, pa.string())))
 
 
 def plan_changes(table: Table, options: ScanOptions, key: Sequence[str] = ()) -> ChangePlan:

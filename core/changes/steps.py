@@ -32,7 +32,7 @@ def exchange(before: Entries, after: Entries) -> Exchange:
 
     A file is known by its path and, in a file of several deletion vectors, by its place there.
     """
-    old, new = _identities(before), _identities(after)
+    old, new = identities(before), identities(after)
     return Exchange(
         added={spec: _chosen(entries, old, among=False) for spec, entries in after.items()},
         removed={spec: _chosen(entries, new, among=False) for spec, entries in before.items()},
@@ -81,7 +81,8 @@ def _identity(entries: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(paths, offsets, "\x00")
 
 
-def _identities(entries: Entries) -> pa.ChunkedArray:
+def identities(entries: Entries) -> pa.ChunkedArray:
+    """Return what files are known by: paths, for delete files with their place there."""
     chunks = [chunk for table in entries.values() for chunk in _identity(table).chunks]
     return pa.chunked_array(chunks, pa.string())
 

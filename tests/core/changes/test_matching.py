@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
+import tempfile
 from collections import Counter
 from typing import Any
 
@@ -23,6 +24,7 @@ from lake.core.changes.matching import (
     match,
 )
 from lake.core.changes.spool import RowSpool
+from lake.core.errors import EngineError
 
 KINDS = {
     "int": (pa.int32(), st.integers(0, 2)),
@@ -145,6 +147,17 @@ def test_rows_that_do_not_fit_in_memory_come_back_by_parts(key: list[str]) -> No
     assert found == Counter(
         (*row.values(), side) for row, side in zip(rows.to_pylist(), inserted.tolist(), strict=True)
     )
+
+
+def test_a_disk_that_takes_no_rows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    spool = RowSpool(["id"], memory_bytes=10)
+
+    with pytest.raises(EngineError, match="No space left on device"):
+        spool.add(pa.RecordBatch.from_pydict({"id": [1, 2]}), np.array([True, False]))
 
 
 def test_few_rows_stay_in_memory() -> None:
