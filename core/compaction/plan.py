@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.compaction.options import CompactionOptions
+from lake.core.table.partition_codes import partition_codes
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -218,15 +219,10 @@ def _in_order(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.T
 
 def _partition_numbers(entries: pa.Table) -> Integers:
     """Return a number per file that is equal for equal partitions, 0 for one of NULLs only."""
-    numbers = np.zeros(entries.num_rows, np.int64)
-    partition = entries["partition"].combine_chunks()
-    for values in partition.flatten():
-        encoded = values.dictionary_encode("mask")
-        codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False) + 1
-        combined = numbers * (len(encoded.dictionary) + 1) + codes
-        # Numbered afresh, 0 kept, so that many fields do not overflow.
-        numbers = np.unique(np.append(combined, 0), return_inverse=True)[1][:-1].astype(np.int64)
-    return numbers
+    kind = entries.schema.field("partition").type
+    nulls = pa.chunked_array([pa.array([{field.name: None for field in kind}], kind)])
+    codes, null = partition_codes([entries["partition"], nulls])
+    return np.where(codes == null[0], 0, codes + 1)
 
 
 def _by_partition(partitions: Integers) -> Iterator[Integers]:
