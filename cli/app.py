@@ -26,7 +26,7 @@ VERBS = {
     "snapshots": "Show a table's snapshots, newest first.",
     "compact": "Rewrite small files into large ones; no row changes.",
     "expire": "Forget old snapshots and delete the files that only they reach.",
-    "demo": "Load a year of real flights into ./lake-demo; read, compact and expire them.",
+    "demo": "Load a year of real flights into ./lake-demo; read, correct, compact, expire them.",
 }
 DISTRIBUTION = "lake-iceberg"
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

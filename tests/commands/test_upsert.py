@@ -670,7 +670,7 @@ def test_sources_and_tables_of_many_files_on_each_engine(
     lake_on.ok("ingest", "db.t", *old)
     monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
     monkeypatch.setattr(upsert_execution, "_BUCKET_ROWS", 20)
-    monkeypatch.setattr(upsert_execution, "_TASK_ROWS", 25)
+    monkeypatch.setattr("lake.core.upsert.matching._TASK_ROWS", 25)
     new = [
         source(tmp_path, [(number * 10 + at, f"p{at % 2}", 1.0) for at in range(8)])
         for number in range(2, 8)
