@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,8 @@ from lake.core.table.files import DeleteFile
 from lake.core.table.storage import Storage
 
 DELETED_POSITION = 2147483545
+# Type checkers see the model's fields, not the arguments that it takes.
+_in: Any = In
 POSITION_SCHEMA = Schema(
     NestedField(DELETED_PATH, "file_path", StringType(), required=True),
     NestedField(DELETED_POSITION, "pos", LongType(), required=True),
@@ -72,7 +75,7 @@ class PositionFile:
         condition = None
         # Row groups of other files' positions are skipped, where that is cheap to tell.
         if self._wanted is not None and len(self._wanted) <= _MOST_NAMED:
-            condition = bind_filter(In("file_path", self._wanted), POSITION_SCHEMA)  # type: ignore[call-arg, misc]
+            condition = bind_filter(_in("file_path", self._wanted), POSITION_SCHEMA)
         settings = ReadSettings(
             projection=POSITION_SCHEMA,
             schema=POSITION_SCHEMA,
