@@ -56,6 +56,7 @@ def read_manifest(
     metadata: TableMetadata,
     *,
     columns: Collection[str] | None = None,
+    live_only: bool = False,
 ) -> pa.Table:
     """Return one manifest's entries; see `read_manifests`.
 
@@ -64,9 +65,10 @@ def read_manifest(
         manifest: its row in the manifest list.
         metadata: the table's metadata, for specs and schemas.
         columns: the `ENTRY_COLUMNS` to decode; None for all.
+        live_only: leave out entries of deleted files.
     """
     opened = _open(storage, manifest)
-    return decode_entries([opened], metadata, _wanted(columns))
+    return decode_entries([opened], metadata, _wanted(columns), live_only=live_only)
 
 
 def read_manifests(

@@ -34,7 +34,7 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
-from lake.core.table.removal import Removal, check_deletes, find_live
+from lake.core.table.removal import Removal, check_deletes, find_live, manifests_of
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import SummaryCounter
 
@@ -201,9 +201,11 @@ class Producer:
                 validation.no_new_data(since, None, places)
             validation.no_new_deletes(since, places)
         gone: list[str] = []
-        columns = ["status", "file_path", "partition"]
-        for row in _data_manifests(current):
-            entries = _live(read_manifest(self.table.storage, row, metadata, columns=columns))
+        columns = ["file_path", "partition"]
+        for row in manifests_of(current, data=True):
+            entries = read_manifest(
+                self.table.storage, row, metadata, columns=columns, live_only=True
+            )
             if places is None:
                 gone += entries["file_path"].to_pylist()
             else:
@@ -239,12 +241,11 @@ class Producer:
         storage = self.table.storage
         kept, rewritten = [], []
         for row in current.to_pylist():
-            found = _live(read_manifest(storage, row, metadata, columns=removal.columns))
-            if not pc.any(removal.hits(found)).as_py():
+            if not removal.among(storage, row, metadata):
                 kept.append(row)
                 continue
-            entries = _live(read_manifest(storage, row, metadata))
-            hit = removal.hits(entries)
+            entries = read_manifest(storage, row, metadata, live_only=True)
+            hit = removal.hits(entries, is_data=row["content"] == DATA)
             counter.remove(entries.filter(hit), row["partition_spec_id"])
             marked = self._mark(entries, hit)
             rewritten += self._write(metadata, row["partition_spec_id"], marked, row["content"])
@@ -431,18 +432,10 @@ def _by_spec(
     return [(specs[spec_id], groups[spec_id]) for spec_id in sorted(groups)]
 
 
-def _data_manifests(current: pa.Table) -> list[dict[str, Any]]:
-    return [row for row in current.to_pylist() if row["content"] == DATA]
-
-
 def _has_live(row: Mapping[str, Any]) -> bool:
     # Version 1 lists may lack the counts: unknown means there may be some.
     counts = (row["added_files_count"], row["existing_files_count"])
     return None in counts or sum(counts) > 0
-
-
-def _live(entries: pa.Table) -> pa.Table:
-    return entries.filter(pc.not_equal(entries["status"], DELETED))
 
 
 def _with(entries: pa.Table, name: str, values: Any) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,15 +13,25 @@ from lake.core.errors import ConflictingFilesError, RefusedError
 from lake.core.table import validation
 from lake.core.table.delete_scopes import PUFFIN, referenced_paths
 from lake.core.table.files import DATA, POSITION_DELETES, DataFile
-from lake.core.table.manifest_schemas import DELETED
 from lake.core.table.manifests import read_manifest
 from lake.core.table.operations import DeleteKey
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
+    from lake.core.table.manifest_decode import Manifest
     from lake.core.table.storage import Storage
 
+_DATA_COLUMNS = ("file_path",)
+_DELETE_COLUMNS = (
+    "content",
+    "file_path",
+    "file_format",
+    "content_offset",
+    "referenced_data_file",
+    "lower_bounds",
+    "upper_bounds",
+)
 # Deletion vectors came with format version 3, and took the place of position delete files.
 _VECTORS_SINCE = 3
 _AGAIN = "run the command again"
@@ -39,28 +49,26 @@ class Removal:
     paths: frozenset[str] = frozenset()
     deletes: frozenset[DeleteKey] = frozenset()
 
-    columns = (
-        "status",
-        "content",
-        "file_path",
-        "content_offset",
-        "referenced_data_file",
-        "lower_bounds",
-        "upper_bounds",
-    )
-
     def __bool__(self) -> bool:
         return bool(self.paths or self.deletes)
 
-    def hits(self, entries: pa.Table) -> pa.Array:
-        """Return for each entry (with at least `columns`) whether it goes."""
-        is_data = pc.equal(entries["content"], DATA)
-        by_path = pc.is_in(entries["file_path"], value_set=_texts(self.paths))
+    def among(self, storage: Storage, manifest: Manifest, metadata: TableMetadata) -> bool:
+        """Whether some of a manifest's live entries go; only what tells that is read of it."""
+        is_data = manifest["content"] == DATA
+        if is_data and not self.paths:
+            return False
+        columns = _DATA_COLUMNS if is_data else _DELETE_COLUMNS
+        found = read_manifest(storage, manifest, metadata, columns=columns, live_only=True)
+        return bool(pc.any(self.hits(found, is_data=is_data), min_count=0).as_py())
+
+    def hits(self, entries: pa.Table, *, is_data: bool) -> pa.Array:
+        """Return for each entry of a manifest of data or of delete files whether it goes."""
+        if is_data:
+            return pc.is_in(entries["file_path"], value_set=_texts(self.paths))
         for_one = pc.is_in(
             referenced_paths(entries), value_set=_texts(self.paths, pa.large_binary())
         )
-        by_key = pa.array(_keyed(entries, self.deletes), pa.bool_())
-        return pc.if_else(is_data, by_path, pc.or_(for_one, by_key))
+        return pc.or_(for_one, pa.array(_keyed(entries, self.deletes), pa.bool_()))
 
 
 def find_live(
@@ -73,9 +81,9 @@ def find_live(
     """
     values = _texts(wanted)
     found: dict[str, validation.Partition] = {}
-    columns = ["status", "file_path", "partition"]
-    for row in _manifests(current, data=True) if wanted else ():
-        entries = _live(read_manifest(storage, row, metadata, columns=columns))
+    columns = ["file_path", "partition"]
+    for row in manifests_of(current, data=True) if wanted else ():
+        entries = read_manifest(storage, row, metadata, columns=columns, live_only=True)
         hits = entries.filter(pc.is_in(entries["file_path"], value_set=values))
         found.update(zip(hits["file_path"].to_pylist(), validation.places(hits), strict=True))
     missing = wanted - found.keys()
@@ -112,9 +120,8 @@ def check_deletes(
         return
     live: set[DeleteKey] = set()
     twins: set[str] = set()
-    for row in _manifests(current, data=False):
-        columns = (*Removal.columns, "file_format")
-        entries = _live(read_manifest(storage, row, metadata, columns=columns))
+    for row in manifests_of(current, data=False):
+        entries = read_manifest(storage, row, metadata, columns=_DELETE_COLUMNS, live_only=True)
         mine = pa.array(_keyed(entries, replaced), pa.bool_())
         live.update(_keys(entries.filter(mine)))
         others = entries.filter(pc.and_(pc.invert(mine), pc.equal(entries["file_format"], PUFFIN)))
@@ -141,12 +148,9 @@ def _check_version(version: int, added: Sequence[DataFile]) -> None:
             raise RefusedError(f"a table of format version {version} takes no new {kind}")
 
 
-def _manifests(current: pa.Table, *, data: bool) -> list[dict[str, object]]:
+def manifests_of(current: pa.Table, *, data: bool) -> list[dict[str, Any]]:
+    """Return a manifest list's rows that are of data files, or of delete files."""
     return [row for row in current.to_pylist() if (row["content"] == DATA) == data]
-
-
-def _live(entries: pa.Table) -> pa.Table:
-    return entries.filter(pc.not_equal(entries["status"], DELETED))
 
 
 def _keys(entries: pa.Table) -> list[DeleteKey]:
