@@ -548,7 +548,7 @@ class _Run:
         head = lineage.branch_head(table.metadata, self.plan.branch)
         if head is None:
             return
-        gone = dangling_deletes(live_files(table, head, columns=dangling.COLUMNS))
+        gone = dangling_deletes(live_files(table, head, columns=dangling.COLUMNS, paired=False))
         if not gone:
             return
         operation_id = self.session.ids.uuid()

@@ -157,6 +157,7 @@ def live_files(
     *,
     columns: Collection[str] | None = None,
     schema: Schema | None = None,
+    paired: bool = True,
 ) -> LiveFiles:
     """Read a snapshot's live data files, leaving out what a bound filter excludes.
 
@@ -164,8 +165,9 @@ def live_files(
         table: whose they are.
         snapshot: the snapshot.
         condition: a filter.
-        columns: of their entries; None for all. If there are delete files, what tells their keys is read too.
+        columns: of their entries; None for all.
         schema: what the filter is bound to; the table's by default.
+        paired: read also what pairs them with delete files, if there are any; else they cannot be paired.
 
     Raises:
         CorruptFileError: a manifest is not what its list says.
@@ -178,7 +180,7 @@ def live_files(
         data if condition is None else prune_manifests(data, metadata, condition, schema=schema)
     )
     deletes = live_manifests(deletes)
-    if columns is not None and deletes.num_rows:
+    if paired and columns is not None and deletes.num_rows:
         columns = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}
     found = read_manifests(table.storage, chosen, metadata, columns=columns, live_only=True)
     skipped = 0

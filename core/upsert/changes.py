@@ -16,7 +16,6 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.commit import Committed
 from lake.core.table.files import DataFile, stored_bytes
-from lake.core.table.live import live_files
 from lake.core.table.operations import RowDelta
 from lake.core.table.staging import staged
 from lake.core.upsert.change_tasks import source_schema
@@ -128,7 +127,7 @@ def plan_changes(
     check_key(schema, table.spec, key, options.mode)
     head = None if table.creating else lineage.branch_head(table.metadata, ingest.branch)
     if head is not None:
-        refuse_other_specs(live_files(table, head, columns=("status", "content")))
+        refuse_other_specs(table, head)
     return ChangePlan(ingest=plan, options=options, key=key)
 
 

@@ -93,7 +93,7 @@ class Matcher:
         ingest = self._plan.ingest
         base = lineage.branch_head(table.metadata, ingest.options.branch)
         if base is not None:
-            refuse_other_specs(live_files(table, base, columns=("status", "content")))
+            refuse_other_specs(table, base)
         names = [ingest.schema.find_column_name(column) or "" for column in self._plan.key]
         fields = [ingest.schema.find_field(name) for name in names]
         tasks = [

@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 from pyiceberg.transforms import VoidTransform
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions import field_path
 from lake.core.table.delete_scopes import is_global
+from lake.core.table.files import DATA
+from lake.core.table.live import live_manifests
+from lake.core.table.manifests import read_manifest_list, read_manifests
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.table.snapshots import Snapshot
 
-    from lake.core.table.live import LiveFiles
+    from lake.core.table.catalog import Table
 
 POSITION, EQUALITY, COPY_ON_WRITE = "position", "equality", "copy-on-write"
 MODES = (POSITION, EQUALITY, COPY_ON_WRITE)
@@ -114,21 +119,27 @@ def check_mode(
             )
 
 
-def refuse_other_specs(found: LiveFiles) -> None:
+def refuse_other_specs(table: Table, snapshot: Snapshot) -> None:
     """Refuse equality deletes that would miss rows: they act in their own partition spec only.
 
     Raises:
         RefusedError: there are files of another spec.
     """
-    table = found.table
-    others = [
-        spec_id
-        for spec_id, entries in found.by_spec.items()
-        if entries.num_rows and spec_id != table.spec.spec_id
-    ]
-    if others and not is_global(table.spec):
+    if is_global(table.spec):
+        return
+    listed = read_manifest_list(table.storage, snapshot.manifest_list)
+    mine = pc.equal(listed["partition_spec_id"], table.spec.spec_id)
+    others = live_manifests(
+        listed.filter(pc.and_(pc.equal(listed["content"], DATA), pc.invert(mine)))
+    )
+    # A list may lack the counts: the few manifests that are left tell.
+    found = read_manifests(
+        table.storage, others, table.metadata, columns=("status",), live_only=True
+    )
+    numbers = [spec_id for spec_id, entries in found.items() if entries.num_rows]
+    if numbers:
         raise RefusedError(
-            f"{table.identifier} has files of other partition specs ({', '.join(map(str, others))}), "
+            f"{table.identifier} has files of other partition specs ({', '.join(map(str, numbers))}), "
             "whose rows equality deletes of the current one do not reach",
             hint="use --deletes position",
         )

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
 from lake.core.engine.choose import engine_name
 from lake.core.errors import InvalidRequestError
 from lake.core.ingest.plan import IngestOptions, IngestPlan, describe, plan_ingest
@@ -94,13 +92,9 @@ def _key_bytes(table: Table, branch: str, key: Sequence[int]) -> int:
     head = None if table.creating else lineage.branch_head(table.metadata, branch)
     if head is None:
         return 0
-    columns = ("status", "content", "file_size_in_bytes")
-    found = live_files(table, head, columns=columns)
-    size = sum(
-        pc.sum(entries["file_size_in_bytes"]).as_py() or 0 for entries in found.by_spec.values()
-    )
+    found = live_files(table, head, columns=("file_size_in_bytes",), paired=False)
     part = min(1, len(key) / max(1, len(table.schema.fields)))
-    return int(size * part / _KEYS_WEIGH)
+    return int(found.bytes * part / _KEYS_WEIGH)
 
 
 def describe_upsert(plan: UpsertPlan) -> dict[str, Any]:
