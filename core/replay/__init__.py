@@ -1,0 +1,1 @@
+"""Replay: what was written and never committed is found, judged and committed once."""
