@@ -154,6 +154,7 @@ def ingest(
             target_bytes=None if target_size is None else parse_size(target_size),
             run_id=run_id,
             branch=branch,
+            dry_run=dry_run,
         )
         if by_key is None:
             plan = plan_ingest(session, table, options)

@@ -71,6 +71,7 @@ class IngestOptions:
     run_id: str | None = None
     branch: str = lineage.MAIN
     changes_column: str | None = None
+    dry_run: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.from_table):
@@ -405,6 +406,7 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
         creation.partition_spec(options.partition_by, schema),
         creation.sort_order(options.sort_by, schema),
         properties,
+        dry_run=options.dry_run,
     )
 
 
