@@ -16,7 +16,7 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
-from lake.core.table.foreign_code import file_properties
+from lake.core.table.foreign_code import STORAGE, file_properties
 from lake.core.table.opening import catalog_errors, open_handle
 from lake.core.table.storage import Storage
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.sorting import SortOrder
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
-# What storage needs; the catalog's own secrets never leave this process, and no property chooses code.
-_STORAGE_PROPERTIES = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 _SQLITE_WAIT_SECONDS = 60
 MAX_FORMAT_VERSION = 3
 HADOOP = "hadoop"
@@ -325,7 +323,7 @@ def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
     return {
         key: str(value)
         for key, value in properties.items()
-        if key.startswith(_STORAGE_PROPERTIES) and value is not None
+        if key.startswith(STORAGE) and value is not None
     }
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # What names Python code to import, or chooses how this client logs in.
 _CODE = frozenset({"py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", "auth", "ssl"})
+# What storage needs; a catalog's own secrets are not among it.
+STORAGE = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 _LOCATIONS = "write.py-location-provider.impl"
 
 
@@ -26,16 +28,21 @@ def as_configured(given: Mapping[str, Any], configured: Mapping[str, Any]) -> di
 
 
 def keep_out(handle: Catalog) -> None:
-    """Let a catalog open files as it is configured, whatever tables say."""
+    """Let a catalog open files as it is configured, whatever tables say.
+
+    What a REST catalog vends passes here together with what tables say: `file_properties` tells them apart.
+    """
     from pyiceberg.table import locations  # noqa: PLC0415
 
     locations._import_location_provider = _default_locations  # type: ignore[assignment]  # noqa: SLF001
     load = handle._load_file_io  # noqa: SLF001
+    vends = getattr(handle, "vends", False)
 
     def load_file_io(
         properties: Mapping[str, Any] | None = None, location: str | None = None
     ) -> Any:
-        return load(as_configured(properties or {}, {}), location)
+        said = as_configured(properties or {}, {})
+        return load(said if vends else _without_storage(said), location)
 
     handle._load_file_io = load_file_io  # type: ignore[method-assign]  # noqa: SLF001
 
@@ -53,6 +60,10 @@ def file_properties(found: IcebergTable, configured: Mapping[str, Any]) -> dict[
             else:
                 del properties[key]
     return properties
+
+
+def _without_storage(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in properties.items() if not key.startswith(STORAGE)}
 
 
 def _default_locations(

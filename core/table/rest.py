@@ -40,6 +40,9 @@ _PORTS = {"http": 80, "https": 443}
 class BoundedRestCatalog(RestCatalog):
     """A REST catalog as the user configured it."""
 
+    # Tables may come with properties, and credentials, of the server's.
+    vends = True
+
     def __init__(self, name: str, **properties: Any) -> None:
         self._configured = dict(properties)
         self._limits = tuple(
