@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -13,6 +14,7 @@ from lake.core.errors import RefusedError
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV}
 _LOOK_SECONDS = 0.02
+_TEMPORARY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+\.temp", re.DOTALL)
 
 
 class NotCreatedError(Exception):
@@ -74,6 +76,14 @@ def _temporary(path: str) -> str:
     return os.path.join(folder, f"{SystemIds().uuid()}-{name}.temp")
 
 
+def sweep(folder: str) -> None:
+    """Remove what killed processes left of unfinished files; only for a sole writer."""
+    for name in os.listdir(folder):
+        if _TEMPORARY.fullmatch(name):
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, name))
+
+
 def _write(path: str, data: bytes) -> None:
     with open(path, "xb") as file:
         file.write(data)
@@ -93,7 +103,7 @@ def _persist(folder: str) -> None:
 def sole_writer(folder: str, wait_seconds: float) -> Iterator[None]:
     """Keep other processes that ask the same out of a folder; its readers and other writers know nothing.
 
-    The lock goes with the process. On a disk without locks there is none.
+    The lock goes with the process. On a disk without locks there is none, and only `create` decides.
 
     Raises:
         NotCreatedError: another process was in it all that time, or it cannot be opened.
