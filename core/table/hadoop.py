@@ -285,7 +285,9 @@ class HadoopCatalog(NoopCatalog):
         if creates:
             self._storage.make_folder(folder)
         try:
-            with exclusive.sole_writer(folder, _LOCK_WAIT_SECONDS):
+            with exclusive.sole_writer(folder, _LOCK_WAIT_SECONDS) as alone:
+                if alone:
+                    exclusive.sweep(folder)
                 return self._commit(names, requirements, updates)
         except FileNotFoundError as error:
             raise NoSuchTableError(f"no folder {folder}") from error
@@ -326,7 +328,6 @@ class HadoopCatalog(NoopCatalog):
         if taken := _metadata_file(self._storage, folder, version):
             raise CommitFailedException(f"version {version} already exists: {taken.location}")
         try:
-            exclusive.sweep(os.path.dirname(path))
             _drop_checksum(path)
         except OSError as error:
             raise exclusive.NotCreatedError(f"cannot write {path}: {error.strerror}") from error
@@ -354,7 +355,12 @@ class HadoopCatalog(NoopCatalog):
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         """Return the tables of a namespace."""
         names = self.identifier_to_tuple(namespace)
-        return [(*names, name) for name in self._folders(names) if self._is_table(*names, name)]
+        return [
+            (*names, name)
+            for name in self._folders(names)
+            if self._is_table(*names, name)
+            and not self._is_anothers(self.location_of((*names, name)))
+        ]
 
     def _folders(self, names: Identifier) -> list[str]:
         listed = self._storage.list_folder(paths.join(self._warehouse, *names))
