@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lake.core.errors import ConflictingFilesError, RefusedError
 from lake.core.table import validation
 from lake.core.table.delete_scopes import PUFFIN, referenced_paths
-from lake.core.table.files import DATA, POSITION_DELETES, DataFile
+from lake.core.table.files import DATA, POSITION_DELETES
 from lake.core.table.manifests import read_manifest
 from lake.core.table.operations import DeleteKey
 
@@ -72,7 +72,10 @@ class Removal:
 
 
 def find_live(
-    storage: Storage, metadata: TableMetadata, current: pa.Table, wanted: frozenset[str]
+    storage: Storage,
+    metadata: TableMetadata,
+    current: Sequence[Manifest],
+    wanted: frozenset[str],
 ) -> dict[str, validation.Partition]:
     """Return where (spec, partition) data files lie among the live ones of a manifest list.
 
@@ -100,8 +103,8 @@ def find_live(
 def check_deletes(
     storage: Storage,
     metadata: TableMetadata,
-    current: pa.Table,
-    added: Sequence[DataFile],
+    current: Sequence[Manifest],
+    added: Sequence[pa.Table],
     replaced: frozenset[DeleteKey],
 ) -> None:
     """Check that a table may get delete files, that those they replace are live, and no vector gets a twin.
@@ -111,11 +114,7 @@ def check_deletes(
         ConflictingFilesError: a replaced one is gone, or another writer made a vector for the same file.
     """
     _check_version(metadata.format_version, added)
-    vectors = frozenset(
-        file.referenced_data_file
-        for file in added
-        if file.format == PUFFIN and file.referenced_data_file is not None
-    )
+    vectors = frozenset(_vector_targets(added))
     if not (vectors or replaced):
         return
     live: set[DeleteKey] = set()
@@ -124,8 +123,7 @@ def check_deletes(
         entries = read_manifest(storage, row, metadata, columns=_DELETE_COLUMNS, live_only=True)
         mine = pa.array(_keyed(entries, replaced), pa.bool_())
         live.update(_keys(entries.filter(mine)))
-        others = entries.filter(pc.and_(pc.invert(mine), pc.equal(entries["file_format"], PUFFIN)))
-        twins |= vectors & set(others["referenced_data_file"].to_pylist())
+        twins |= vectors & _vector_targets([entries.filter(pc.invert(mine))])
     if twins or replaced - live:
         touched = frozenset(twins) or vectors
         raise ConflictingFilesError(
@@ -135,22 +133,32 @@ def check_deletes(
         )
 
 
-def _check_version(version: int, added: Sequence[DataFile]) -> None:
-    if version == 1 and added:
+def _vector_targets(deletes: Iterable[pa.Table]) -> set[str]:
+    """Return the data files that deletion vectors are for."""
+    targets: set[str] = set()
+    for entries in deletes:
+        vectors = entries.filter(pc.equal(entries["file_format"], PUFFIN))
+        targets.update(vectors["referenced_data_file"].drop_null().to_pylist())
+    return targets
+
+
+def _check_version(version: int, added: Sequence[pa.Table]) -> None:
+    if version == 1 and any(entries.num_rows for entries in added):
         raise RefusedError(
             "a table of format version 1 has no row-level deletes",
             hint="upgrade the table to format version 2, or rewrite whole files",
         )
-    for file in added:
-        is_vector = file.format == PUFFIN
-        if file.content == POSITION_DELETES and is_vector != (version >= _VECTORS_SINCE):
-            kind = "deletion vectors" if is_vector else "position delete files"
+    takes_vectors = version >= _VECTORS_SINCE
+    kind = "position delete files" if takes_vectors else "deletion vectors"
+    for entries in added:
+        formats = entries["file_format"].filter(pc.equal(entries["content"], POSITION_DELETES))
+        if pc.any(pc.not_equal(pc.equal(formats, PUFFIN), takes_vectors), min_count=0).as_py():
             raise RefusedError(f"a table of format version {version} takes no new {kind}")
 
 
-def manifests_of(current: pa.Table, *, data: bool) -> list[dict[str, Any]]:
+def manifests_of(current: Sequence[Manifest], *, data: bool) -> list[Manifest]:
     """Return a manifest list's rows that are of data files, or of delete files."""
-    return [row for row in current.to_pylist() if (row["content"] == DATA) == data]
+    return [row for row in current if (row["content"] == DATA) == data]
 
 
 def _keys(entries: pa.Table) -> list[DeleteKey]:
