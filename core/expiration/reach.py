@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.arrays import one_array
 from lake.core.errors import BadInputError
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import read_manifest_list, read_manifests
@@ -181,8 +182,7 @@ class Reachability:
 
 def same_name(locations: Any) -> pa.Array:
     """Fold the spellings under which engines write one location: file: schemes, s3a, doubled slashes."""
-    text = locations.combine_chunks() if isinstance(locations, pa.ChunkedArray) else locations
-    text = pc.replace_substring_regex(text, r"^file:/*", "/")
+    text = pc.replace_substring_regex(one_array(locations), r"^file:/*", "/")
     text = pc.replace_substring_regex(text, r"^s3[an]://", "s3://")
     return pc.replace_substring_regex(text, r"([^:/])//+", r"\1/")
 
