@@ -13,9 +13,9 @@ from lake.core.replay.execute import execute
 from lake.core.table import lineage
 
 
-def _pending(catalog: str) -> list[str]:
+def _pending() -> list[str]:
     found = []
-    for name in names(catalog=catalog):
+    for name in names():
         with shared(name) as fixture:
             if any(item["must_replay"] for item in fixture.truth["temp_manifests"]):
                 found.append(name)
@@ -26,7 +26,7 @@ def _pending(catalog: str) -> list[str]:
 _OTHERWISE = {"operation", "files"}
 
 
-@pytest.mark.parametrize("name", _pending("jdbc"))
+@pytest.mark.parametrize("name", _pending())
 def test_a_replay_makes_the_snapshots_that_flink_made(name: str) -> None:
     with lent(name) as fixture:
         session = session_on(fixture)
