@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from lake.core.session import Session
 from lake.core.settings import Settings
 from lake.core.table import lineage
 from lake.core.table.catalog import Table, open_catalog
-from lake.core.table.files import DATA
-from lake.core.table.manifest_schemas import ENTRY_COLUMNS
-from lake.core.table.manifests import read_manifest
+from lake.core.table.files import DATA, DataFile
+from lake.core.table.manifest_schemas import ADDED, ENTRY_COLUMNS
+from lake.core.table.manifests import encode_manifest, entries_of, read_manifest
 
 GIVEN_ANEW = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
@@ -142,3 +142,30 @@ def temporary_manifest(table: Table, path: Path) -> TemporaryManifest:
         spec_id=spec_id,
         entries=pa.table(columns),
     )
+
+
+def write_manifest(
+    table: Table,
+    files: Sequence[DataFile],
+    *,
+    checkpoint_id: int,
+    counter: int,
+    job_id: str = JOB,
+    operator_id: str = OPERATOR,
+    attempt: int = 0,
+    folder: str | None = None,
+) -> str:
+    """Write a temporary manifest as a sink does, all files of one spec and kind; return where it lies."""
+    spec = table.metadata.specs()[files[0].spec_id]
+    entries = entries_of(files, spec=spec, schema=table.schema, status=ADDED, snapshot_id=0)
+    data = encode_manifest(
+        entries,
+        format_version=table.metadata.format_version,
+        spec=spec,
+        schema=table.schema,
+        content=min(files[0].content, 1),
+    )
+    name = f"{job_id}-{operator_id}-00000-{attempt}-{checkpoint_id}-{counter:05d}.avro"
+    location = f"{folder or table.metadata_folder}/{name}"
+    table.storage.write(location, data)
+    return location

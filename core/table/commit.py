@@ -8,7 +8,7 @@ found nothing is removed. Source of waits and defaults: Iceberg's SnapshotProduc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -264,14 +264,14 @@ class _Chain:
         from lake.core.table.snapshot_updates import with_snapshot  # noqa: PLC0415
 
         metadata, snapshots = table.metadata, []
-        parent = Parent.read(table.storage, head)
-        for step in self.steps:
-            producer = self._producer(table, step)
+        producers = [self._producer(table, step) for step in self.steps]
+        parent = Parent.read(table.storage, head, producers)
+        for step, producer in zip(self.steps, producers, strict=True):
             draft = producer.draft(metadata, parent)
             location = self._write_list(producer, table, metadata, parent, draft)
             snapshot = self._snapshot(producer, step, metadata, parent, draft, location)
             metadata = with_snapshot(metadata, snapshot)
-            parent = Parent(snapshot, draft.manifests)
+            parent = replace(parent, snapshot=snapshot, manifests=draft.manifests)
             snapshots.append(snapshot)
         return snapshots
 

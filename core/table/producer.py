@@ -6,7 +6,7 @@ Iceberg Java's ManifestMergeManager. Source: MergingSnapshotProducer, ManifestFi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,16 @@ import pyarrow.compute as pc
 from lake.core import paths
 from lake.core.errors import BadInputError
 from lake.core.table import validation
+from lake.core.table.delete_clashes import DeleteClashes
 from lake.core.table.file_columns import columns_of
 from lake.core.table.files import DATA
-from lake.core.table.manifest_schemas import ADDED, DELETED, EXISTING
+from lake.core.table.manifest_schemas import ADDED, DELETED, EXISTING, MANIFEST_SCHEMA
 from lake.core.table.manifests import (
     describe_manifest,
     encode_manifest,
     read_manifest,
     read_manifest_list,
+    read_manifests,
 )
 from lake.core.table.operations import (
     SERIALIZABLE,
@@ -35,7 +37,7 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
-from lake.core.table.removal import Removal, check_deletes, find_live, manifests_of
+from lake.core.table.removal import Removal, find_live, manifests_of
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import SummaryCounter
 
@@ -59,17 +61,24 @@ class Parent:
     Args:
         snapshot: the branch's head, or the step before; None at the very beginning.
         manifests: rows of its manifest list, newest first.
+        clashes: knows the live delete files that the commit's steps care for.
     """
 
     snapshot: Snapshot | None
     manifests: list[dict[str, Any]]
+    clashes: DeleteClashes
 
     @classmethod
-    def read(cls, storage: Storage, snapshot: Snapshot | None) -> Parent:
-        """Read a branch's head from storage."""
-        if snapshot is None:
-            return cls(None, [])
-        return cls(snapshot, read_manifest_list(storage, snapshot.manifest_list).to_pylist())
+    def read(
+        cls, storage: Storage, snapshot: Snapshot | None, producers: Iterable[Producer]
+    ) -> Parent:
+        """Read a branch's head from storage, for so many steps in a row."""
+        clashes = DeleteClashes(storage)
+        for producer in producers:
+            producer.watch(clashes)
+        location = snapshot.manifest_list if snapshot else None
+        rows = read_manifest_list(storage, location).to_pylist() if location else []
+        return cls(snapshot, rows, clashes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +124,12 @@ class Producer:
         """The files that it adds, once it was drafted."""
         columns = [*(self._data or []), *self._deletes]
         return [path for part in columns for path in part.entries["file_path"].to_pylist()]
+
+    def watch(self, clashes: DeleteClashes) -> None:
+        """Tell which delete files the operation brings and replaces."""
+        if isinstance(self.operation, RowDelta):
+            _, deletes = self._columns(self.table.metadata)
+            clashes.watch([part.entries for part in deletes], self.operation.replaced_deletes)
 
     def draft(self, metadata: TableMetadata, parent: Parent) -> Draft:
         """Validate against everything since the base, then write what the new snapshot needs.
@@ -195,7 +210,7 @@ class Producer:
         if isinstance(operation, ReplacePartitions):
             return Removal(self._replaced(metadata, operation, current, since, data))
         if isinstance(operation, RowDelta):
-            return self._superseded(metadata, operation, current, since, data, deletes)
+            return self._superseded(metadata, operation, parent, since, data, deletes)
         removed = frozenset(operation.removed_paths)
         files = find_live(storage, metadata, current, removed)
         if head_id != operation.base_snapshot_id:
@@ -213,17 +228,17 @@ class Producer:
         self,
         metadata: TableMetadata,
         operation: RowDelta,
-        current: list[dict[str, Any]],
+        parent: Parent,
         since: validation.Since,
         data: list[FileColumns],
         deletes: list[FileColumns],
     ) -> Removal:
         replaced = frozenset(operation.replaced_deletes)
         added = [part.entries for part in deletes]
-        check_deletes(self.table.storage, metadata, current, added, replaced)
+        parent.clashes.check(metadata, parent.manifests, added, replaced)
         if operation.validates:
             named = _texts(deletes, "referenced_data_file") - _texts(data, "file_path")
-            files = find_live(self.table.storage, metadata, current, named)
+            files = find_live(self.table.storage, metadata, parent.manifests, named)
             if since.head_id != since.base_id:
                 if operation.isolation == SERIALIZABLE:
                     validation.no_new_data(since, operation.conflict_filter)
@@ -380,16 +395,14 @@ class Producer:
     def _merge_bin(
         self, metadata: TableMetadata, spec_id: int, packed: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        parts = []
-        for row in packed:
-            entries = read_manifest(self.table.storage, row, metadata)
-            own = pc.equal(entries["snapshot_id"], self.snapshot_id)
-            entries = entries.filter(pc.or_(own, pc.not_equal(entries["status"], DELETED)))
-            own = pc.equal(entries["snapshot_id"], self.snapshot_id)
-            status = pc.if_else(own, entries["status"], pa.scalar(EXISTING, pa.int32()))
-            entries = _with(entries, "status", status)
-            parts.append(self._inheriting(metadata, entries))
-        return self._write(metadata, spec_id, pa.concat_tables(parts), packed[0]["content"])
+        rows = pa.Table.from_pylist(packed, schema=MANIFEST_SCHEMA)
+        entries = read_manifests(self.table.storage, rows, metadata)[spec_id]
+        own = pc.equal(entries["snapshot_id"], self.snapshot_id)
+        entries = entries.filter(pc.or_(own, pc.not_equal(entries["status"], DELETED)))
+        own = pc.equal(entries["snapshot_id"], self.snapshot_id)
+        status = pc.if_else(own, entries["status"], pa.scalar(EXISTING, pa.int32()))
+        entries = self._inheriting(metadata, _with(entries, "status", status))
+        return self._write(metadata, spec_id, entries, packed[0]["content"])
 
     def _inheriting(self, metadata: TableMetadata, entries: pa.Table) -> pa.Table:
         """Leave this snapshot's own sequence number to inheritance: a later attempt may have another."""
