@@ -14,6 +14,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
+from lake.core.arrays import one_array
 from lake.core.table.avro import write_container
 from lake.core.table.avro_encode import encode_records
 from lake.core.table.manifest_schemas import (
@@ -190,7 +191,7 @@ def _lowest_sequence(entries: pa.Table, sequence_number: int) -> int:
 
 
 def _summaries(entries: pa.Table, spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
-    partition = _one_array(entries["partition"])
+    partition = one_array(entries["partition"])
     kind = stored_partition_type(spec, schema, partition.type)
     children = _children(partition, kind)
     return [
@@ -224,11 +225,7 @@ def _nested(entries: pa.Table, partition: StructType, form: Form) -> pa.Table:
 
 
 def _column(entries: pa.Table, name: str, partition: StructType) -> pa.Array:
-    column = _one_array(entries[name])
+    column = one_array(entries[name])
     if name == "partition":
         return struct_array(_children(column, partition), partition_struct(partition), len(column))
     return column.cast(ENTRY_COLUMNS[name])
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

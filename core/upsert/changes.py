@@ -8,6 +8,7 @@ from typing import Any
 
 from lake.core import paths
 from lake.core.deletes.delta import RETRACT, UPSERT, DeltaSettings, check_key
+from lake.core.deletes.reach import check_specs, same_spec
 from lake.core.errors import InvalidRequestError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
 from lake.core.ingest.plan import HASH, IngestOptions, IngestPlan, describe, plan_ingest
@@ -19,7 +20,7 @@ from lake.core.table.files import DataFile, stored_bytes
 from lake.core.table.operations import RowDelta
 from lake.core.table.staging import staged
 from lake.core.upsert.change_tasks import source_schema
-from lake.core.upsert.options import key_ids, refuse_other_specs
+from lake.core.upsert.options import key_ids
 from lake.core.upsert.rejects import (
     check_rejects,
     removed_on_failure,
@@ -127,7 +128,7 @@ def plan_changes(
     check_key(schema, table.spec, key, options.mode)
     head = None if table.creating else lineage.branch_head(table.metadata, ingest.branch)
     if head is not None:
-        refuse_other_specs(table, head)
+        check_specs(table, head)
     return ChangePlan(ingest=plan, options=options, key=key)
 
 
@@ -175,7 +176,9 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
             base_snapshot_id=ingest.base_snapshot_id,
             validates=False,
         )
-        committed = commit_rows(session, ingest, operation, operation_id)
+        committed = commit_rows(
+            session, ingest, operation, operation_id, conditions=same_spec(ingest.table)
+        )
     if committed.already:
         # The same run, by another process: its snapshot holds none of these files.
         ingest.table.storage.delete(file.path for file in written.files)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap
 
+from lake.core.deletes.reach import same_spec
 from lake.core.engine import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
@@ -30,12 +31,9 @@ from lake.core.table.operations import (
 from lake.core.table.staging import staged
 from lake.core.upsert.key_rows import read_arrow
 from lake.core.upsert.matching import Matched, Matcher
-from lake.core.upsert.options import EQUALITY
+from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
-
-if TYPE_CHECKING:
-    from pyiceberg.table.update import TableRequirement
 
 _SOURCE = "lake.core.upsert.source_tasks"
 _SETTLE = "lake.core.upsert.settle_tasks"
@@ -220,7 +218,7 @@ class _Run:
         for round_number in range(1, _ROUNDS + 1):
             matched = (matcher.blind if blind else matcher.match)(table, source.buckets)
             self._refuse_duplicates(matched, source)
-            operation = _operation(matched, source, validates=not blind)
+            operation = self._operation(matched, source)
             try:
                 committed = self._commit(operation, table, commit_id)
             except CommitConflictError:
@@ -254,13 +252,8 @@ class _Run:
         return self.plan.options.deletes == EQUALITY
 
     def _commit(self, operation: Operation, table: Table, commit_id: str) -> Committed:
-        conditions: tuple[TableRequirement, ...] = ()
-        if self._blindly and not table.creating:
-            from pyiceberg.table.update import AssertDefaultSpecId  # noqa: PLC0415
-
-            # Equality deletes reach the files of their own spec only.
-            spec_id = self.plan.ingest.table.spec.spec_id
-            conditions = (AssertDefaultSpecId(default_spec_id=spec_id),)
+        # The spec is the planned table's: equality deletes were written for its partitions.
+        conditions = same_spec(self.plan.ingest.table) if self._blindly else ()
         return commit_rows(
             self.session,
             self.plan.ingest,
@@ -268,6 +261,27 @@ class _Run:
             commit_id,
             table=table,
             conditions=conditions,
+        )
+
+    def _operation(self, matched: Matched, source: _Source) -> Operation:
+        """Return the change; whoever inserts one of the keys meanwhile is a conflict at any isolation level."""
+        base_id = matched.base.snapshot_id if matched.base else None
+        if self.plan.options.deletes == COPY_ON_WRITE and matched.hit:
+            return OverwriteFiles(
+                added=[*source.files, *matched.kept],
+                removed_paths=matched.hit,
+                base_snapshot_id=base_id,
+                conflict_filter=matched.condition,
+                isolation=SERIALIZABLE,
+            )
+        return RowDelta(
+            added=source.files,
+            deletes=matched.deletes,
+            replaced_deletes=matched.superseded,
+            base_snapshot_id=base_id,
+            validates=not self._blindly,
+            conflict_filter=matched.condition,
+            isolation=SERIALIZABLE,
         )
 
     def _refuse_duplicates(self, matched: Matched, source: _Source) -> None:
@@ -306,28 +320,6 @@ def _shown(value: pa.Scalar) -> str:
     except (OverflowError, ValueError):
         # Python has no dates beyond the year 9999.
         return str(value.cast(pa.string()).as_py())
-
-
-def _operation(matched: Matched, source: _Source, *, validates: bool) -> Operation:
-    """Return the change; whoever inserts one of the keys meanwhile is a conflict at any isolation level."""
-    base_id = matched.base.snapshot_id if matched.base else None
-    if matched.hit and not matched.deletes:
-        return OverwriteFiles(
-            added=[*source.files, *matched.kept],
-            removed_paths=matched.hit,
-            base_snapshot_id=base_id,
-            conflict_filter=matched.condition,
-            isolation=SERIALIZABLE,
-        )
-    return RowDelta(
-        added=source.files,
-        deletes=matched.deletes,
-        replaced_deletes=matched.superseded,
-        base_snapshot_id=base_id,
-        validates=validates,
-        conflict_filter=matched.condition,
-        isolation=SERIALIZABLE,
-    )
 
 
 def _outcome(
