@@ -62,21 +62,17 @@ def occurring(
     return frozenset(names.filter(pa.array(seen)).to_pylist())
 
 
-def reaches_back(metadata: TableMetadata, branch: str, moment_ms: int | None) -> bool:
-    """Whether every snapshot that a branch got since a moment (ms since 1970) is retained.
-
-    An unknown moment (None) needs the whole history.
+def retained_since(metadata: TableMetadata, branch: str) -> int | None:
+    """Return the moment (ms since 1970) from which on all of a branch's snapshots are retained; None for ever.
 
     Raises:
         NotFoundError: there is no such branch.
     """
     head = lineage.branch_head(metadata, branch)
     if head is None:
-        return True
+        return None
     *_, oldest = lineage.ancestors(metadata, head.snapshot_id)
-    if oldest.parent_snapshot_id is None:
-        return True
-    return moment_ms is not None and oldest.timestamp_ms <= moment_ms
+    return None if oldest.parent_snapshot_id is None else oldest.timestamp_ms
 
 
 def _manifests(storage: Storage, metadata: TableMetadata, known: TableMetadata | None) -> pa.Table:

@@ -27,7 +27,6 @@ from lake.core.table.manifest_schemas import ADDED, ENTRY_COLUMNS
 from lake.core.table.spelling import same_name
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.table.catalog import Table
@@ -178,7 +177,7 @@ def _read_group(table: Table, group: Sequence[_Opened]) -> Iterator[Reading]:
 def _reading(table: Table, item: _Opened, entries: pa.Table, reason: str | None) -> Reading:
     file = item.file
     foreign = reason or _outside(table, entries["file_path"])
-    problem = _problem(entries, item.content)
+    problem = _problem(entries)
     if problem:
         return _broken(file, f"{file.location} {problem}", foreign)
     manifest = TemporaryManifest(
@@ -206,12 +205,14 @@ def _decode(metadata: TableMetadata, group: Sequence[_Opened]) -> pa.Table:
     )
 
 
-def _problem(entries: pa.Table, content: int) -> str | None:
+def _problem(entries: pa.Table) -> str | None:
     """Say what is wrong with entries that decode; None if nothing is."""
     vectors = pc.equal(entries["file_format"], PUFFIN)
     equality = pc.equal(entries["content"], EQUALITY_DELETES)
     no_place = pc.or_(
-        pc.or_(_below_zero(entries["content_offset"]), _below_zero(entries["content_size_in_bytes"])),
+        pc.or_(
+            _below_zero(entries["content_offset"]), _below_zero(entries["content_size_in_bytes"])
+        ),
         pc.is_null(entries["referenced_data_file"]),
     )
     no_ids = pc.equal(pc.fill_null(pc.list_value_length(entries["equality_ids"]), 0), 0)
@@ -229,7 +230,6 @@ def _problem(entries: pa.Table, content: int) -> str | None:
         "holds equality deletes without their columns": pc.and_(equality, no_ids),
         "names a file twice": pa.array([pc.count_distinct(plain).as_py() < len(plain)]),
     }
-    del content
     return next((what for what, bad in checks.items() if pc.any(bad, min_count=0).as_py()), None)
 
 
@@ -245,7 +245,9 @@ def _broken(file: StoredFile, problem: str, foreign: str | None = None) -> Readi
 
 def _other_places(table: Table, item: _Opened) -> str | None:
     with suppress(CorruptFileError):
-        return _outside(table, decode_entries([item.inner], table.metadata, ["file_path"])["file_path"])
+        return _outside(
+            table, decode_entries([item.inner], table.metadata, ["file_path"])["file_path"]
+        )
     return None
 
 
@@ -288,25 +290,38 @@ def _other_schema(metadata: TableMetadata, header: Mapping[str, bytes]) -> str |
 
 def _promotions(kind: str) -> set[str]:
     """Return the type and those to which a column of it may be promoted."""
-    wider = {"IntegerType": {"LongType"}, "FloatType": {"DoubleType"}, "DateType": {"TimestampType"}}
+    wider = {
+        "IntegerType": {"LongType"},
+        "FloatType": {"DoubleType"},
+        "DateType": {"TimestampType"},
+    }
     return {kind} | wider.get(kind, set())
 
 
-def missing_files(storage: Storage, manifests: Iterable[TemporaryManifest]) -> dict[str, str]:
-    """Return the files that are not there, or shorter than their entries say: location to what is wrong."""
+def missing_files(
+    storage: Storage, manifests: Iterable[TemporaryManifest]
+) -> tuple[dict[str, str], dict[str, int]]:
+    """Look for the files that manifests name.
+
+    Returns:
+        What is wrong with those that are missing or shorter than their entries say, and when the others were
+        written (ms since 1970, as far as the storage tells), each by location.
+    """
     needed: dict[str, int] = {}
     for manifest in manifests:
         for location, length in _lengths(manifest.entries):
             needed[location] = max(length, needed.get(location, 0))
-    found = storage.look_up(needed)
-    problems = {}
-    for location, length in needed.items():
-        file = found[location]
+    problems, changed = {}, {}
+    for location, file in storage.look_up(needed).items():
         if file is None:
             problems[location] = f"{location} is missing"
-        elif file.length < length:
-            problems[location] = f"{location} has {file.length} bytes, its entry says {length}"
-    return problems
+        elif file.length < needed[location]:
+            problems[location] = (
+                f"{location} has {file.length} bytes, its entry says {needed[location]}"
+            )
+        elif file.modified_ms is not None:
+            changed[location] = file.modified_ms
+    return problems, changed
 
 
 def _lengths(entries: pa.Table) -> Iterator[tuple[str, int]]:

@@ -101,16 +101,14 @@ class Surroundings:
         given: the number of the newest given checkpoint that has this job.
         traces: checkpoint numbers found in snapshots.
         word: a job and a number which the operator says completed.
-        history_complete: whether the branch's snapshots are retained from the first on.
-        history_ms: else since when, in ms since 1970.
+        retained_since_ms: from when on all of the branch's snapshots are retained, in ms since 1970; None for ever.
     """
 
     committed: Mapping[JobKey, int] = field(default_factory=dict)
     given: Mapping[JobKey, int] = field(default_factory=dict)
     traces: Sequence[Trace] = ()
     word: tuple[str, int] | None = None
-    history_complete: bool = True
-    history_ms: int | None = None
+    retained_since_ms: int | None = None
 
     def committed_by(self, job: JobKey) -> int:
         """Return the largest committed checkpoint of a job; `NONE_COMMITTED` for none."""
@@ -122,12 +120,16 @@ class Judged:
     """A checkpoint's judgement.
 
     Args:
+        evidence: what was known.
         found: the checkpoint with its state and the reason.
         doubt: why it is unproven; None in every other state.
+        is_over: whether a later attempt or job read and wrote again what it holds.
     """
 
+    evidence: Evidence
     found: FoundCheckpoint
     doubt: Doubt | None = None
+    is_over: bool = False
 
 
 def judge(evidence: Sequence[Evidence], around: Surroundings) -> list[Judged]:
@@ -171,14 +173,17 @@ def _judged(
     attempts: Mapping[JobKey, _Attempt],
     traces: Sequence[Trace],
 ) -> Judged:
+    committed = around.committed_by(item.job)
+    later = _later_attempt(item, attempts, committed) or _later_job(item, committed, traces)
     doubt: Doubt | None = None
-    verdict = _by_files(item, around)
-    if verdict is None and item.named:
-        verdict, doubt = _named(item, around)
-    elif verdict is None:
-        verdict, doubt = _unnamed(item, around, attempts, traces)
-    assert verdict is not None  # noqa: S101 - both of the above give one
-    state, reason = verdict
+    if verdict := _by_files(item, around):
+        state, reason = verdict
+    elif item.named:
+        (state, reason), doubt = _named(item, around)
+    elif later:
+        state, reason = SUPERSEDED, later
+    else:
+        (state, reason), doubt = _unnamed(item, around)
     told = around.word is not None and _is_told(item, around.word)
     found = FoundCheckpoint(
         job_id=item.job_id,
@@ -191,7 +196,7 @@ def _judged(
         blank=item.blank,
         proven=state == PENDING and (item.named or told),
     )
-    return Judged(found, doubt)
+    return Judged(item, found, doubt, later is not None)
 
 
 def _is_told(item: Evidence, word: tuple[str, int]) -> bool:
@@ -215,7 +220,10 @@ def _by_files(item: Evidence, around: Surroundings) -> _Verdict | None:
     if item.lost or item.problem:
         return BROKEN, item.problem or "a manifest that the checkpoint names is missing"
     if item.files and item.known_files == item.files:
-        return COMMITTED_LEFTOVER, "a snapshot has, or had, its files; nothing but manifests is left over"
+        return (
+            COMMITTED_LEFTOVER,
+            "a snapshot has, or had, its files; nothing but manifests is left over",
+        )
     if item.known_files:
         return PARTIAL, (
             f"{item.known_files} of its {item.files} files occur in the table's snapshots, the others do not"
@@ -235,24 +243,16 @@ def _named(item: Evidence, around: Surroundings) -> tuple[_Verdict, Doubt | None
         return (PENDING, f"the given checkpoint names it, and {what}"), None
     if not item.files:
         return (COMMITTED_LEFTOVER, f"it wrote no files, and {committed} is committed"), None
-    return (UNPROVEN, _restarted(item, committed)), Doubt.NUMBER
+    return (UNPROVEN, _restarted(committed)), Doubt.NUMBER
 
 
-def _unnamed(
-    item: Evidence,
-    around: Surroundings,
-    attempts: Mapping[JobKey, _Attempt],
-    traces: Sequence[Trace],
-) -> tuple[_Verdict, Doubt | None]:
+def _unnamed(item: Evidence, around: Surroundings) -> tuple[_Verdict, Doubt | None]:
     """Judge what no given checkpoint names."""
     committed = around.committed_by(item.job)
     given = around.given.get(item.job)
     told_end = around.word is not None and around.word == (item.job_id, END_OF_INPUT)
-    later = _later_attempt(item, attempts, committed) or _later_job(item, committed, traces)
-    if later:
-        return (SUPERSEDED, later), None
     if item.checkpoint_id <= committed:
-        return (UNPROVEN, _restarted(item, committed)), Doubt.NUMBER
+        return (UNPROVEN, _restarted(committed)), Doubt.NUMBER
     if item.checkpoint_id == END_OF_INPUT and not told_end:
         return (UNPROVEN, f"{Doubt.END.value}, so nothing proves that it was reached"), Doubt.END
     if given is not None and item.checkpoint_id <= given:
@@ -269,18 +269,16 @@ def _unnamed(
     return (PENDING, reason), None
 
 
-def _restarted(item: Evidence, committed: int) -> str:
+def _restarted(committed: int) -> str:
     return (
         f"no snapshot has its files, though the job has committed checkpoint {committed}: "
-        f"its counter restarted or an older checkpoint was restored, or its files were compacted away"
+        "its counter restarted, or an older checkpoint was restored, or its files were compacted away"
     )
 
 
 def _expired(item: Evidence, around: Surroundings) -> str | None:
-    if around.history_complete:
-        return None
-    reaches = around.history_ms is not None and item.written_ms is not None
-    if reaches and (around.history_ms or 0) <= (item.written_ms or 0):
+    since = around.retained_since_ms
+    if since is None or (item.written_ms is not None and since <= item.written_ms):
         return None
     return (
         "the snapshots from the time when it was written have expired: "
@@ -295,7 +293,9 @@ def _later_attempt(
     if newest is None or item.attempt is None or item.attempt >= newest.number:
         return None
     earlier = (
-        newest.last_ms is not None and item.written_ms is not None and newest.last_ms < item.written_ms
+        newest.last_ms is not None
+        and item.written_ms is not None
+        and newest.last_ms < item.written_ms
     )
     if earlier and item.checkpoint_id <= committed:
         # A counter that restarted: attempts were counted anew as well.
