@@ -123,7 +123,7 @@ def execute(session: Session, plan: ExpirationPlan) -> Outcome:
     operation_id = session.ids.uuid()
     before = plan.table.metadata
     attempt = _Expiry(session, plan)
-    after = commit_changes(session, plan.table, attempt.prepare, attempt.landed, [])
+    after = commit_changes(session, plan.table, attempt.prepare, attempt.landed)
     after = _repair_lost_refs(session, after, attempt.removed_refs)
     gone = [
         item
@@ -277,7 +277,7 @@ def _repair_lost_refs(session: Session, table: Table, removed_refs: Sequence[str
     def landed(metadata: TableMetadata) -> object | None:
         return True if all(name in metadata.refs for name in lost) else None
 
-    repaired = commit_changes(session, table, prepare, landed, [])
+    repaired = commit_changes(session, table, prepare, landed)
     session.warn(f"put back refs that were made while snapshots expired: {', '.join(sorted(lost))}")
     return repaired
 
