@@ -11,7 +11,7 @@ from lake.commands.options import Branch, DryRun, TableArgument
 from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
 from lake.core.replay.plan import ReplayOptions, plan_replay
-from lake.core.replay.report import listing, preview, status_by_job
+from lake.core.replay.report import listing, preview, status_by_job, with_plan
 from lake.core.units import parse_duration_ms
 
 
@@ -67,12 +67,13 @@ def replay(
     if status and (options.commits or dry_run):
         raise InvalidRequestError("--status only shows: it contradicts the options that commit")
     plan = plan_replay(session, session.table(table), options)
+    verbose = session.settings.verbose
     if status:
         return status_by_job(session, plan)
     if dry_run:
-        return preview(plan, verbose=session.settings.verbose)
+        return preview(plan, verbose=verbose)
     if not options.commits:
-        return listing(plan, verbose=session.settings.verbose)
+        return listing(plan, verbose=verbose)
     from lake.core.replay.execute import execute  # noqa: PLC0415 - a listing commits nothing
 
-    return execute(session, plan)
+    return with_plan(execute(session, plan), plan, verbose=verbose)

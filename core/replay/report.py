@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -79,6 +80,17 @@ def preview(plan: ReplayPlan, *, verbose: bool) -> Outcome:
     """Tell what lies there and how much of it would be committed."""
     chosen = [item for job in plan.jobs for item in job.checkpoints]
     return _outcome(plan, Status.DRY_RUN, chosen, verbose=verbose)
+
+
+def with_plan(outcome: Outcome, plan: ReplayPlan, *, verbose: bool) -> Outcome:
+    """Return what a replay did together with what it had found; people see that where it explains the end."""
+    told = _outcome(plan, outcome.status, (), verbose=verbose)
+    explains = verbose or outcome.status is not Status.DONE
+    return replace(
+        outcome,
+        plan={"checkpoints": told.plan["checkpoints"]},
+        details=told.details if explains else outcome.details,
+    )
 
 
 def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
