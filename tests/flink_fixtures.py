@@ -178,7 +178,8 @@ def is_whole(name: str) -> bool:
         for file in below
     }
     return there == set(files) and all(
-        (root / path).read_bytes() == content
+        not (root / path).is_symlink()
+        and (root / path).read_bytes() == content
         and int((root / path).stat().st_mtime) == int(written[path])
         for path, content in files.items()
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.core import paths
+from lake.core.errors import BadInputError, LakeError
 from lake.core.replay.manifests import manifest_folders
 from lake.core.replay.states import JobKey
 from lake.core.table.flink_jobs import job_commit
@@ -19,15 +22,10 @@ if TYPE_CHECKING:
         TakenCheckpoint,
     )
     from lake.core.table.catalog import Table
+    from lake.core.table.storage import Storage, StoredFile
 
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A manifest that a checkpoint's state names."""
-
-    job: JobKey
-    taken: TakenCheckpoint
-    reference: ManifestReference
+METADATA = "_metadata"
+_FOLDER = re.compile(r"chk-([0-9]{1,19})")
 
 
 @dataclass(slots=True)
@@ -35,12 +33,12 @@ class Given:
     """The newest given checkpoint of each job, as far as it is about the table.
 
     Args:
-        states: by job, the number of the checkpoint and the committer's state in it.
+        states: by job, the checkpoint and the committer's state in it.
         elsewhere: manifests of the table that are for another branch, by canonical location, and why.
         skipped: what the checkpoints hold beside that, told to people.
     """
 
-    states: dict[JobKey, tuple[int, CommitterState]] = field(default_factory=dict)
+    states: dict[JobKey, tuple[Checkpoint, CommitterState]] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
 
@@ -52,7 +50,7 @@ class Given:
 
     def numbers(self) -> dict[JobKey, int]:
         """Return the number of the newest given checkpoint by job."""
-        return {job: number for job, (number, _) in self.states.items()}
+        return {job: checkpoint.checkpoint_id for job, (checkpoint, _) in self.states.items()}
 
 
 def choose_given(table: Table, branch: str, checkpoints: Iterable[Checkpoint]) -> Given:
@@ -74,7 +72,7 @@ def choose_given(table: Table, branch: str, checkpoints: Iterable[Checkpoint]) -
                 )
             if not reason:
                 key = (state.job_id, state.operator_id)
-                given.states.setdefault(key, (checkpoint.checkpoint_id, state))
+                given.states.setdefault(key, (checkpoint, state))
     return given
 
 
@@ -125,12 +123,30 @@ def read_given(table: Table, locations: Sequence[str]) -> list[Checkpoint]:
     if not locations:
         return []
     from lake.core.checkpoints.read import read_checkpoint  # noqa: PLC0415 - only where one is given
-    from lake.core.errors import BadInputError  # noqa: PLC0415
 
     found = []
-    for location in locations:
+    for location in dict.fromkeys(locations):
         checkpoint = read_checkpoint(table.storage, location)
         if not checkpoint.committers:
             raise BadInputError(f"{checkpoint.location} has no Iceberg sink")
         found.append(checkpoint)
     return found
+
+
+def later_checkpoints(storage: Storage, checkpoint: Checkpoint) -> dict[int, StoredFile]:
+    """Return the later completed checkpoints that lie beside one, by number, as far as that can be seen."""
+    folder, _, name = checkpoint.location.rpartition("/")[0].rpartition("/")
+    if not _FOLDER.fullmatch(name):
+        return {}
+    with suppress(LakeError):
+        names = [
+            found for item, _ in storage.list_folder(folder) if (found := _FOLDER.fullmatch(item))
+        ]
+        later = {
+            int(found[1]): paths.join(folder, found[0], METADATA)
+            for found in names
+            if int(found[1]) > checkpoint.checkpoint_id
+        }
+        there = storage.look_up(later.values())
+        return {number: file for number, path in later.items() if (file := there[path])}
+    return {}

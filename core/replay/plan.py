@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lake.core.checkpoints.state import FLINK_SINK
 from lake.core.errors import InvalidRequestError, RefusedError
 from lake.core.replay.evidence import Findings, gather
-from lake.core.replay.given import Given, choose_given, read_given
+from lake.core.replay.given import Given, choose_given, later_checkpoints, read_given
 from lake.core.replay.history import retained_since
 from lake.core.replay.model import (
     BROKEN,
@@ -230,6 +230,9 @@ class _Planning:
     def _tell(self) -> None:
         for text in self.given.skipped:
             self.session.warn(text)
+        job = self.options.job_id
+        if job is not None and not any(item.found.job_id == job for item in self.judged):
+            self.session.warn(f"no temporary manifest of job {job} lies there")
         left = [
             item.found
             for item in self._asked_for()
@@ -262,7 +265,11 @@ class _Planning:
     def _refuse_alive(self, job: PendingJob) -> None:
         if job.operator_id == LAKE_OPERATOR_ID:
             return
-        newest = max([self.findings.newest_ms.get(job.job_id, 0), *self._commits_ms(job)])
+        newest = max(
+            self.findings.newest_ms.get(job.job_id, 0),
+            *self._commits_ms(job),
+            *self._checkpoints_ms(job),
+        )
         age_ms = self.session.clock.now_ms() - newest
         if age_ms < self.options.quiet_ms:
             raise RefusedError(
@@ -271,9 +278,24 @@ class _Planning:
                 hint="stop it, or wait: its own restart commits the same checkpoints; --quiet-time sets how long",
             )
 
+    def _checkpoints_ms(self, job: PendingJob) -> list[int]:
+        """Return when the given checkpoint of a job, and later ones beside it, were completed."""
+        given = self.given.states.get((job.job_id, job.operator_id))
+        if given is None:
+            return [0]
+        checkpoint = given[0]
+        files = later_checkpoints(self.table.storage, checkpoint)
+        if files:
+            self.session.warn(
+                f"checkpoint {max(files)} completed after the given {checkpoint.checkpoint_id}: "
+                f"{files[max(files)].location}"
+            )
+        own = self.table.storage.look_up([checkpoint.location])[checkpoint.location]
+        return [file.modified_ms or 0 for file in (own, *files.values()) if file] or [0]
+
     def _commits_ms(self, job: PendingJob) -> list[int]:
         """Return when the job itself committed, as opposed to a replay in its name."""
-        return [
+        return [0] + [
             item.timestamp_ms
             for item in self.table.metadata.snapshots
             if (commit := job_commit(item))

@@ -277,8 +277,14 @@ def _restarted(committed: int) -> str:
 
 
 def _expired(item: Evidence, around: Surroundings) -> str | None:
+    """Say that snapshots may have expired in which the files of a checkpoint were.
+
+    Where the job's last commit is retained, so is everything since: a later checkpoint can be in nothing else.
+    """
     since = around.retained_since_ms
-    if since is None or (item.written_ms is not None and since <= item.written_ms):
+    if since is None or around.committed_by(item.job) != NONE_COMMITTED:
+        return None
+    if item.written_ms is not None and since <= item.written_ms:
         return None
     return (
         "the snapshots from the time when it was written have expired: "
