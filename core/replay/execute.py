@@ -12,6 +12,7 @@ from lake.core.outcome import Outcome, Status
 from lake.core.replay.model import BROKEN, UNPROVEN, FoundCheckpoint, PendingJob, ReplayPlan
 from lake.core.replay.steps import ReplayStep, replay_steps
 from lake.core.session import Session
+from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshots, find_summary
 from lake.core.table.flink_jobs import max_committed
@@ -58,8 +59,9 @@ class _Replay:
         """Return the steps still to do on a table.
 
         Raises:
-            CommitConflictError: a part of a checkpoint was committed meanwhile.
+            CommitConflictError: a part of a checkpoint was committed meanwhile, or what happened cannot be known.
         """
+        self._require_history(table)
         held = self._held_meanwhile(table)
         jobs = [self._left(table, job, held) for job in self.plan.jobs]
         numbers = [self._committed(table, job) for job in jobs]
@@ -78,6 +80,16 @@ class _Replay:
                 )
             ]
         return self._steps
+
+    def _require_history(self, table: Table) -> None:
+        head = lineage.branch_head(table.metadata, self.plan.branch)
+        head_id = head.snapshot_id if head else None
+        _, complete = lineage.since(table.metadata, head_id, self.plan.base_snapshot_id)
+        if not complete:
+            raise CommitConflictError(
+                f"{self.plan.branch} was rolled back, or lost its history, while the replay was planned",
+                hint=_AGAIN,
+            )
 
     def _committed(self, table: Table, job: PendingJob) -> int:
         return max_committed(table.metadata, self.plan.branch, job.job_id, job.operator_id)

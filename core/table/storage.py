@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -267,6 +268,9 @@ def _delete_local(path: str) -> None:
     if stat.S_ISDIR(os.lstat(path).st_mode):
         raise OSError(errno.EISDIR, "is a folder", path)
     os.unlink(path)
+    # Hadoop's local file system keeps a checksum beside each of its files.
+    with suppress(OSError):
+        os.unlink(os.path.join(folder, f".{os.path.basename(path)}.crc"))
 
 
 def _link_below_table(folder: str) -> bool:
