@@ -15,6 +15,7 @@ from lake.core.checkpoints.byte_reader import ByteReader
 
 _MAX_DEPTH = 32
 _MAX_VARIABLE_BITS = 70
+_MAX_LONG = (1 << 64) - 1
 # Steps that a schema of no bytes may cost; every byte of schema and record allows one more.
 _FREE_STEPS = 1000
 
@@ -161,6 +162,6 @@ class _Decoder:
         for shift in range(0, _MAX_VARIABLE_BITS, 7):
             byte = self.source.int8() & 0xFF
             value |= (byte & 0x7F) << shift
-            if byte < 0x80:  # noqa: PLR2004 - the last byte has no high bit
+            if byte < 0x80 and value <= _MAX_LONG:  # noqa: PLR2004 - the last byte has no high bit
                 return value >> 1 ^ -(value & 1)
         raise self.source.corrupt("a number of more than ten bytes")

@@ -42,6 +42,11 @@ class ByteReader:
         return self._name
 
     @property
+    def position(self) -> int:
+        """How many bytes of this reader are behind."""
+        return self._at
+
+    @property
     def remaining(self) -> int:
         """How many bytes are left."""
         return len(self._data) - self._at

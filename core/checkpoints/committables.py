@@ -18,6 +18,7 @@ JOB_OR_OPERATOR_ID = re.compile(r"[0-9a-f]{32}")
 _COLLECTOR_MAGIC = -0x46E0DAD4
 _COLLECTOR_VERSION = 2
 _RECEIVED, _RETRY, _FAILED, _COMMITTED = range(4)
+_MAX_COMMITTABLES = 100_000
 _OF_ICEBERG = re.compile(rb"\x00\x20[0-9a-f]{32}\x00\x20[0-9a-f]{32}|manifest_path")
 
 
@@ -54,8 +55,7 @@ def read_collector(source: ByteReader) -> list[Committable]:
 
     Raises:
         CorruptFileError: the bytes are none.
-        RefusedError: they are of a version that this release does not know, some committables had not reached
-            the committer, or it had given one up.
+        RefusedError: they are of a version that this release does not know, or the committer had given one up.
     """
     version = source.int32()
     if version != _COLLECTOR_VERSION:
@@ -71,6 +71,8 @@ def read_collector(source: ByteReader) -> list[Committable]:
             checkpoint.int32()
         for subtask, subtask_version in _versioned(checkpoint, (0, 1, 2)):
             found += _subtask(subtask, subtask_version)
+            if len(found) > _MAX_COMMITTABLES:
+                raise source.refused(f"more than {_MAX_COMMITTABLES} committables")
         checkpoint.expect_end()
     source.expect_end()
     return found
@@ -88,16 +90,14 @@ def _subtask(source: ByteReader, version: int) -> list[Committable]:
     if version:
         source.int32()
     requests = [_request(request) for request, _ in _versioned(source, (0,))]
-    expected = source.int32()
+    received = source.int32()
     drained = source.int32() if version < 2 else 0  # noqa: PLR2004 - what Flink 2 dropped
     failed = source.int32()
     source.expect_end()
     if failed:
         raise source.refused(f"the committer had given up {failed} committables")
-    if len(requests) + drained != expected:
-        raise source.refused(
-            f"{len(requests)} of {expected - drained} committables had reached the committer"
-        )
+    if len(requests) + drained != received:
+        raise source.corrupt(f"{len(requests)} of {received - drained} committables")
     return [request for request in requests if request is not None]
 
 

@@ -15,6 +15,8 @@ from lake.core.errors import BadInputError
 from lake.core.table.files import DATA
 
 _ENCODED = b"\xc2\x01"
+# A description takes some kilobytes: its schema, and bounds of partition values.
+_MAX_ENCODED = 16 * 1024 * 1024
 _DATA_ONLY, _WITH_DELETES = 1, 2
 _DELETES = 1
 # Iceberg's ids of a manifest's fields.
@@ -47,7 +49,7 @@ def read_delta_manifests(source: ByteReader) -> tuple[ManifestReference, ...]:
 
 
 def _manifest(source: ByteReader, content: int) -> ManifestReference:
-    if bytes(source.take(2)) != _ENCODED:
+    if source.remaining > _MAX_ENCODED or bytes(source.take(2)) != _ENCODED:
         raise source.corrupt("not an encoded manifest")
     values = read_by_field_id(source.text(), source)
     kept = values.get(_CONTENT, DATA)

@@ -6,7 +6,6 @@ those of no interest are walked byte by byte as well.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 from lake.core.checkpoints.byte_reader import ByteReader
@@ -16,6 +15,9 @@ _MODES = range(3)
 # Handles that hold handles do so twice at most; more is an attack on the stack.
 _MAX_DEPTH = 8
 _NULL = 0
+# The fewest bytes that a state takes, and the most states that Flink's own format for their bytes allows.
+_STATE_BYTES = 7
+_MAX_STATES = 2 * 0x7FFF
 _TOO_DEEP = "state handles within state handles"
 
 
@@ -60,21 +62,34 @@ class ListState:
     mode: int
     offsets: memoryview
 
-    def places(self) -> tuple[int, ...]:
-        """Return the elements' places in the operator's bytes."""
-        return struct.unpack(f">{len(self.offsets) // 8}q", self.offsets)
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorHandle:
-    """One subtask's operator state: its states by name, and where their bytes are (None: nowhere)."""
+    """One subtask's operator state.
 
-    states: dict[str, ListState]
+    Args:
+        names: those of its states that were asked for.
+        states: a count and each state, as they stand in the metadata.
+        stream: where the states' bytes are; None where nothing is kept.
+    """
+
+    names: frozenset[str]
+    states: ByteReader
     stream: StreamState | None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no state at all."""
+        return self.states.between(0, 4).int32() == 0
 
-def read_operator_handle(source: ByteReader) -> OperatorHandle | None:
-    """Read a handle of operator state; None for a null one.
+    def list_states(self) -> dict[str, ListState]:
+        """Return its states by name."""
+        states = self.states.between(0, self.states.remaining)
+        return dict(_list_state(states) for _ in range(states.count(_STATE_BYTES)))
+
+
+def read_operator_handle(source: ByteReader, wanted: frozenset[str]) -> OperatorHandle | None:
+    """Read a handle of operator state; None for one that keeps nothing.
 
     Raises:
         CorruptFileError: the bytes are no such handle.
@@ -85,14 +100,21 @@ def read_operator_handle(source: ByteReader) -> OperatorHandle | None:
         return None
     if kind not in (4, 17):
         raise source.refused(f"an operator-state handle of the unknown kind {kind}")
-    states = dict(_list_state(source) for _ in range(source.count(7)))
-    if kind == 4:  # noqa: PLR2004 - Flink's code
-        return OperatorHandle(states, read_stream_handle(source))
-    source.skip_text()
-    source.skip_text()
-    empty = source.boolean()
+    begin = source.position
+    number = source.count(_STATE_BYTES)
+    if number > _MAX_STATES:
+        raise source.corrupt(f"{number} states in one subtask")
+    names = [_list_state(source)[0] for _ in range(number)]
+    if len(set(names)) != number:
+        raise source.corrupt("two states of one name")
+    states = source.between(begin, source.position)
+    empty = False
+    if kind == 17:  # noqa: PLR2004 - Flink's code
+        source.skip_text()
+        source.skip_text()
+        empty = source.boolean()
     stream = read_stream_handle(source)
-    return OperatorHandle({} if empty else states, None if empty else stream)
+    return None if empty else OperatorHandle(wanted.intersection(names), states, stream)
 
 
 def _list_state(source: ByteReader) -> tuple[str, ListState]:

@@ -24,9 +24,11 @@ _FINISHED = -1
 # Metadata versions by what they brought.
 _OLDEST, _COORDINATORS, _PROPERTIES, _NAMES, _TAGGED_CHANNELS, _REGIONS = range(2, 8)
 _NEWEST = _REGIONS
-# The fewest bytes that an operator and a subtask can take.
+# The fewest bytes that an operator can take.
 _OPERATOR_BYTES = 28
-_SUBTASK_BYTES = 4
+# Flink's own bound, and one that no job comes near.
+_MAX_PARALLELISM = 1 << 15
+_MAX_OPERATORS = 1 << 14
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +38,8 @@ class OperatorState:
     Args:
         operator_id: 32 hexadecimal digits.
         name: as the job named it; empty where the metadata does not tell.
-        handles: its operator state, one handle a subtask.
+        handles: its operator state, where that has a state that was asked for.
+        listed: how many subtasks have operator state.
         raw: how many subtasks have raw operator state.
         keyed: how many handles of keyed state there are.
         inputs: how many handles of what was on its way to it.
@@ -46,6 +49,7 @@ class OperatorState:
     operator_id: str
     name: str = ""
     handles: list[OperatorHandle] = field(default_factory=list)
+    listed: int = 0
     raw: int = 0
     keyed: int = 0
     inputs: int = 0
@@ -59,11 +63,15 @@ class OperatorState:
     @property
     def is_stateless(self) -> bool:
         """Whether it has no state of its own; what is on its way to or from it is not its own."""
-        return not (self.raw or self.keyed or any(handle.states for handle in self.handles))
+        return not (self.listed or self.raw or self.keyed)
 
 
-def read_metadata(source: ByteReader) -> tuple[int, list[OperatorState]]:
-    """Return a checkpoint's number and its operators.
+def read_metadata(source: ByteReader, wanted: frozenset[str]) -> tuple[int, list[OperatorState]]:
+    """Return a checkpoint's number, and the operators that have a state asked for or something on its way.
+
+    Args:
+        source: the metadata, whole.
+        wanted: names of states.
 
     Raises:
         CorruptFileError: the bytes are no checkpoint metadata.
@@ -75,7 +83,13 @@ def read_metadata(source: ByteReader) -> tuple[int, list[OperatorState]]:
         raise source.corrupt(f"a checkpoint number of {checkpoint_id}")
     for _ in range(source.count(8)):
         _skip_master_state(source)
-    operators = [_operator(source, version) for _ in range(source.count(_OPERATOR_BYTES))]
+    operators = []
+    for _ in range(source.count(_OPERATOR_BYTES)):
+        operator = _operator(source, version, wanted)
+        if operator.handles or operator.inputs or operator.outputs:
+            operators.append(operator)
+        if len(operators) > _MAX_OPERATORS:
+            raise source.refused(f"more than {_MAX_OPERATORS} committers")
     if version < _PROPERTIES:
         source.expect_end()
     elif bytes(source.take(len(_JAVA_OBJECT))) != _JAVA_OBJECT:
@@ -104,7 +118,7 @@ def _skip_master_state(source: ByteReader) -> None:
     source.block()
 
 
-def _operator(source: ByteReader, version: int) -> OperatorState:
+def _operator(source: ByteReader, version: int, wanted: frozenset[str]) -> OperatorState:
     name = ""
     if version >= _NAMES:
         name = source.text()
@@ -121,36 +135,34 @@ def _operator(source: ByteReader, version: int) -> OperatorState:
     subtasks = source.int32()
     if subtasks == _FINISHED and version >= _COORDINATORS:
         return operator
-    if not 0 <= subtasks <= min(parallelism, source.remaining // _SUBTASK_BYTES):
+    if not 0 <= subtasks <= parallelism <= _MAX_PARALLELISM:
         raise source.corrupt(f"{subtasks} subtasks of {parallelism}")
-    seen = {_subtask(source, version, operator, parallelism) for _ in range(subtasks)}
-    if len(seen) != subtasks:
-        raise source.corrupt(f"a subtask of operator {operator.title} is there twice")
+    seen = set()
+    for _ in range(subtasks):
+        index = source.int32()
+        finished = index < 0 and version >= _COORDINATORS
+        number = -index - 1 if finished else index
+        if not 0 <= number < parallelism or number in seen:
+            raise source.corrupt(f"subtask {number} of {parallelism}, or a second time")
+        seen.add(number)
+        if not finished:
+            _subtask_state(source, version, operator, wanted)
     return operator
 
 
-def _subtask(source: ByteReader, version: int, operator: OperatorState, parallelism: int) -> int:
-    """Add a subtask's state to its operator's and return the subtask's number."""
-    index = source.int32()
-    finished = index < 0 and version >= _COORDINATORS
-    number = -index - 1 if finished else index
-    if not 0 <= number < parallelism:
-        raise source.corrupt(f"subtask {number} of {parallelism}")
-    if not finished:
-        _subtask_state(source, version, operator)
-    return number
-
-
-def _subtask_state(source: ByteReader, version: int, operator: OperatorState) -> None:
+def _subtask_state(
+    source: ByteReader, version: int, operator: OperatorState, wanted: frozenset[str]
+) -> None:
     if version < _COORDINATORS:
         source.int64()
         if source.int32():
             raise source.refused("state of a release of Flink before 1.2")
-    managed = read_operator_handle(source) if source.flag() else None
+    managed = read_operator_handle(source, wanted) if source.flag() else None
     if managed is not None:
-        operator.handles.append(managed)
-    raw = read_operator_handle(source) if source.flag() else None
-    operator.raw += bool(raw and raw.states)
+        operator.listed += not managed.is_empty
+        if managed.names:
+            operator.handles.append(managed)
+    operator.raw += source.flag() and read_operator_handle(source, wanted) is not None
     operator.keyed += skip_keyed_handle(source)
     operator.keyed += skip_keyed_handle(source)
     if version >= _COORDINATORS:

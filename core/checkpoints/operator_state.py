@@ -7,49 +7,57 @@ metadata tells where each element begins, and each ends where the next of any st
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import struct
+from collections.abc import Iterator
 
 from lake.core.checkpoints.byte_reader import ByteReader
-from lake.core.checkpoints.handles import SPLIT_DISTRIBUTE, OperatorHandle
+from lake.core.checkpoints.handles import SPLIT_DISTRIBUTE, ListState, OperatorHandle
 from lake.core.checkpoints.snappy import unframe
 from lake.core.table.storage import MAX_METADATA_BYTES
 
 _COMPRESSIBLE = 6
 _VERSIONS = (5, _COMPRESSIBLE)
+_OFFSET_BYTES = 8
+# Far more than a committer ever has; each costs a hundred bytes and more.
+_MAX_ELEMENTS = 100_000
+_MAX_CHECKPOINTS = 100_000
 
 
-def list_states(
-    handle: OperatorHandle, names: Collection[str], source: ByteReader
-) -> dict[str, list[ByteReader]]:
-    """Return the elements of some states, each a reader of its bytes alone.
+def elements(handle: OperatorHandle, source: ByteReader) -> Iterator[tuple[str, ByteReader]]:
+    """Yield the elements of the states that a handle was searched for, each with its state's name.
 
     Args:
         handle: of the subtask's operator state.
-        names: the states'; those that are not there, or have no element, are left out.
         source: the bytes that the handle names, whole.
 
     Raises:
         CorruptFileError: the bytes are not what the handle says.
-        RefusedError: they are of a version that this release does not know, or shared out unusually.
+        RefusedError: they are of a version that this release does not know, shared out unusually, or too many.
     """
-    wanted = {
-        name: state for name, state in handle.states.items() if name in names and state.offsets
-    }
-    if not wanted:
-        return {}
+    states = handle.list_states()
+    if not any(states[name].offsets for name in handle.names):
+        return
     whole = source.remaining
     compressed = _header(source)
-    edges = sorted({place for state in handle.states.values() for place in state.places()})
-    if edges[0] < whole - source.remaining or edges[-1] > whole:
+    places = {name: _places(state, source) for name, state in states.items()}
+    edges = sorted({place for each in places.values() for place in each})
+    if edges[0] < source.position or edges[-1] > whole:
         raise source.corrupt(f"elements from byte {edges[0]} to byte {edges[-1]} of {whole}")
     ends = dict(zip(edges, [*edges[1:], whole], strict=True))
-    found: dict[str, list[ByteReader]] = {}
-    for name, state in wanted.items():
-        if state.mode != SPLIT_DISTRIBUTE:
-            raise source.refused(f"state {name} is shared out in the unexpected way {state.mode}")
-        parts = [source.between(place, ends[place]) for place in state.places()]
-        found[name] = [_inflated(part) for part in parts] if compressed else parts
-    return found
+    for name in sorted(handle.names):
+        if states[name].mode != SPLIT_DISTRIBUTE:
+            mode = states[name].mode
+            raise source.refused(f"state {name} is shared out in the unexpected way {mode}")
+        for place in places[name]:
+            element = source.between(place, ends[place])
+            yield name, _inflated(element) if compressed else element
+
+
+def _places(state: ListState, source: ByteReader) -> tuple[int, ...]:
+    number = len(state.offsets) // _OFFSET_BYTES
+    if number > _MAX_ELEMENTS:
+        raise source.refused(f"a state of {number} elements")
+    return struct.unpack(f">{number}q", state.offsets)
 
 
 def _header(source: ByteReader) -> bool:
@@ -70,7 +78,7 @@ def _inflated(element: ByteReader) -> ByteReader:
 
 
 def java_string(source: ByteReader) -> str:
-    """Read what Flink's StringSerializer wrote.
+    """Read what Flink's StringSerializer wrote, up to the last byte.
 
     Raises:
         CorruptFileError: it is null or not a text.
@@ -79,6 +87,7 @@ def java_string(source: ByteReader) -> str:
     if not 0 <= length <= source.remaining:
         raise source.corrupt(f"a text of {length} characters")
     units = b"".join(_unit(source) for _ in range(length))
+    source.expect_end()
     try:
         return units.decode("utf-16-be")
     except UnicodeDecodeError as error:
@@ -107,10 +116,14 @@ def sorted_map(source: ByteReader) -> dict[int, ByteReader]:
 
     Raises:
         CorruptFileError: it is not such a map.
+        RefusedError: it has too many entries.
     """
     found: dict[int, ByteReader] = {}
     last = -1
-    for _ in range(source.count(13)):
+    number = source.count(13)
+    if number > _MAX_CHECKPOINTS:
+        raise source.refused(f"{number} checkpoints to commit")
+    for _ in range(number):
         key = source.int64()
         if key <= last:
             raise source.corrupt(f"checkpoint {key} after checkpoint {last}")

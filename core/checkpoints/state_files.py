@@ -6,10 +6,10 @@ from lake.core import paths
 from lake.core.checkpoints.byte_reader import ByteReader
 from lake.core.checkpoints.handles import InlineState, StateFile, StreamState
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
-from lake.core.table.storage import MAX_METADATA_BYTES, Storage
+from lake.core.table.storage import Storage
 
 
-def read_state(storage: Storage, metadata: str, state: StreamState) -> ByteReader:
+def read_state(storage: Storage, metadata: str, state: StreamState | None) -> ByteReader:
     """Return the bytes of a subtask's operator state.
 
     A checkpoint that was copied or moved as a whole still names its files by where they were. So a file of the
@@ -24,16 +24,13 @@ def read_state(storage: Storage, metadata: str, state: StreamState) -> ByteReade
     Raises:
         CorruptFileError: the file is not as long as the handle says.
         NotFoundError: there is no such file.
-        RefusedError: the bytes are kept in a way that operator state never is, or are too many.
+        RefusedError: the bytes are kept in a way that operator state never is.
     """
     if isinstance(state, InlineState):
-        return state.reader
+        return state.reader.between(0, state.reader.remaining)
     if not isinstance(state, StateFile):
-        raise RefusedError(f"{metadata}: operator state in a handle of kind {state.kind}")
-    if state.size > MAX_METADATA_BYTES:
-        raise RefusedError(
-            f"{metadata}: operator state of {state.size} bytes, more than {MAX_METADATA_BYTES}"
-        )
+        kind = state.kind if state else 0
+        raise RefusedError(f"{metadata}: operator state in a handle of the kind {kind}")
     try:
         return _read_file(storage, _place(storage, metadata, state), state)
     except OSError as error:
@@ -44,6 +41,8 @@ def _place(storage: Storage, metadata: str, state: StateFile) -> str:
     """Return where a state's file lies: the first place with a file that is long enough, else the last."""
     folder = metadata.rpartition("/")[0]
     if state.relative:
+        if ".." in state.path.split("/"):
+            raise CorruptFileError(f"{metadata}: state in {state.path[:80]!r}")
         return paths.join(folder, state.path)
     places = [paths.join(folder, state.path.rpartition("/")[2])]
     job = folder.rpartition("/")[0]
