@@ -22,7 +22,7 @@ _lake() {
         "snapshots --branch") return ;;
         "compact --strategy") words="binpack sort zorder" ;;
         "compact --by"|"compact --where"|"compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --job-order"|"compact --max-commits"|"compact --spec-id"|"compact --option"|"compact --branch") return ;;
-        "expire --older-than"|"expire --retain-last"|"expire --snapshot"|"expire --branch") return ;;
+        "expire --older-than"|"expire --retain-last"|"expire --snapshot"|"expire --keep-checkpoints"|"expire --branch") return ;;
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
@@ -31,7 +31,7 @@ _lake() {
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
             snapshots) words="--all --branch --help -h" ;;
             compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --option --branch --dry-run --help -h" ;;
-            expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --unsafe-retention --branch --dry-run --help -h" ;;
+            expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --keep-checkpoints --unsafe-retention --branch --dry-run --help -h" ;;
             demo) words="--help -h" ;;
         esac
         [[ -n "$verb" && "$current" != -* ]] && return

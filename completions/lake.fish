@@ -93,6 +93,7 @@ complete -c lake -n '__fish_seen_subcommand_from expire' -l retain-last -r -F -d
 complete -c lake -n '__fish_seen_subcommand_from expire' -l snapshot -r -F -d 'Expire this snapshot; repeatable'
 complete -c lake -n '__fish_seen_subcommand_from expire' -l keep-files -d 'Change metadata only, delete no file'
 complete -c lake -n '__fish_seen_subcommand_from expire' -l clean-metadata -d 'Also remove unused schemas and specs'
+complete -c lake -n '__fish_seen_subcommand_from expire' -l keep-checkpoints -r -F -d 'Keep what Flink jobs that committed since then restore from'
 complete -c lake -n '__fish_seen_subcommand_from expire' -l unsafe-retention -d 'Allow --older-than of less than 24 hours'
 complete -c lake -n '__fish_seen_subcommand_from expire' -l branch -r -F -d 'This branch\'s snapshots only'
 complete -c lake -n '__fish_seen_subcommand_from expire' -l dry-run -d 'Show the plan and touch nothing'

@@ -96,9 +96,13 @@ class Table:
 
     def send(
         self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> None:
-        """Ask the catalog for one atomic change; whatever PyIceberg raises comes through unchanged."""
-        self.catalog.handle.commit_table(self.handle, requirements, updates)
+    ) -> tuple[str, ...]:
+        """Ask the catalog for one atomic change; whatever PyIceberg raises comes through unchanged.
+
+        Returns what is to be told of a change that landed.
+        """
+        response = self.catalog.handle.commit_table(self.handle, requirements, updates)
+        return getattr(response, "warnings", ())
 
 
 class TableCatalog:
@@ -163,17 +167,22 @@ class TableCatalog:
             self.name, warehouse, Storage(storage_properties(properties)), properties
         )
 
-    def refuse_commits(self, identifier: str) -> None:
-        """Refuse a catalog to which nothing can be committed, before anything is written.
+    def refuse_commits(self, identifier: str, metadata: TableMetadata | None = None) -> None:
+        """Refuse a table to which nothing can be committed, before anything is written.
+
+        Args:
+            identifier: its name.
+            metadata: None where it is about to be made.
 
         Raises:
-            RefusedError: it is a hadoop catalog.
+            RefusedError: it is in a hadoop catalog that cannot take commits to it.
         """
         if self.is_hadoop:
-            raise RefusedError(
-                f"{identifier} is in a hadoop catalog, which lake only reads",
-                hint="`lake scan --output` writes its rows to files, which another catalog's table can ingest",
-            )
+            from lake.core.table.hadoop import HadoopCatalog  # noqa: PLC0415
+
+            handle = self.handle
+            if isinstance(handle, HadoopCatalog):
+                handle.refuse_commits(split_identifier(identifier), metadata)
 
     def load(self, identifier: str) -> Table:
         """Load a table by ``namespace.table``.
@@ -219,7 +228,7 @@ class TableCatalog:
         names = split_identifier(identifier)
         self.refuse_commits(identifier)
         with _catalog_errors(f"table {identifier}"):
-            if self._database:
+            if self._database or self.is_hadoop:
                 transaction = self._stage_offline(names, schema, spec, sort_order, properties)
             else:
                 transaction = self.handle.create_table_transaction(
@@ -249,14 +258,13 @@ class TableCatalog:
         sort_order: SortOrder,
         properties: Mapping[str, str],
     ) -> CreateTableTransaction:
-        """Describe a new table of the embedded catalog without opening its database."""
+        """Describe a new table of a catalog that is a warehouse folder; nothing is opened."""
         from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415
         from pyiceberg.io import load_file_io  # noqa: PLC0415
         from pyiceberg.table import CreateTableTransaction, StagedTable  # noqa: PLC0415
         from pyiceberg.table.metadata import new_table_metadata  # noqa: PLC0415
 
-        warehouse = str((self._properties or {})["warehouse"])
-        location = paths.join(warehouse, *names)
+        location = paths.join(str(self.configured["warehouse"]), *names)
         metadata = new_table_metadata(
             location=location,
             schema=schema,

@@ -108,7 +108,7 @@ def require_writable(table: Table) -> None:
     Raises:
         RefusedError: the table is encrypted, or its catalog takes no commits.
     """
-    table.catalog.refuse_commits(table.identifier)
+    table.catalog.refuse_commits(table.identifier, None if table.creating else table.metadata)
     refuse_encrypted(table.metadata, table.identifier)
 
 
@@ -327,7 +327,9 @@ def commit_changes(
             session.owned.update(owned)
             try:
                 after, refusal = _send(session, table, request, landed)
-            except (NotAuthorisedError, NotFoundError):
+            except CommitUnknownError:
+                raise
+            except LakeError:
                 session.owned.difference_update(owned)
                 raise
             if after is None:
@@ -357,7 +359,11 @@ def _send(
     from pyiceberg import exceptions as theirs  # noqa: PLC0415
 
     try:
-        table.send(request.requirements, request.updates)
+        for warning in table.send(request.requirements, request.updates):
+            session.warn(warning)
+    except LakeError:
+        # Raised before anything is changed.
+        raise
     except theirs.CommitFailedException as error:
         # A proxy that sends twice turns a success into a conflict: only the table knows.
         after = _look(session, table, landed, error)

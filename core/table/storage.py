@@ -143,6 +143,12 @@ class Storage:
         with _typed_errors(location):
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
+    def make_folder(self, location: str) -> None:
+        """Make a folder and those above it where they are missing."""
+        filesystem, path = self.resolve(location)
+        with _typed_errors(location):
+            filesystem.create_dir(path, recursive=True)
+
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
         """Return the names right in a folder, sorted, and whether each is a folder; none if there is none."""
         filesystem, path = self.resolve(folder)
