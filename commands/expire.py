@@ -35,6 +35,12 @@ def expire(
     clean_metadata: Annotated[
         bool, typer.Option("--clean-metadata", help="Also remove unused schemas and specs.")
     ] = False,
+    keep_checkpoints: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION", help="Keep what Flink jobs that committed since then restore from."
+        ),
+    ] = "7d",
     unsafe_retention: Annotated[
         bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
     ] = False,
@@ -55,6 +61,7 @@ def expire(
         snapshot_ids=_snapshots(loaded, snapshot or []),
         unsafe=unsafe_retention,
         branch=branch,
+        keep_checkpoints_ms=parse_duration_ms(keep_checkpoints),
     )
     plan = plan_expiration(
         session, loaded, options, clean_metadata=clean_metadata, keep_files=keep_files

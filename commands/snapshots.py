@@ -15,6 +15,7 @@ from lake.core.table.lineage import branch_head
 
 # All of it only with --verbose: a line should fit a terminal.
 _SHORT = ("snapshot_id", "committed_at", "operation", "files", "rows", "refs")
+_JOB_DIGITS = 7  # of a Flink job's id, which tell it from others
 
 
 def snapshots(
@@ -34,8 +35,11 @@ def snapshots(
     head = branch_head(metadata, branch)
     rows = list_snapshots(metadata, branch=branch, everything=everything)
     verbose = session.settings.verbose
-    names = list(rows[0]) if rows and verbose else list(_SHORT)
-    shown = [_all(row) if verbose else _short(row) for row in rows]
+    by_flink = any(row["job_id"] for row in rows)
+    names = [*_SHORT, *(["flink"] if by_flink else [])]
+    shown = [[*_short(row), *([_checkpoint(row)] if by_flink else [])] for row in rows]
+    if verbose and rows:
+        names, shown = list(rows[0]), [_all(row) for row in rows]
     return Outcome(
         command="snapshots",
         table=table,
@@ -60,6 +64,11 @@ def _short(row: Mapping[str, Any]) -> list[Any]:
         _change(row["added_rows"], row["removed_rows"]),
         ", ".join(row["refs"]),
     ]
+
+
+def _checkpoint(row: Mapping[str, Any]) -> str:
+    job, number = row["job_id"], row["checkpoint_id"]
+    return " ".join(([job[:_JOB_DIGITS]] if job else []) + ([f"chk-{number}"] if number else []))
 
 
 def _change(added: int | None, removed: int | None) -> str:

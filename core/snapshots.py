@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lake.core.table import lineage
+from lake.core.table.flink_jobs import CHECKPOINT_ID, JOB_ID
 from lake.core.table.run_ids import OPERATION_ID
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def _describe(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:
         "operation": snapshot.summary.operation.value if snapshot.summary else None,
         **{name: _count(summary.get(key)) for name, key in _COUNTERS.items()},
         "refs": refs,
-        "job_id": summary.get("flink.job-id"),
-        "checkpoint_id": summary.get("flink.max-committed-checkpoint-id"),
+        "job_id": summary.get(JOB_ID),
+        "checkpoint_id": summary.get(CHECKPOINT_ID),
         "operation_id": summary.get(OPERATION_ID),
     }
 

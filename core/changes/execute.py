@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from lake.core.changes.plan import ChangePlan
 from lake.core.changes.reading import AMBIGUOUS, changes_of
@@ -21,7 +20,6 @@ from lake.core.scan.emit import Noted
 from lake.core.scan.execute import previewed
 from lake.core.scan.output import Output
 from lake.core.session import Session
-from lake.core.table.catalog import Table
 
 
 def describe(plan: ChangePlan) -> Outcome:
@@ -54,35 +52,10 @@ class ChangeRows:
     plan: ChangePlan
     task: str = "lake.core.changes.execute:write_part"
 
-    @property
-    def table(self) -> Table:
-        """Whose changes they are."""
-        return self.plan.table
-
-    @property
-    def projection(self) -> Schema:
-        """Their columns."""
-        return self.plan.projection
-
-    @property
-    def limit(self) -> int | None:
-        """How many are wanted at most."""
-        return self.plan.options.limit
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the files that are read."""
-        return self.plan.bytes
-
-    @property
-    def records(self) -> int:
-        """The rows of the files that are read: there are no more changes."""
-        return self.plan.records
-
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all changes."""
         for unit in units_of(self.plan):
-            yield from changes_of(self.table.storage, unit, self.projection, noted)
+            yield from changes_of(self.plan.table.storage, unit, self.plan.projection, noted)
 
     def payloads(self) -> Iterator[tuple[Mapping[str, Any], int]]:
         """Yield what each task reads."""

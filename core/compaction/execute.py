@@ -40,7 +40,7 @@ from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot, require_writable
 from lake.core.table.files import DataFile, DeleteFile
 from lake.core.table.live import LiveFiles, live_files
-from lake.core.table.operations import DeleteKey, RewriteFiles
+from lake.core.table.operations import RewriteFiles
 from lake.core.table.staging import staged
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ _COMPARE = "lake.core.compaction.tasks:compare"
 _ROUNDS = 2
 # Beside a busy writer the head moves between load and swap; the rewritten files are worth more tries.
 _COMMIT_TRIES = 3
+_NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
 _COLUMNS = (
     "status",
     "snapshot_id",
@@ -110,7 +111,7 @@ class CompactionPlan:
         return ReadSettings.of(self.table, projection=self.written_schema, deletes=deletes)
 
     def deletes(self, files: pa.Table) -> tuple[DeleteFile, ...]:
-        """Return the delete files that may apply to some of a group's files."""
+        """Return the delete files that may apply to some files (``spec_id``, ``place``), each once."""
         if self.found is None:
             return ()
         counts = [entries.num_rows for entries in self.found.by_spec.values()]
@@ -137,17 +138,15 @@ class CompactionPlan:
 
     def facts(self) -> dict[str, int]:
         """Return the plan as it is shown."""
+        places = [group.files.select(["spec_id", "place"]) for group in self.groups]
+        files = pa.concat_tables([_NO_PLACES, *places], promote_options="permissive")
         return {
             "groups": len(self.groups),
-            "input_files": sum(group.files.num_rows for group in self.groups),
+            "input_files": files.num_rows,
             "input_bytes": self.input_bytes,
-            "input_delete_files": len(self._input_deletes()),
+            "input_delete_files": len(self.deletes(files)),
             "expected_output_files": sum(group.output_files for group in self.groups),
         }
-
-    def _input_deletes(self) -> set[DeleteKey]:
-        found = (item for group in self.groups for item in self.deletes(group.files))
-        return {DeleteKey(item.path, item.content_offset) for item in found}
 
 
 @dataclass(slots=True)

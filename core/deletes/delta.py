@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.transforms import VoidTransform
 
 from lake.core.deletes.key_numbers import KeyNumbers
 from lake.core.deletes.positions import RowPositions
+from lake.core.deletes.reach import check_columns, check_partitions
 from lake.core.deletes.writers import DeletedRows, open_equality_writer, open_position_writer
 from lake.core.errors import RefusedError
 from lake.core.rows.partitioning import Partition, Places, group_places, partition_columns
@@ -87,23 +87,9 @@ def check_key(schema: Schema, spec: PartitionSpec, key_ids: Sequence[int], mode:
     """
     if not key_ids:
         raise RefusedError("a change log needs a key: columns that tell rows apart")
-    top = {field.field_id: field for field in schema.fields}
-    for number in key_ids:
-        if number not in top or not top[number].field_type.is_primitive:
-            name = schema.find_column_name(number) or f"with id {number}"
-            raise RefusedError(
-                f"equality deletes by column {name}, which is nested, are not written yet"
-            )
-    if mode != UPSERT:
-        return
-    for field in spec.fields:
-        if field.source_id not in key_ids and not isinstance(field.transform, VoidTransform):
-            source = schema.find_column_name(field.source_id)
-            raise RefusedError(
-                f"the source column {source} of the partition field {field.name} is not in the key: an old "
-                "row is deleted in its new row's partition only, so one in another partition would stay",
-                hint="add the column to --key, or use --changes-mode retract",
-            )
+    check_columns(schema, key_ids)
+    if mode == UPSERT:
+        check_partitions(schema, spec, key_ids, hint="--changes-mode retract")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ only then do files go, each below the table's own roots.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _BATCH = 1000
+_TOLD_JOBS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ def plan_expiration(
     now_ms = session.clock.now_ms()
     check_retention(table.metadata, options, now_ms)
     retention = plan_retention(table.metadata, options, now_ms)
+    _tell_held(session, retention)
     expired, kept = _split(table.metadata, retention)
     reach = Reachability(table.storage)
     garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
@@ -119,7 +123,7 @@ def execute(session: Session, plan: ExpirationPlan) -> Outcome:
     operation_id = session.ids.uuid()
     before = plan.table.metadata
     attempt = _Expiry(session, plan)
-    after = commit_changes(session, plan.table, attempt.prepare, attempt.landed, [])
+    after = commit_changes(session, plan.table, attempt.prepare, attempt.landed)
     after = _repair_lost_refs(session, after, attempt.removed_refs)
     gone = [
         item
@@ -273,31 +277,24 @@ def _repair_lost_refs(session: Session, table: Table, removed_refs: Sequence[str
     def landed(metadata: TableMetadata) -> object | None:
         return True if all(name in metadata.refs for name in lost) else None
 
-    repaired = commit_changes(session, table, prepare, landed, [])
+    repaired = commit_changes(session, table, prepare, landed)
     session.warn(f"put back refs that were made while snapshots expired: {', '.join(sorted(lost))}")
     return repaired
 
 
 def _metadata_before(session: Session, table: Table) -> TableMetadata | None:
-    from pyiceberg.table.metadata import TableMetadataUtil  # noqa: PLC0415
+    from lake.core.table.hadoop import read_metadata  # noqa: PLC0415 - PyIceberg's catalogs
 
     log = table.metadata.metadata_log
     if not log:
         return None
     try:
-        data = table.storage.read(log[-1].metadata_file)
-        return TableMetadataUtil.parse_raw(_inflated(log[-1].metadata_file, data))
+        return read_metadata(table.storage, log[-1].metadata_file)
     except (LakeError, ValueError):
         session.warn(
             "the metadata before this commit cannot be read: lost refs cannot be looked for"
         )
         return None
-
-
-def _inflated(location: str, data: bytes) -> str:
-    import gzip  # noqa: PLC0415
-
-    return (gzip.decompress(data) if ".gz." in location else data).decode()
 
 
 def _restoring(
@@ -393,17 +390,42 @@ def _nothing() -> dict[str, int]:
     return {"snapshots": 0, "refs": 0, **dict.fromkeys(KINDS, 0), "bytes": 0, "failed_deletes": 0}
 
 
+def _tell_held(session: Session, retention: Retention) -> None:
+    """Warn of the Flink jobs for which more stays than was asked for."""
+    told = [row for row in _held_rows(retention) if row[-1]]
+    for job_id, operator_id, checkpoint_id, branch, _, spared in told[:_TOLD_JOBS]:
+        operator = f" (operator {operator_id})" if operator_id else ""
+        session.warn(
+            f"snapshots kept because Flink job {job_id}{operator} needs them to find its checkpoint "
+            f"{checkpoint_id} on {branch}: {spared} (--keep-checkpoints)"
+        )
+    if len(told) > _TOLD_JOBS:
+        session.warn(f"the same holds for {len(told) - _TOLD_JOBS} other Flink jobs")
+
+
+def _held_rows(retention: Retention) -> list[list[Any]]:
+    """Return a row for each job: ids, checkpoint, branch, snapshots on its way, and those kept for it alone."""
+    rows = []
+    for held in retention.held:
+        reasons = [retention.kept.get(item) for item in held.path]
+        spared = list(accumulate(int(item is KeepReason.CHECKPOINT) for item in reasons))
+        for item in held.checkpoints:
+            commit = item.commit
+            ids = [commit.job_id, commit.operator_id or "", commit.checkpoint_id, held.branch]
+            rows.append([*ids, item.steps, spared[item.steps - 1]])
+    return rows
+
+
 def _details(plan: ExpirationPlan) -> list[tuple[str, list[str], list[list[Any]]]]:
-    kept = plan.retention.kept
-    reasons: dict[KeepReason, int] = {}
-    for reason in kept.values():
-        reasons[reason] = reasons.get(reason, 0) + 1
+    reasons = Counter(plan.retention.kept.values())
+    columns = ["job_id", "operator_id", "checkpoint_id", "branch", "snapshots", "otherwise_expired"]
     return [
         (
             "kept snapshots",
             ["reason", "snapshots"],
-            [[str(k), n] for k, n in sorted(reasons.items())],
+            [[str(reason), count] for reason, count in sorted(reasons.items())],
         ),
+        ("kept Flink checkpoints", columns, _held_rows(plan.retention)),
     ]
 
 

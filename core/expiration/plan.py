@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.expiration.checkpoints import HeldBranch, held_branches
 from lake.core.table import lineage
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_AGE_MS = 5 * 24 * 3_600_000
 FLOOR_MS = 24 * 3_600_000
+KEEP_CHECKPOINTS_MS = 7 * 24 * 3_600_000
 _FOREVER = 2**63 - 1
 
 
@@ -31,6 +33,7 @@ class KeepReason(StrEnum):
     UNREFERENCED_RECENT = "unreferenced-recent"  # on no branch, but younger than the table's age
     OTHER_BRANCH = "other-branch"  # only one branch's snapshots were to go
     NOT_NAMED = "not-named"  # only snapshots named one by one were to go
+    CHECKPOINT = "checkpoint"  # a Flink job's restore walks over it to its last commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,7 @@ class RetentionOptions:
         snapshot_ids: snapshots to expire by name, even if a rule would keep them.
         unsafe: allow a moment less than 24 hours ago.
         branch: expire this branch's snapshots only, and no refs; None for the whole table.
+        keep_checkpoints_ms: how long after its last commit a Flink job can be restored; 0 for not at all.
     """
 
     older_than_ms: int | None = None
@@ -50,6 +54,7 @@ class RetentionOptions:
     snapshot_ids: tuple[int, ...] = ()
     unsafe: bool = False
     branch: str | None = None
+    keep_checkpoints_ms: int = KEEP_CHECKPOINTS_MS
 
     def __post_init__(self) -> None:
         if self.retain_last is not None and self.retain_last < 1:
@@ -65,11 +70,19 @@ class RetentionOptions:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What goes and what stays, with the reason."""
+    """What goes and what stays, with the reason.
+
+    Args:
+        expired: snapshots that go.
+        removed_refs: branches and tags that go.
+        kept: snapshots that stay.
+        held: the branches that Flink jobs may be restored on; what these need stays.
+    """
 
     expired: tuple[int, ...]
     removed_refs: tuple[str, ...]
     kept: Mapping[int, KeepReason] = field(default_factory=dict)
+    held: tuple[HeldBranch, ...] = ()
 
 
 def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> None:
@@ -94,15 +107,20 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
     """Decide which snapshots and refs go.
 
     Raises:
-        RefusedError: a named snapshot is the head of a ref that stays.
+        RefusedError: a named snapshot is the head of a ref that stays, or on a job's way to its commit.
     """
     limits = _Limits.of(metadata, options, now_ms)
+    held = _held(metadata, options, now_ms)
     refs = {name: ref for name, ref in metadata.refs.items() if _stays(metadata, name, ref, limits)}
+    refs |= {
+        item.branch: metadata.refs[item.branch] for item in held if item.branch in metadata.refs
+    }
     if options.only_named or options.branch is not None:
         refs = dict(metadata.refs)
     removed_refs = tuple(sorted(metadata.refs.keys() - refs.keys()))
     named = frozenset(options.snapshot_ids)
     _refuse_heads(named, refs)
+    _refuse_held(named, held)
     kept: dict[int, KeepReason] = {}
     if options.only_named:
         kept = {item.snapshot_id: KeepReason.NOT_NAMED for item in metadata.snapshots}
@@ -117,13 +135,23 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
         for snapshot in metadata.snapshots:
             if snapshot.snapshot_id not in own:
                 kept.setdefault(snapshot.snapshot_id, KeepReason.OTHER_BRANCH)
+    for snapshot_id in (snapshot_id for item in held for snapshot_id in item.path):
+        kept.setdefault(snapshot_id, KeepReason.CHECKPOINT)
     for snapshot_id in named:
         kept.pop(snapshot_id, None)
     if metadata.current_snapshot_id is not None:
         # Also where metadata lacks a ref for main.
         kept.setdefault(metadata.current_snapshot_id, KeepReason.REFERENCED)
     expired = [item.snapshot_id for item in metadata.snapshots if item.snapshot_id not in kept]
-    return Retention(tuple(expired), removed_refs, kept)
+    return Retention(tuple(expired), removed_refs, kept, held)
+
+
+def _held(
+    metadata: TableMetadata, options: RetentionOptions, now_ms: int
+) -> tuple[HeldBranch, ...]:
+    if options.keep_checkpoints_ms == 0:
+        return ()
+    return tuple(held_branches(metadata, now_ms - options.keep_checkpoints_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +200,19 @@ def _refuse_heads(named: frozenset[int], refs: Mapping[str, SnapshotRef]) -> Non
         if heads:
             raise RefusedError(
                 f"cannot expire {snapshot_id}: still referenced by {', '.join(heads)}"
+            )
+
+
+def _refuse_held(named: frozenset[int], held: tuple[HeldBranch, ...]) -> None:
+    for item in held:
+        for snapshot_id in sorted(named.intersection(item.path)):
+            # The first whose walk gets as far.
+            steps = item.path.index(snapshot_id) + 1
+            commit = next(found.commit for found in item.checkpoints if found.steps >= steps)
+            raise RefusedError(
+                f"cannot expire {snapshot_id}: Flink job {commit.job_id} needs it to find checkpoint "
+                f"{commit.checkpoint_id}, which it committed to {item.branch}",
+                hint="--keep-checkpoints 0s if the job will not be restored",
             )
 
 

@@ -29,6 +29,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from lake.core.arrays import one_array
 from lake.core.errors import BadInputError
 from lake.core.rows.inference import TIMES, Kind, joined, kind_of
 from lake.core.rows.schema import arrow_schema, arrow_type
@@ -188,15 +189,11 @@ def _fast(block: _Block, forms: pa.Schema, schema: Schema, where: str) -> pa.Rec
     columns = []
     for item in schema.fields:
         if item.name in found.schema.names:
-            column = _one(found[item.name])
+            column = one_array(found[item.name])
             columns.append(from_text(column, item.field_type, Place(item.name, where)))
         else:
             columns.append(pa.nulls(found.num_rows, arrow_type(item.field_type)))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 # Python's parser
@@ -395,7 +392,7 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
 
 def _time_kind(column: pa.ChunkedArray) -> Kind:
     """Return which time a column of texts holds, TEXT if any of them is none."""
-    texts = _one(column)
+    texts = one_array(column)
     if tidied(texts).null_count > texts.null_count:
         return Kind.TEXT
     kind = kind_of(texts)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import UUIDType
 
+from lake.core.arrays import one_array
 from lake.core.table.partition_values import from_single_values, partition_type, single_values
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def partition_columns(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
             if isinstance(kind, UUIDType):
                 source = source.cast(pa.binary())
             values = field.transform.pyarrow_transform(kind)(_aligned(source))
-            columns.append(_as_array(values))
+            columns.append(one_array(values))
     return columns
 
 
@@ -165,7 +166,3 @@ def _partition_at(
 def _typed(column: pa.Array, kind: Any) -> pa.Array:
     expected = from_single_values([], kind).type
     return column if column.type == expected else column.cast(expected)
-
-
-def _as_array(values: Any) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

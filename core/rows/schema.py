@@ -8,31 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
     LongType,
     MapType,
     NestedField,
-    StringType,
     StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-    UnknownType,
-    UUIDType,
 )
 
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.table.arrow_types import primitive_type
 from lake.core.table.row_ids import LINEAGE_SINCE
 
 if TYPE_CHECKING:
@@ -43,23 +28,6 @@ FIELD_ID = b"PARQUET:field_id"
 # Columns of every table of version 3 that are stored only where a row was moved (reserved by the specification).
 ROW_ID = 2147483540
 LAST_UPDATED = 2147483539
-_PRIMITIVES: dict[IcebergType, pa.DataType] = {
-    BooleanType(): pa.bool_(),
-    IntegerType(): pa.int32(),
-    LongType(): pa.int64(),
-    FloatType(): pa.float32(),
-    DoubleType(): pa.float64(),
-    DateType(): pa.date32(),
-    TimeType(): pa.time64("us"),
-    TimestampType(): pa.timestamp("us"),
-    TimestamptzType(): pa.timestamp("us", "UTC"),
-    TimestampNanoType(): pa.timestamp("ns"),
-    TimestamptzNanoType(): pa.timestamp("ns", "UTC"),
-    StringType(): pa.string(),
-    BinaryType(): pa.binary(),
-    UUIDType(): pa.binary(16),
-    UnknownType(): pa.null(),
-}
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -89,13 +57,10 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
         return pa.list_(arrow_field(kind.element_field))
     if isinstance(kind, MapType):
         return pa.map_(arrow_field(kind.key_field), arrow_field(kind.value_field))
-    if isinstance(kind, DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, FixedType):
-        return pa.binary(len(kind))
-    if kind in _PRIMITIVES:
-        return _PRIMITIVES[kind]
-    raise RefusedError(f"columns of type {kind} cannot be handled yet")
+    found = primitive_type(kind)
+    if found is None:
+        raise RefusedError(f"columns of type {kind} cannot be handled yet")
+    return found
 
 
 def field_id(field: pa.Field) -> int | None:

@@ -28,20 +28,28 @@ from lake.core.table.catalog import Table
 Noted = Counter[str]
 
 
-class RowSource(Protocol):
-    """Rows that can be read here or by tasks, in the same order."""
+class ReadOptions(Protocol):
+    """What of the user's wishes concerns rows however they come about."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many rows are wanted at most."""
+
+
+class ReadPlan(Protocol):
+    """What is to be read."""
 
     @property
     def table(self) -> Table:
-        """Where they are from."""
+        """Where the rows are from."""
 
     @property
     def projection(self) -> Schema:
         """Their columns."""
 
     @property
-    def limit(self) -> int | None:
-        """How many are wanted at most."""
+    def options(self) -> ReadOptions:
+        """What the user asked for."""
 
     @property
     def bytes(self) -> int:
@@ -49,7 +57,15 @@ class RowSource(Protocol):
 
     @property
     def records(self) -> int:
-        """About how many rows there are."""
+        """The rows of these files by their metadata, deleted or not."""
+
+
+class RowSource(Protocol):
+    """Rows that can be read here or by tasks, in the same order."""
+
+    @property
+    def plan(self) -> ReadPlan:
+        """What is read."""
 
     @property
     def task(self) -> str:
@@ -67,10 +83,10 @@ class RowSource(Protocol):
 
 def first_rows(source: RowSource, most: int) -> list[dict[str, Any]]:
     """Read the first rows in this process, as JSON-ready values."""
-    wanted = most if source.limit is None else min(source.limit, most)
+    wanted = most if source.plan.options.limit is None else min(source.plan.options.limit, most)
     rows: list[dict[str, Any]] = []
     for batch in _limited(read_ahead(source.stream(Counter())), wanted):
-        rows += plain_rows(batch, source.projection)
+        rows += plain_rows(batch, source.plan.projection)
     return rows
 
 
@@ -82,7 +98,7 @@ def emit(session: Session, source: RowSource, output: Output) -> tuple[dict[str,
         CorruptFileError: a file cannot be read; nothing is left behind.
         BadInputError: the output cannot be written.
     """
-    refuse_inside(output, source.table)
+    refuse_inside(output, source.plan.table)
     noted: Noted = Counter()
     if output.single:
         with opened(output) as sink:
@@ -110,8 +126,8 @@ def _write_rows(
     source: RowSource, batches: Iterator[pa.RecordBatch], format_name: str, stream: Any
 ) -> int:
     rows = 0
-    with writing(format_name, stream, source.projection) as sink:
-        for batch in _limited(batches, source.limit):
+    with writing(format_name, stream, source.plan.projection) as sink:
+        for batch in _limited(batches, source.plan.options.limit):
             sink.write(batch)
             rows += batch.num_rows
     return rows
@@ -121,7 +137,7 @@ def _all_rows(
     session: Session, source: RowSource, output: Output, noted: Noted
 ) -> Iterator[pa.RecordBatch]:
     """Yield all rows in their order."""
-    engine = None if source.limit is not None else _engine(session, source)
+    engine = None if source.plan.options.limit is not None else _engine(session, source)
     if engine is None or isinstance(engine, InlineEngine):
         yield from _progressing(session, source, read_ahead(source.stream(noted)))
         return
@@ -140,19 +156,19 @@ def _all_rows(
 def _engine(session: Session, source: RowSource) -> Engine:
     """Return what reads: Spark only where its tasks can write files of this machine."""
     settings = session.settings
-    if engine_name(settings.engine, source.bytes, settings) != InlineEngine.name:
+    if engine_name(settings.engine, source.plan.bytes, settings) != InlineEngine.name:
         local = SparkConf.of(settings.master, settings.spark_conf).is_local
         if settings.remote or not local:
             session.warn("the output lies on this machine, so this process reads, not the cluster")
             return InlineEngine()
-    return session.engine(source.bytes)
+    return session.engine(source.plan.bytes)
 
 
 def _progressing(
     session: Session, source: RowSource, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    per_row = source.bytes / max(source.records, 1)
-    session.progress.start("reading", tasks=1, total_bytes=source.bytes)
+    per_row = source.plan.bytes / max(source.plan.records, 1)
+    session.progress.start("reading", tasks=1, total_bytes=source.plan.bytes)
     with closing(batches):  # type: ignore[type-var]
         for batch in batches:
             session.progress.advance(rows=batch.num_rows, done_bytes=int(per_row * batch.num_rows))
@@ -190,7 +206,7 @@ def _write_folder(
 ) -> list[Mapping[str, Any]]:
     """Write parts on the engine; files without rows are not kept, but one is if there are no others."""
     filled: list[Mapping[str, Any]] = []
-    if source.limit is None:
+    if source.plan.options.limit is None:
         tasks = _tasks(source, output.format, folder)
         with closing(_run(session, source, _engine(session, source), tasks)) as results:
             parts = [part for _, part in results]
@@ -201,7 +217,9 @@ def _write_folder(
     if filled:
         return filled
     path = _part_path(folder, 0, output.format)
-    batches = read_ahead(source.stream(noted)) if source.limit is not None else _no_rows()
+    batches = (
+        read_ahead(source.stream(noted)) if source.plan.options.limit is not None else _no_rows()
+    )
     with open(path, "wb") as file:
         rows = _write_rows(source, batches, output.format, file)
     return [{"rows": rows, "bytes": os.path.getsize(path)}]
@@ -216,7 +234,7 @@ def _part_path(folder: str, number: int, format_name: str) -> str:
 
 
 def _tasks(source: RowSource, format_name: str, folder: str) -> list[Task]:
-    common = {"projection": schema_to_plain(source.projection), "format": format_name}
+    common = {"projection": schema_to_plain(source.plan.projection), "format": format_name}
     return [
         Task({**common, **payload, "path": _part_path(folder, number, format_name)}, size)
         for number, (payload, size) in enumerate(source.payloads())
@@ -227,9 +245,9 @@ def _run(
     session: Session, source: RowSource, engine: Engine, tasks: Sequence[Task]
 ) -> Generator[tuple[int, Mapping[str, Any]]]:
     """Yield each task's number and what it wrote, as they finish."""
-    session.progress.start("reading", tasks=len(tasks), total_bytes=source.bytes)
+    session.progress.start("reading", tasks=len(tasks), total_bytes=source.plan.bytes)
     ended = 0
-    results = engine.run(tasks, source.task, storage=source.table.storage)
+    results = engine.run(tasks, source.task, storage=source.plan.table.storage)
     with closing(results):  # type: ignore[type-var]
         for result in results:
             ended += 1

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
 from lake.core.deletes.apply import Deletes, EqualityGroups, read_rows
 from lake.core.engine import TaskContext
@@ -21,7 +20,6 @@ from lake.core.scan.incremental import operation_of
 from lake.core.scan.output import Output
 from lake.core.scan.plan import ScanPlan
 from lake.core.session import Session
-from lake.core.table.catalog import Table
 
 PREVIEW_ROWS = 20
 _SHOWN_SNAPSHOTS = 20
@@ -57,7 +55,7 @@ def previewed(
 ) -> tuple[dict[str, Any], list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]]:
     """Read the first rows; return them as a result and as a table to show."""
     rows = emit.first_rows(source, PREVIEW_ROWS)
-    names = [field.name for field in source.projection.fields]
+    names = [field.name for field in source.plan.projection.fields]
     result = {"rows": len(rows), "bytes_written": 0, "files": 0, "preview": rows}
     return result, [("rows", names, [[row[name] for name in names] for row in rows])]
 
@@ -69,34 +67,9 @@ class ScanRows:
     plan: ScanPlan
     task: str = "lake.core.scan.execute:write_part"
 
-    @property
-    def table(self) -> Table:
-        """Where they are from."""
-        return self.plan.table
-
-    @property
-    def projection(self) -> Schema:
-        """Their columns."""
-        return self.plan.projection
-
-    @property
-    def limit(self) -> int | None:
-        """How many are wanted at most."""
-        return self.plan.options.limit
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the files that are read."""
-        return self.plan.bytes
-
-    @property
-    def records(self) -> int:
-        """Their rows, deleted or not, by their metadata."""
-        return self.plan.records
-
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all rows."""
-        storage, every = self.table.storage, self.plan.found.equality_deletes()
+        storage, every = self.plan.table.storage, self.plan.found.equality_deletes()
         # Most splits have the same equality deletes.
         with closing(EqualityGroups(storage, every, self.plan.reading(every))) as groups:
             for split in self.plan.reads():
@@ -122,10 +95,10 @@ class ScanRows:
         Raises:
             CorruptFileError: the files have not the rows that they should.
         """
-        whole = self.plan.condition is None and self.limit is None
-        if whole and rows + noted[_DROPPED] != self.records:
+        whole = self.plan.condition is None and self.plan.options.limit is None
+        if whole and rows + noted[_DROPPED] != self.plan.records:
             raise CorruptFileError(
-                f"the files gave {rows + noted[_DROPPED]} rows of the {self.records} that they hold"
+                f"the files gave {rows + noted[_DROPPED]} rows of the {self.plan.records} that they hold"
             )
 
 

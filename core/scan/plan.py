@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
+from lake.core.arrays import one_array
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
@@ -414,11 +415,7 @@ def _pieces(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> Pieces:
         return Pieces(empty, empty, empty)
     files = pa.concat_tables(tables).combine_chunks()
     sizes = files["file_size_in_bytes"].to_numpy()
-    return cut_all(sizes, _whole(files["split_offsets"]), options)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return cut_all(sizes, one_array(files["split_offsets"]), options)
 
 
 def _slice(file: FileSlice, first: int, piece: Piece) -> FileSlice:

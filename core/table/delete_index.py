@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.arrays import one_array
 from lake.core.errors import CorruptFileError
 from lake.core.table.delete_bounds import KeyRanges
 from lake.core.table.delete_scopes import PUFFIN, is_global, referenced_paths
@@ -117,7 +118,7 @@ class DeleteIndex:
     @property
     def equality_ids(self) -> list[int]:
         """The ids of all columns that some equality delete compares, in order."""
-        lists = [_whole(entries["equality_ids"]) for entries in self.by_spec.values()]
+        lists = [one_array(entries["equality_ids"]) for entries in self.by_spec.values()]
         return sorted(
             {column for item in lists for column in pc.unique(item.flatten()).to_pylist()}
         )
@@ -250,7 +251,7 @@ class Pairs:
         """Return the data files' and the delete files' paths as numbers, -1 for one that is not shared."""
         paths = pc.unique(self._index.paths.drop_null())
         mine = self._entries["file_path"].cast(pa.binary())
-        return _places(_whole(pc.index_in(mine, value_set=paths))), _places(
+        return _places(one_array(pc.index_in(mine, value_set=paths))), _places(
             pc.index_in(self._index.paths, value_set=paths)
         )
 
@@ -396,13 +397,14 @@ def _vectors(tables: Sequence[pa.Table]) -> Mask:
         pc.equal(pc.utf8_upper(entries["file_format"].cast(pa.string())), PUFFIN)
         for entries in tables
     ]
-    masks = [_whole(mask).to_numpy(zero_copy_only=False) for mask in found]
+    masks = [one_array(mask).to_numpy(zero_copy_only=False) for mask in found]
     return np.concatenate([np.zeros(0, np.bool_), *masks])
 
 
 def _numbers(tables: Sequence[pa.Table], name: str) -> Int64s:
     columns = [
-        _whole(entries[name]).cast(pa.int64()).to_numpy(zero_copy_only=False) for entries in tables
+        one_array(entries[name]).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        for entries in tables
     ]
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
@@ -410,7 +412,3 @@ def _numbers(tables: Sequence[pa.Table], name: str) -> Int64s:
 def _places(found: pa.Array) -> Int64s:
     places: Int64s = found.fill_null(_NOWHERE).to_numpy().astype(np.int64)
     return places
-
-
-def _whole(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import NestedField, StructType, UnknownType
 
+from lake.core.arrays import one_array
 from lake.core.errors import CorruptFileError
 from lake.core.table.avro import Block, Container
 from lake.core.table.avro_decode import Layout, decode, layout_of
@@ -72,7 +73,7 @@ def decode_manifest_rows(schema_json: bytes, blocks: Sequence[Block], *, name: s
     columns = {}
     for column, kind in MANIFEST_COLUMNS.items():
         if column in stored:
-            columns[column] = _conform(_whole(decoded[stored[column]]), kind, name)
+            columns[column] = _conform(one_array(decoded[stored[column]]), kind, name)
         else:
             columns[column] = pa.repeat(
                 pa.scalar(_ABSENT_IN_V1.get(column), kind), decoded.num_rows
@@ -180,7 +181,7 @@ class _EntryReader:
     def _column(self, column: str) -> pa.Array:
         kind, path = ENTRY_COLUMNS[column], ENTRY_PATHS[column]
         if path in self._layout.columns:
-            return _conform(_whole(self._decoded[path]), kind, self._name)
+            return _conform(one_array(self._decoded[path]), kind, self._name)
         return pa.repeat(pa.scalar(0 if column == "content" else None, kind), len(self._owner))
 
     def _numbers(self, column: str) -> np.ndarray[Any, np.dtype[Any]]:
@@ -260,7 +261,7 @@ class _EntryReader:
             if path not in self._layout.columns:
                 children.append(pa.nulls(rows, arrow_type(field.field_type)))
                 continue
-            raw = _whole(self._decoded[path])
+            raw = one_array(self._decoded[path])
             unknown = isinstance(field.field_type, UnknownType)
             children.append(raw if unknown else from_avro(raw, field.field_type))
         names = [str(field.field_id) for field in kind.fields]
@@ -403,7 +404,3 @@ def _family(kind: pa.DataType) -> str:
 
 def _flags(values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.asarray(values.to_numpy(zero_copy_only=False), bool)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

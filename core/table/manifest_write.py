@@ -6,6 +6,7 @@ those of Iceberg Java 1.11.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
+from lake.core.arrays import one_array
 from lake.core.table.avro import write_container
 from lake.core.table.avro_encode import encode_records
 from lake.core.table.manifest_schemas import (
@@ -89,6 +91,7 @@ def encode_manifest(
     schema: Schema,
     content: int,
     codec: str = "gzip",
+    marks: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return a manifest's bytes; nulls stay null, to be inherited.
 
@@ -99,6 +102,7 @@ def encode_manifest(
         schema: the table's schema.
         content: 0 for data files, 1 for delete files.
         codec: Iceberg's name of the compression.
+        marks: more entries for the header.
 
     Raises:
         ValueError: an entry lacks a value that the version demands, or does not belong in such a
@@ -114,6 +118,7 @@ def encode_manifest(
         "partition-spec-id": str(spec.spec_id),
         "format-version": str(format_version),
         "iceberg.schema": form.iceberg_json,
+        **(marks or {}),
     }
     if format_version > 1:
         header["content"] = _CONTENTS[content]
@@ -190,7 +195,7 @@ def _lowest_sequence(entries: pa.Table, sequence_number: int) -> int:
 
 
 def _summaries(entries: pa.Table, spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
-    partition = _one_array(entries["partition"])
+    partition = one_array(entries["partition"])
     kind = stored_partition_type(spec, schema, partition.type)
     children = _children(partition, kind)
     return [
@@ -224,11 +229,7 @@ def _nested(entries: pa.Table, partition: StructType, form: Form) -> pa.Table:
 
 
 def _column(entries: pa.Table, name: str, partition: StructType) -> pa.Array:
-    column = _one_array(entries[name])
+    column = one_array(entries[name])
     if name == "partition":
         return struct_array(_children(column, partition), partition_struct(partition), len(column))
     return column.cast(ENTRY_COLUMNS[name])
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -17,54 +17,24 @@ from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
     DecimalType,
-    DoubleType,
     FixedType,
-    FloatType,
     IcebergType,
-    IntegerType,
-    LongType,
     NestedField,
     PrimitiveType,
-    StringType,
     StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
     UnknownType,
     UUIDType,
 )
 
 from lake.core.errors import BadInputError
+from lake.core.table.arrow_types import ARROW_TYPES, primitive_type
 
-_UUID_BYTES = 16
 _DECIMAL_BYTES = 16
 
-_ARROW: Mapping[IcebergType, pa.DataType] = {
-    BooleanType(): pa.bool_(),
-    IntegerType(): pa.int32(),
-    LongType(): pa.int64(),
-    FloatType(): pa.float32(),
-    DoubleType(): pa.float64(),
-    DateType(): pa.date32(),
-    TimeType(): pa.time64("us"),
-    TimestampType(): pa.timestamp("us"),
-    TimestamptzType(): pa.timestamp("us", tz="UTC"),
-    TimestampNanoType(): pa.timestamp("ns"),
-    TimestamptzNanoType(): pa.timestamp("ns", tz="UTC"),
-    StringType(): pa.string(),
-    BinaryType(): pa.binary(),
-    UUIDType(): pa.binary(_UUID_BYTES),
-    UnknownType(): pa.null(),
-}
 _ICEBERG: Mapping[pa.DataType, PrimitiveType] = {
     arrow: iceberg
-    for iceberg, arrow in _ARROW.items()
+    for iceberg, arrow in ARROW_TYPES.items()
     if isinstance(iceberg, PrimitiveType) and not isinstance(iceberg, UUIDType)
 }
 
@@ -115,13 +85,10 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
     Raises:
         BadInputError: a table cannot be partitioned by that type.
     """
-    if isinstance(kind, FixedType):
-        return pa.binary(len(kind))
-    if isinstance(kind, DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if kind not in _ARROW:
+    found = primitive_type(kind)
+    if found is None:
         raise BadInputError(f"a partition value of type {kind}, which lake does not know")
-    return _ARROW[kind]
+    return found
 
 
 def iceberg_type(kind: pa.DataType) -> PrimitiveType:

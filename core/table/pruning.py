@@ -24,6 +24,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import TimeTransform
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
+from lake.core.arrays import one_array
 from lake.core.expressions import fold
 from lake.core.predicates import OPPOSITES, Condition, condition, matches
 from lake.core.table.bounds import (
@@ -58,7 +59,7 @@ def prune_manifests(
         rows = np.flatnonzero(spec_ids == spec_id)
         if len(rows):
             partitions = manifests.column("partitions").take(pa.array(rows))
-            summaries = _Summaries(_whole(partitions), spec, schema)
+            summaries = _Summaries(one_array(partitions), spec, schema)
             kept[rows] = _fold(bound, summaries.may_match, len(rows)).to_numpy(zero_copy_only=False)
     return manifests.filter(pa.array(kept))
 
@@ -73,7 +74,7 @@ def prune_files(
     """
     files = _Files(entries, spec, schema)
     kept = _fold(bound, files.may_match, entries.num_rows)
-    rows = _whole(entries.column("record_count"))
+    rows = one_array(entries.column("record_count"))
     return pc.and_(kept, pc.not_equal(rows, 0).fill_null(fill_value=True))
 
 
@@ -86,7 +87,7 @@ def strict_files(
     """
     files = _Files(entries, spec, schema)
     sure = _fold(bound, files.all_match, entries.num_rows)
-    counted = pc.greater_equal(_whole(entries.column("record_count")), 0).fill_null(
+    counted = pc.greater_equal(one_array(entries.column("record_count")), 0).fill_null(
         fill_value=False
     )
     return pc.and_(pc.and_(sure, counted), files.is_data)
@@ -110,7 +111,7 @@ class _Files:
         self.spec = spec
         self.schema = schema
         self.top_level = {field.field_id for field in schema.fields}
-        self.is_data = pc.equal(_whole(entries.column("content")), DATA)
+        self.is_data = pc.equal(one_array(entries.column("content")), DATA)
         self.ranges: dict[int, _Ranges] = {}
 
     def may_match(self, predicate: BoundPredicate) -> Mask:
@@ -131,7 +132,7 @@ class _Files:
         index = partition.type.get_field_index(str(field.field_id))
         if index < 0:
             return _constant(self.entries.num_rows, value=unknown)
-        values = _whole(pc.struct_field(partition, [index]))
+        values = one_array(pc.struct_field(partition, [index]))
         try:
             return matches(comparable(values, _result_type(field, self.schema)), asked)
         except _UNUSABLE:
@@ -149,7 +150,7 @@ class _Files:
         no_nulls = _sure(pc.equal(nulls, 0))
         if field_id not in self.top_level:
             # ORC counts a nested field only where its parent is not NULL
-            rows = _whole(self.entries.column("record_count"))
+            rows = one_array(self.entries.column("record_count"))
             no_nulls = pc.and_(no_nulls, _sure(pc.equal(values, rows)))
         lower, upper = _reliable(
             bound_array(self.entries, "lower_bounds", field_id, type_),
@@ -443,7 +444,3 @@ def _sure(mask: pa.BooleanArray) -> Mask:
 
 def _constant(length: int, *, value: bool) -> Mask:
     return pa.repeat(pa.scalar(value), length)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks()

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
+from lake.core.deletes.reach import check_specs
 from lake.core.engine import Task
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import moved_schema, schema_to_plain
@@ -24,7 +25,7 @@ from lake.core.table.files import POSITION_DELETES, DataFile
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import DeleteKey
 from lake.core.upsert.key_filter import key_filter
-from lake.core.upsert.options import COPY_ON_WRITE, refuse_other_specs
+from lake.core.upsert.options import COPY_ON_WRITE
 from lake.core.upsert.plan import UpsertPlan
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Matcher:
         ingest = self._plan.ingest
         base = lineage.branch_head(table.metadata, ingest.options.branch)
         if base is not None:
-            refuse_other_specs(table, base)
+            check_specs(table, base)
         names = [ingest.schema.find_column_name(column) or "" for column in self._plan.key]
         fields = [ingest.schema.find_field(name) for name in names]
         tasks = [

@@ -6,22 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-from pyiceberg.transforms import VoidTransform
-
+from lake.core.deletes.reach import check_columns, check_partitions
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions import field_path
-from lake.core.table.delete_scopes import is_global
-from lake.core.table.files import DATA
-from lake.core.table.live import live_manifests
-from lake.core.table.manifests import read_manifest_list, read_manifests
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table.snapshots import Snapshot
-
-    from lake.core.table.catalog import Table
 
 POSITION, EQUALITY, COPY_ON_WRITE = "position", "equality", "copy-on-write"
 MODES = (POSITION, EQUALITY, COPY_ON_WRITE)
@@ -100,46 +91,6 @@ def check_mode(
         )
     if mode != EQUALITY:
         return
-    tops = {field.field_id for field in schema.fields}
-    for part in key:
-        if part not in tops:
-            raise RefusedError(
-                f"equality deletes by {schema.find_column_name(part)}, a part of another column, "
-                "cannot be written yet",
-                hint="use --deletes position",
-            )
-    for field in spec.fields:
-        if not isinstance(field.transform, VoidTransform) and field.source_id not in key:
-            column = schema.find_column_name(field.source_id)
-            raise RefusedError(
-                f"the source column {column} of the partition field {field.name} is not in the key: "
-                "an equality delete acts in the new row's partition only, so an old row in another "
-                "one would stay",
-                hint="use --deletes position, or add the column to --key",
-            )
-
-
-def refuse_other_specs(table: Table, snapshot: Snapshot) -> None:
-    """Refuse equality deletes that would miss rows: they act in their own partition spec only.
-
-    Raises:
-        RefusedError: there are files of another spec.
-    """
-    if is_global(table.spec):
-        return
-    listed = read_manifest_list(table.storage, snapshot.manifest_list)
-    mine = pc.equal(listed["partition_spec_id"], table.spec.spec_id)
-    others = live_manifests(
-        listed.filter(pc.and_(pc.equal(listed["content"], DATA), pc.invert(mine)))
-    )
-    # A list may lack the counts: the few manifests that are left tell.
-    found = read_manifests(
-        table.storage, others, table.metadata, columns=("status",), live_only=True
-    )
-    numbers = [spec_id for spec_id, entries in found.items() if entries.num_rows]
-    if numbers:
-        raise RefusedError(
-            f"{table.identifier} has files of other partition specs ({', '.join(map(str, numbers))}), "
-            "whose rows equality deletes of the current one do not reach",
-            hint="use --deletes position",
-        )
+    hint = f"--deletes {POSITION}"
+    check_columns(schema, key, hint=f"use {hint}")
+    check_partitions(schema, spec, key, hint=hint)

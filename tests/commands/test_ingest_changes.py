@@ -16,6 +16,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from table_support import files_below, make_table, open_session, pyiceberg_catalog
 
+from lake.core.errors import CommitConflictError
 from lake.core.ingest import plan as planning
 from lake.core.ingest.plan import IngestOptions
 from lake.core.upsert.changes import ChangeOptions, execute_changes, plan_changes
@@ -265,6 +266,24 @@ def test_a_table_with_files_of_another_spec_is_refused(lake: CommandLine, tmp_pa
 
     assert result.exit_code == 3
     assert "other partition specs" in result.json()["error"]["message"]
+
+
+def test_a_spec_that_changes_while_a_log_is_loaded_is_a_conflict(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    table = make_table(lake.warehouse, schema=SCHEMA, spec=BY_BUCKET)
+    session = open_session(lake.warehouse)
+    ours = IngestOptions(sources=[str(csv(tmp_path / "ours.csv", "+U,1,x,2"))])
+    plan = plan_changes(session, "db.t", ours, ChangeOptions(column="op", mode="upsert"))
+    with table.update_spec() as update:
+        update.remove_field("b")
+        update.add_field("id", BucketTransform(8), "b8")
+    # Of the new spec, which the plan's equality deletes do not reach.
+    lake.ok("ingest", "db.t", csv(tmp_path / "theirs.csv", "+I,1,x,1"), *UPSERT)
+
+    with pytest.raises(CommitConflictError):
+        execute_changes(session, plan)
+    assert [row["value"] for row in rows_of(lake, tmp_path)] == [1]
 
 
 def _arrow() -> pa.Schema:

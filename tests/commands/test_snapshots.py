@@ -116,11 +116,28 @@ def test_a_pipe_gets_a_line_a_snapshot_and_all_of_it_when_verbose(
 ) -> None:
     short, full = lake("snapshots", "db.t"), lake("--verbose", "snapshots", "db.t")
 
-    assert [len(line.split("\t")) for line in short.stdout.splitlines()] == [6] * 4
-    assert short.stdout.splitlines()[1].split("\t")[2:] == ["delete", "-1", "-1", "main"]
+    table = [line.split("\t") for line in short.stdout.splitlines()]
+    assert [len(cells) for cells in table] == [7] * 4
+    assert table[1][2:] == ["delete", "-1", "-1", "main", ""]
+    assert [cells[6] for cells in table] == ["flink", "", "a1b2 chk-17", ""]
     header, *lines = full.stdout.splitlines()
     assert header.split("\t") == ROW_KEYS
     assert [line.split("\t")[3] for line in lines] == ["delete", "append", "append"]
+
+
+def test_flinks_column_is_short_and_only_where_flink_wrote(
+    lake: CommandLine, warehouse: Path, flink: Any
+) -> None:
+    make_table(warehouse).append(rows(1))
+    other = flink("b-append-pending")
+
+    plain = lake("snapshots", "db.t").stdout
+    shown = CommandLine(other.warehouse)("snapshots", other.table).stdout
+
+    assert "flink" not in plain
+    job = other.truth["replay"]["job"][:7]
+    told = [line.split("\t")[-1] for line in shown.splitlines()]
+    assert told == ["flink", f"{job} chk-3", f"{job} chk-2", f"{job} chk-1"]
 
 
 @pytest.mark.parametrize("options", [["--branch", "nope"], ["--branch", "v1"]])

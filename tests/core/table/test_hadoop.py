@@ -16,7 +16,6 @@ from command_line import CommandLine, Result
 from flink_fixtures import FlinkFixture, canonical_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_support import files_below
 
 from lake.core.errors import CorruptFileError
 from lake.core.table.hadoop import MetadataFile, current_metadata
@@ -330,26 +329,3 @@ def test_a_configured_hadoop_catalog_without_a_warehouse_is_told(
     lake.arguments = lambda *rest: ["--catalog", "flink", *map(str, rest)]  # type: ignore[method-assign]
 
     assert "no warehouse" in failure(lake("--json", "snapshots", "db.t"))["message"]
-
-
-# Commits
-
-
-def test_commits_are_refused_before_anything_is_written(orders: Path, tmp_path: Path) -> None:
-    warehouse = orders.parent.parent.parent
-    source = tmp_path / "more.csv"
-    source.write_text("id,region,ts\n1,x,2024-01-01T00:00:00\n")
-    before = files_below(warehouse)
-    lake = lake_on(warehouse)
-
-    for command in (
-        ["ingest", "db.orders", source],
-        ["ingest", "db.new", source, "--create"],
-        ["compact", "db.orders", "--rewrite-all"],
-        ["expire", "db.orders", "--older-than", "0s", "--unsafe-retention"],
-    ):
-        error = failure(lake("--json", *command), 3)
-        assert error["kind"] == "refused"
-        assert "hadoop catalog" in error["message"]
-
-    assert files_below(warehouse) == before

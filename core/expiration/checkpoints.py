@@ -1,0 +1,80 @@
+"""Which snapshots a Flink job still needs to find its last commit: a pure function of metadata.
+
+A sink that is restored walks from its branch's head through the parents to the newest snapshot of its own and
+takes up after that checkpoint. The walk ends where a parent is missing, so that every snapshot between counts;
+a job that finds nothing commits again what the table already holds. Source: Iceberg's
+SinkUtil.getMaxCommittedCheckpointId.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lake.core.table import lineage
+from lake.core.table.flink_jobs import JobCommit, job_commit
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCheckpoint:
+    """The newest commit that a job's restore takes for its own.
+
+    Args:
+        commit: what the snapshot says of the job.
+        steps: how many snapshots the restore looks at to find it, itself included.
+    """
+
+    commit: JobCommit
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBranch:
+    """What jobs may still be restored from on one branch.
+
+    Args:
+        branch: its name.
+        path: the snapshots from the head to the oldest of the jobs' commits, newest first.
+        checkpoints: one a job and operator, newest first.
+    """
+
+    branch: str
+    path: tuple[int, ...]
+    checkpoints: tuple[HeldCheckpoint, ...]
+
+
+def held_branches(metadata: TableMetadata, since_ms: int) -> list[HeldBranch]:
+    """Return the branches to which jobs made their last commit at ``since_ms`` or later."""
+    found = []
+    for branch, head_id in sorted(_heads(metadata)):
+        path = tuple(item.snapshot_id for item in lineage.ancestors(metadata, head_id))
+        held = tuple(
+            item
+            for item in _last_commits(metadata, head_id)
+            if item.commit.snapshot.timestamp_ms >= since_ms
+        )
+        if held:
+            found.append(HeldBranch(branch, path[: held[-1].steps], held))
+    return found
+
+
+def _heads(metadata: TableMetadata) -> Iterator[tuple[str, int]]:
+    for name, ref in metadata.refs.items():
+        if ref.snapshot_ref_type == "branch":
+            yield name, ref.snapshot_id
+    if lineage.MAIN not in metadata.refs and metadata.current_snapshot_id is not None:
+        yield lineage.MAIN, metadata.current_snapshot_id
+
+
+def _last_commits(metadata: TableMetadata, head_id: int) -> Iterator[HeldCheckpoint]:
+    met: set[tuple[str, str | None]] = set()
+    for steps, snapshot in enumerate(lineage.ancestors(metadata, head_id), start=1):
+        commit = job_commit(snapshot)
+        # A commit without an operator is any operator's: no restore of the job walks past it.
+        if commit and not met & {(commit.job_id, commit.operator_id), (commit.job_id, None)}:
+            met.add((commit.job_id, commit.operator_id))
+            yield HeldCheckpoint(commit, steps)
