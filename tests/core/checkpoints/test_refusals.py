@@ -332,6 +332,16 @@ def test_manifests_in_state_of_no_known_sink_are_refused() -> None:
         _read(_committer(states))
 
 
+@pytest.mark.parametrize("name", [_FILES, _JOBS, _COLLECTOR])
+def test_a_damaged_name_of_a_committers_state_is_corrupt_and_not_another_operators(
+    name: str,
+) -> None:
+    for place in range(len(name)):
+        damaged = name[:place] + "?" + name[place + 1 :]
+        with pytest.raises(CorruptFileError, match="damaged name"):
+            _read(_committer({damaged: (0, [b"x"])}))
+
+
 def test_other_sinks_committers_are_passed_over() -> None:
     foreign = collector("2", {5: [(1, b"\xac\xed\x00\x05sr a file to publish", 0)]})
     empty = byte_array(collector("2", {}))
