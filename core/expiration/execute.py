@@ -283,25 +283,18 @@ def _repair_lost_refs(session: Session, table: Table, removed_refs: Sequence[str
 
 
 def _metadata_before(session: Session, table: Table) -> TableMetadata | None:
-    from pyiceberg.table.metadata import TableMetadataUtil  # noqa: PLC0415
+    from lake.core.table.hadoop import read_metadata  # noqa: PLC0415 - PyIceberg's catalogs
 
     log = table.metadata.metadata_log
     if not log:
         return None
     try:
-        data = table.storage.read(log[-1].metadata_file)
-        return TableMetadataUtil.parse_raw(_inflated(log[-1].metadata_file, data))
+        return read_metadata(table.storage, log[-1].metadata_file)
     except (LakeError, ValueError):
         session.warn(
             "the metadata before this commit cannot be read: lost refs cannot be looked for"
         )
         return None
-
-
-def _inflated(location: str, data: bytes) -> str:
-    import gzip  # noqa: PLC0415
-
-    return (gzip.decompress(data) if ".gz." in location else data).decode()
 
 
 def _restoring(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.errors import (
@@ -39,6 +39,7 @@ _STORAGE_PROPERTIES = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf."
 _SQLITE_WAIT_SECONDS = 60
 MAX_FORMAT_VERSION = 3
 HADOOP = "hadoop"
+_IN_FOLDERS = "its folder is that of a hadoop catalog's table: say --catalog-type hadoop"
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,8 @@ class TableCatalog:
         # What tables came with, e.g. vended credentials: whoever prints must know what to hide.
         self.vended: dict[str, object] = {}
 
-    @property
-    def configured(self) -> Mapping[str, object]:
+    @cached_property
+    def configured(self) -> Mapping[str, Any]:
         """The catalog's configuration; it may hold secrets."""
         if self._properties is not None:
             return self._properties
@@ -146,7 +147,7 @@ class TableCatalog:
         if self._database:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
         with _catalog_errors(f"catalog {self.name}"):
-            return load_catalog(self.name, **(self._properties or {}))
+            return load_catalog(self.name, **self.configured)
 
     @property
     def is_hadoop(self) -> bool:
@@ -175,8 +176,11 @@ class TableCatalog:
             metadata: None where it is about to be made.
 
         Raises:
-            RefusedError: it is in a hadoop catalog that cannot take commits to it.
+            RefusedError: it is in a hadoop catalog that cannot take commits to it, or such a table lies where
+                it is to be made.
         """
+        if metadata is None and self._lies_in_folders(identifier):
+            raise RefusedError(f"{identifier} is a hadoop catalog's table", hint=_IN_FOLDERS)
         if self.is_hadoop:
             from lake.core.table.hadoop import HadoopCatalog  # noqa: PLC0415
 
@@ -191,17 +195,36 @@ class TableCatalog:
             NotFoundError: there is none.
             RefusedError: its format is newer than lake knows.
         """
+        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
+
         names = split_identifier(identifier)
         if self._database and not os.path.exists(self._database):
-            raise _no_table(identifier, self.name)
+            raise self._no_table(identifier)
         with _catalog_errors(f"table {identifier}"):
-            found = self.handle.load_table(names)
+            try:
+                found = self.handle.load_table(names)
+            except NoSuchTableError as error:
+                raise self._no_table(identifier) from error
         if found.metadata.format_version > MAX_FORMAT_VERSION:
             raise RefusedError(
                 f"{identifier} has format version {found.metadata.format_version}; "
                 f"lake knows up to {MAX_FORMAT_VERSION}"
             )
         return self._table(identifier, found)
+
+    def _no_table(self, identifier: str) -> NotFoundError:
+        hint = "check the name and --catalog or --warehouse"
+        return NotFoundError(
+            f"table {identifier} does not exist in catalog {self.name}",
+            hint=_IN_FOLDERS if self._lies_in_folders(identifier) else hint,
+        )
+
+    def _lies_in_folders(self, identifier: str) -> bool:
+        """Whether the folder where the embedded catalog would have a table holds a hadoop catalog's."""
+        if not self._database:
+            return False
+        folder = os.path.join(os.path.dirname(self._database), *split_identifier(identifier))
+        return os.path.exists(os.path.join(folder, "metadata", "version-hint.text"))
 
     def exists(self, identifier: str) -> bool:
         """Whether the table is there."""
@@ -218,10 +241,13 @@ class TableCatalog:
         spec: PartitionSpec,
         sort_order: SortOrder,
         properties: Mapping[str, str],
+        *,
+        dry_run: bool = False,
     ) -> Table:
-        """Return a table that does not exist yet; the first commit to it makes it (and its namespace).
+        """Return a table that does not exist yet; the first commit to it makes it.
 
-        Nothing is written but, on REST catalogs, a staged creation that expires by itself.
+        Nothing is written but a missing namespace, without which a catalog chooses no location, and, on
+        REST catalogs, a staged creation that expires by itself. A dry run makes no namespace.
         """
         from lake.core.table.version3 import upgrading  # noqa: PLC0415
 
@@ -231,12 +257,8 @@ class TableCatalog:
             if self._database or self.is_hadoop:
                 transaction = self._stage_offline(names, schema, spec, sort_order, properties)
             else:
-                transaction = self.handle.create_table_transaction(
-                    names,
-                    schema,
-                    partition_spec=spec,
-                    sort_order=sort_order,
-                    properties=dict(properties),
+                transaction = self._stage_online(
+                    names, schema, spec, sort_order, properties, dry_run=dry_run
                 )
         staged = self._table(identifier, transaction._table)  # noqa: SLF001
         # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
@@ -250,6 +272,36 @@ class TableCatalog:
             creating=tuple(upgrading(update) for update in transaction._updates),  # noqa: SLF001
         )
 
+    def _stage_online(
+        self,
+        names: tuple[str, ...],
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Mapping[str, str],
+        *,
+        dry_run: bool,
+    ) -> CreateTableTransaction:
+        """Begin to make a table where the catalog wants it to lie."""
+        from pyiceberg.exceptions import NoSuchNamespaceError  # noqa: PLC0415
+
+        def staged() -> CreateTableTransaction:
+            return self.handle.create_table_transaction(
+                names,
+                schema,
+                partition_spec=spec,
+                sort_order=sort_order,
+                properties=dict(properties),
+            )
+
+        try:
+            return staged()
+        except NoSuchNamespaceError:
+            if dry_run:
+                return self._stage_offline(names, schema, spec, sort_order, properties)
+            self.make_namespace(".".join(names))
+            return staged()
+
     def _stage_offline(
         self,
         names: tuple[str, ...],
@@ -258,13 +310,13 @@ class TableCatalog:
         sort_order: SortOrder,
         properties: Mapping[str, str],
     ) -> CreateTableTransaction:
-        """Describe a new table of a catalog that is a warehouse folder; nothing is opened."""
+        """Describe a new table where it lies in a catalog that is a warehouse folder; nothing is opened."""
         from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415
         from pyiceberg.io import load_file_io  # noqa: PLC0415
         from pyiceberg.table import CreateTableTransaction, StagedTable  # noqa: PLC0415
         from pyiceberg.table.metadata import new_table_metadata  # noqa: PLC0415
 
-        location = paths.join(str(self.configured["warehouse"]), *names)
+        location = paths.join(str(self.configured.get("warehouse", "")), *names)
         metadata = new_table_metadata(
             location=location,
             schema=schema,
@@ -365,7 +417,7 @@ def _configured_catalogs() -> tuple[list[str], str]:
 def _embedded(name: str, settings: Settings) -> TableCatalog:
     if settings.catalog_type == HADOOP:
         warehouse = settings.warehouse or DEFAULT_WAREHOUSE
-        located = warehouse if "://" in warehouse else os.path.abspath(warehouse)
+        located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
         return TableCatalog(name, {"type": HADOOP, "warehouse": located})
     folder = os.path.abspath(settings.warehouse or DEFAULT_WAREHOUSE)
     database = os.path.join(folder, "catalog.db")
@@ -377,13 +429,6 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
             "warehouse": f"file://{folder}",
         },
         database=database,
-    )
-
-
-def _no_table(identifier: str, catalog: str) -> NotFoundError:
-    return NotFoundError(
-        f"table {identifier} does not exist in catalog {catalog}",
-        hint="check the name and --catalog or --warehouse",
     )
 
 
