@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.deletes.reach import check_specs
-from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.errors import CommitConflictError, InvalidRequestError, RefusedError
 from lake.core.ingest.plan import IngestPlan, already_ran, describe
 from lake.core.outcome import Outcome, Status
 from lake.core.processes import process_name
@@ -143,26 +143,37 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
     wanted = {paths.canonical(file.path) for file in run.files}
     held = occurring(table, wanted)
     if held == wanted:
-        clear(table, run_id)
+        clear(table, run, by_other=False)
         return _outcome(plan, Status.NOTHING_TO_DO)
     _refuse_doubts(plan, run, len(held))
     operation_id = session.ids.uuid()
-    with committing(session, table, [run_id]):
-        committed = commit_snapshot(
-            session,
-            table,
-            _operation(run),
-            operation_id=operation_id,
-            branch=plan.options.branch,
-            summary={RUN_ID: run_id},
-            guard={RUN_ID: run_id},
-            requirements=_requirements(run),
-        )
-    if failed := clear(committed.table, run_id):
+    try:
+        committed = _commit(session, plan, run, operation_id)
+    except CommitConflictError:
+        # Whoever else had it may have taken it up between the look and the commit.
+        if already_ran(table.refreshed().metadata, run_id, session.clock.now_ms()):
+            return _outcome(plan, Status.NOTHING_TO_DO)
+        raise
+    if failed := clear(committed.table, run, by_other=not committed.already):
         session.warn(f"{failed[0]} could not be removed; its files are committed")
     if committed.already:
         return _outcome(plan, Status.NOTHING_TO_DO, committed=committed)
     return replace(_outcome(plan, Status.DONE, run, committed), operation_id=operation_id)
+
+
+def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: str) -> Committed:
+    marks = {RUN_ID: run.marks.run_id}
+    with committing(session, plan.table, [run.marks.run_id]):
+        return commit_snapshot(
+            session,
+            plan.table,
+            _operation(run),
+            operation_id=operation_id,
+            branch=plan.options.branch,
+            summary=marks,
+            guard=marks,
+            requirements=_requirements(run),
+        )
 
 
 def _refuse_doubts(plan: IngestPlan, run: StagedRun, held: int) -> None:
