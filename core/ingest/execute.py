@@ -295,7 +295,6 @@ def commit_rows(
     """
     run_id = plan.options.run_id
     marks = {RUN_ID: run_id} if run_id else {}
-    replaces = {"replace-partitions": "true"} if plan.options.mode == REPLACE else {}
     requirements, updates = schema_changes(plan.table, plan.schema) if plan.evolves else ((), ())
     if plan.table.creating:
         session.catalog.make_namespace(plan.table.identifier)
@@ -305,7 +304,7 @@ def commit_rows(
         operation,
         operation_id=operation_id,
         branch=plan.options.branch,
-        summary={**marks, **replaces},
+        summary=marks,
         # A replay leaves the id in the table even where it was not given.
         guard={RUN_ID: run_id_of(plan, run_operation or operation_id)},
         requirements=(*requirements, *conditions),
