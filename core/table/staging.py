@@ -37,7 +37,10 @@ class Staging:
 
     def take_up(self) -> None:
         """Remove the manifests of a run that was committed."""
-        if self.run and (failed := remove_manifests(self.table, self.run.marks.run_id)):
+        if self.run is None:
+            return
+        count = len(self.run.kinds)
+        if failed := remove_manifests(self.table, self.run.marks.run_id, count=count):
             self.session.warn(f"{failed[0]} could not be removed; its files are committed")
 
     def drop(self, table: Table, files: Iterable[str]) -> None:

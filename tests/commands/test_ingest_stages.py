@@ -32,7 +32,8 @@ from table_support import (
     refused_with,
 )
 
-from lake.core.table.staged_runs import LAKE_OPERATOR_ID, job_id_of
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
+from lake.core.table.staged_runs import job_id_of
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
