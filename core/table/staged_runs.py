@@ -187,7 +187,7 @@ def find_run(table: Table, run_id: str) -> StagedRun | None:
             found.append(read_container(table.storage.read(location), name=location))
         except NotFoundError:
             continue
-        except BadInputError as error:
+        except CorruptFileError as error:
             problem = error.message
     if not found and problem is None:
         return None
