@@ -161,6 +161,7 @@ def ingest(
             run_id=run_id,
             branch=branch,
             stage=stage,
+            dry_run=dry_run,
         )
         if by_key is None:
             plan = plan_ingest(session, table, options)

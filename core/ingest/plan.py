@@ -80,6 +80,7 @@ class IngestOptions:
     branch: str = lineage.MAIN
     changes_column: str | None = None
     stage: bool = False
+    dry_run: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.from_table):
@@ -464,6 +465,7 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
         creation.partition_spec(options.partition_by, schema),
         creation.sort_order(options.sort_by, schema),
         properties,
+        dry_run=options.dry_run,
     )
 
 
