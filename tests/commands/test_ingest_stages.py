@@ -713,21 +713,40 @@ def test_a_run_that_is_refused_leaves_nothing(
     assert files_below(table.warehouse) == before
 
 
-@pytest.mark.parametrize("landed", [False, True])
-def test_a_run_whose_outcome_is_unknown_is_settled_by_the_next(
-    table: CommandLine, tmp_path: Path, landed: bool
+def test_a_run_whose_outcome_is_unknown_is_finished_by_the_next(
+    table: CommandLine, tmp_path: Path
 ) -> None:
     path = source(tmp_path, CHANGES)
     fault = refused_with(TimeoutError("504"))
     unknown = _with(table, fault)("--json", "ingest", "db.t", path, *CHANGES, "--run-id", RUN)
     assert unknown.exit_code == 5
     assert len(temporary_manifests(table.warehouse)) == 2
-    discarding = table("--json", "ingest", "db.t", "--discard", RUN)
-    assert discarding.exit_code == 3
+    assert table("ingest", "db.t", "--discard", RUN).exit_code == 3
     path.unlink()
 
     document = table.ok("ingest", "db.t", path, *CHANGES, "--run-id", RUN)
 
     assert document["status"] == "done"
     assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
-    assert [path for path in files_below(table.warehouse) if "lake-" in path] == []
+    assert not [path for path in files_below(table.warehouse) if "lake-" in path]
+
+
+def test_a_commit_that_lands_after_its_run_gave_up_is_not_repeated(
+    table: CommandLine, tmp_path: Path
+) -> None:
+    path, late = source(tmp_path, CHANGES), []
+
+    def delayed(commit: Any) -> None:
+        late.append(commit)
+        raise TimeoutError("504")
+
+    unknown = _with(table, delayed)("--json", "ingest", "db.t", path, *CHANGES, "--run-id", RUN)
+    assert unknown.exit_code == 5
+    late[0]()
+    before = heads(table)
+
+    document = table.ok("ingest", "db.t", path, *CHANGES, "--run-id", RUN)
+
+    assert (document["status"], heads(table)) == ("nothing-to-do", before)
+    assert _unreachable(table) == set()
+    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
