@@ -65,7 +65,15 @@ def classpath() -> str:
     if not jars.exists():
         folder.mkdir(parents=True, exist_ok=True)
         fetched = folder / f"jars-{os.getpid()}"
-        _run("mvn", "-q", "-B", "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={fetched}")
+        _run(
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            pom,
+            "dependency:build-classpath",
+            f"-Dmdep.outputFile={fetched}",
+        )
         _run("javac", "-nowarn", "-cp", fetched.read_text(), "-d", folder, source)
         fetched.rename(jars)
     return f"{folder}:{jars.read_text()}"
