@@ -39,6 +39,8 @@ complete -c lake -n '__fish_seen_subcommand_from ingest' -l order-by -r -F -d 'O
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l repair-duplicates -d 'Replace all of several rows of a key'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l changes-column -r -F -d 'Column that tells what a row does: +I, -U, +U or -D'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l changes-mode -x -a 'upsert retract' -d 'Whether old rows come too (retract)'
+complete -c lake -n '__fish_seen_subcommand_from ingest' -l stage -d 'Write everything, let lake replay commit it'
+complete -c lake -n '__fish_seen_subcommand_from ingest' -l discard -r -F -d 'Delete what a staged run wrote'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l rejects -r -F -d 'New file for rows without a usable key'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l branch -r -F -d 'The branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l dry-run -d 'Show the plan and touch nothing'

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.errors import (
@@ -124,8 +124,8 @@ class TableCatalog:
         # What tables came with, e.g. vended credentials: whoever prints must know what to hide.
         self.vended: dict[str, object] = {}
 
-    @property
-    def configured(self) -> Mapping[str, object]:
+    @cached_property
+    def configured(self) -> Mapping[str, Any]:
         """The catalog's configuration; it may hold secrets."""
         if self._properties is not None:
             return self._properties
@@ -147,7 +147,7 @@ class TableCatalog:
         if self._database:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
         with _catalog_errors(f"catalog {self.name}"):
-            return load_catalog(self.name, **(self._properties or {}))
+            return load_catalog(self.name, **self.configured)
 
     @property
     def is_hadoop(self) -> bool:
@@ -241,10 +241,13 @@ class TableCatalog:
         spec: PartitionSpec,
         sort_order: SortOrder,
         properties: Mapping[str, str],
+        *,
+        dry_run: bool = False,
     ) -> Table:
-        """Return a table that does not exist yet; the first commit to it makes it (and its namespace).
+        """Return a table that does not exist yet; the first commit to it makes it.
 
-        Nothing is written but, on REST catalogs, a staged creation that expires by itself.
+        Nothing is written but a missing namespace, without which a catalog chooses no location, and, on
+        REST catalogs, a staged creation that expires by itself. A dry run makes no namespace.
         """
         from lake.core.table.version3 import upgrading  # noqa: PLC0415
 
@@ -254,12 +257,8 @@ class TableCatalog:
             if self._database or self.is_hadoop:
                 transaction = self._stage_offline(names, schema, spec, sort_order, properties)
             else:
-                transaction = self.handle.create_table_transaction(
-                    names,
-                    schema,
-                    partition_spec=spec,
-                    sort_order=sort_order,
-                    properties=dict(properties),
+                transaction = self._stage_online(
+                    names, schema, spec, sort_order, properties, dry_run=dry_run
                 )
         staged = self._table(identifier, transaction._table)  # noqa: SLF001
         # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
@@ -273,6 +272,36 @@ class TableCatalog:
             creating=tuple(upgrading(update) for update in transaction._updates),  # noqa: SLF001
         )
 
+    def _stage_online(
+        self,
+        names: tuple[str, ...],
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Mapping[str, str],
+        *,
+        dry_run: bool,
+    ) -> CreateTableTransaction:
+        """Begin to make a table where the catalog wants it to lie."""
+        from pyiceberg.exceptions import NoSuchNamespaceError  # noqa: PLC0415
+
+        def staged() -> CreateTableTransaction:
+            return self.handle.create_table_transaction(
+                names,
+                schema,
+                partition_spec=spec,
+                sort_order=sort_order,
+                properties=dict(properties),
+            )
+
+        try:
+            return staged()
+        except NoSuchNamespaceError:
+            if dry_run:
+                return self._stage_offline(names, schema, spec, sort_order, properties)
+            self.make_namespace(".".join(names))
+            return staged()
+
     def _stage_offline(
         self,
         names: tuple[str, ...],
@@ -281,13 +310,13 @@ class TableCatalog:
         sort_order: SortOrder,
         properties: Mapping[str, str],
     ) -> CreateTableTransaction:
-        """Describe a new table of a catalog that is a warehouse folder; nothing is opened."""
+        """Describe a new table where it lies in a catalog that is a warehouse folder; nothing is opened."""
         from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415
         from pyiceberg.io import load_file_io  # noqa: PLC0415
         from pyiceberg.table import CreateTableTransaction, StagedTable  # noqa: PLC0415
         from pyiceberg.table.metadata import new_table_metadata  # noqa: PLC0415
 
-        location = paths.join(str(self.configured["warehouse"]), *names)
+        location = paths.join(str(self.configured.get("warehouse", "")), *names)
         metadata = new_table_metadata(
             location=location,
             schema=schema,
