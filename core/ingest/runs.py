@@ -17,11 +17,12 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.commit import Committed, commit_snapshot
 from lake.core.table.files import DataFile, stored_bytes
+from lake.core.table.occurrences import occurring
 from lake.core.table.operations import AppendFiles, RowDelta
 from lake.core.table.run_ids import RUN_ID
 from lake.core.table.staged_runs import CHECKPOINT_ID, RunMarks, StagedRun, job_id_of
 from lake.core.table.staging import Staging
-from lake.core.table.withdrawal import clear, committing, look_for, occurring, withdraw
+from lake.core.table.withdrawal import clear, committing, look_for, withdraw
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
@@ -141,7 +142,7 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
             f"run {run_id} was written for branch {run.marks.branch}, not {plan.options.branch}"
         )
     wanted = {paths.canonical(file.path) for file in run.files}
-    held = occurring(table, wanted)
+    held = occurring(table.storage, table.metadata, wanted)
     if held == wanted:
         clear(table, run_id)
         return _outcome(plan, Status.NOTHING_TO_DO)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lake.core import paths
-from lake.core.replay.history import occurring
 from lake.core.replay.manifests import (
     Reading,
     find_manifests,
@@ -18,6 +17,7 @@ from lake.core.replay.manifests import (
 from lake.core.replay.model import TemporaryManifest
 from lake.core.replay.names import parse_name
 from lake.core.replay.states import Evidence, JobKey
+from lake.core.table.occurrences import occurring
 
 if TYPE_CHECKING:
     from lake.core.checkpoints.state import ManifestReference, TakenCheckpoint
@@ -158,7 +158,7 @@ def _files(manifests: Iterable[TemporaryManifest]) -> list[str]:
 
 
 def _count(manifests: Iterable[TemporaryManifest], known: frozenset[str]) -> int:
-    return sum(path in known for path in _files(manifests))
+    return sum(paths.canonical(path) in known for path in _files(manifests)) if known else 0
 
 
 def _with_missing(table: Table, evidence: Sequence[Evidence]) -> Findings:

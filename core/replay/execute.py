@@ -16,7 +16,7 @@ from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshots, find_summary
 from lake.core.table.flink_jobs import max_committed
-from lake.core.table.manifests import read_manifest, read_manifest_list
+from lake.core.table.occurrences import occurring
 from lake.core.table.run_ids import RUN_ID, expired_run_ids
 
 _MANIFESTS_LOCATION = "flink.manifests.location"
@@ -118,19 +118,9 @@ class _Replay:
 
     def _held_meanwhile(self, table: Table) -> frozenset[str]:
         """Return which of the plan's files occur in snapshots that were made since, on any branch."""
-        known = {item.snapshot_id for item in self.plan.table.metadata.snapshots}
-        new = [item for item in table.metadata.snapshots if item.snapshot_id not in known]
-        made = {item.snapshot_id for item in new}
         wanted = _paths([item for job in self.plan.jobs for item in job.checkpoints])
-        found: set[str] = set()
-        for snapshot in new:
-            for row in read_manifest_list(table.storage, snapshot.manifest_list).to_pylist():
-                if row["added_snapshot_id"] in made:
-                    entries = read_manifest(
-                        table.storage, row, table.metadata, columns=["file_path"]
-                    )
-                    found |= set(map(paths.canonical, entries["file_path"].to_pylist())) & wanted
-        return frozenset(found)
+        known = self.plan.table.metadata
+        return occurring(table.storage, table.metadata, wanted, known=known)
 
 
 def _is_over(item: FoundCheckpoint, before: int, now: int) -> bool:
