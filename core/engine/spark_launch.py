@@ -66,7 +66,7 @@ class Launch:
     def _start(self) -> None:
         try:
             if self._remote:
-                self._outcome = connect(self._remote, self._conf)
+                self._outcome = connect(self._remote, self._conf, self.folder)
             else:
                 self._outcome = start(self._conf, self._attempt)
         except BaseException as error:  # noqa: BLE001 - raised again by whoever asks for the outcome

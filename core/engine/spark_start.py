@@ -24,10 +24,13 @@ from lake.core.engine.archive import ClassArchive
 from lake.core.engine.bridge import expect_end, forget_jvm, spark_errors
 from lake.core.engine.java import Java, find_java
 from lake.core.engine.jvm import FAST_OPTIONS, Gateway, Jvm, Tail
+from lake.core.engine.shipping import pack
 from lake.core.engine.spark_conf import SparkConf
 from lake.core.errors import EngineError
 
 _STOP_SECONDS = 10.0
+# What PySpark's client for Spark Connect imports.
+_CLIENT_MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
 
 @dataclass(slots=True)
@@ -108,17 +111,17 @@ def start(conf: SparkConf, attempt: Attempt) -> Running:
             raise error from None
 
 
-def connect(url: str, conf: SparkConf) -> Running:
-    """Open a session on a Spark Connect server.
+def connect(url: str, conf: SparkConf, folder: Path) -> Running:
+    """Open a session on a Spark Connect server, and bring lake's code there.
 
     Raises:
         EngineError: PySpark's client for it is not installed, or the server does not answer.
     """
-    missing = [name for name in ("grpc", "google.rpc") if not _importable(name)]
+    missing = [name for name in _CLIENT_MODULES if not _importable(name)]
     if missing:
         raise EngineError(
             f"Spark Connect needs Python modules that are missing: {', '.join(missing)}",
-            hint="pip install 'pyspark[connect]'",
+            hint="pip install 'lake-iceberg[connect]'",
         )
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only when Spark is wanted
 
@@ -128,6 +131,8 @@ def connect(url: str, conf: SparkConf) -> Running:
         # A server need not know, or allow, every setting of ours.
         with suppress(EngineError), spark_errors(f"setting {key}"):
             spark.conf.set(key, value)
+    with spark_errors("the Spark Connect server takes no code"):
+        spark.addArtifacts(str(pack(folder)), pyfile=True)
     return Running(spark)
 
 
@@ -189,7 +194,19 @@ def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
     attempt.jvms.append(jvm)
     with _killed_on_failure(jvm):
         attempt.check()
-        return Running(_session_on(conf.complete(attempt.folder), gateway), jvm, conf.is_local)
+        spark = _session_on(conf.complete(attempt.folder), gateway)
+        if not conf.is_local:
+            _ship(spark, attempt.folder)
+        return Running(spark, jvm, conf.is_local)
+
+
+def _ship(spark: Any, folder: Path) -> None:
+    """Bring lake's code to the executors, before what may be installed there."""
+    before = list(sys.path)
+    with spark_errors("Spark does not take lake's code"):
+        spark.sparkContext.addPyFile(str(pack(folder)))
+    # PySpark has put it on this process's path too, where it outlives the file.
+    sys.path[:] = before
 
 
 @contextmanager

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _SQLITE_WAIT_SECONDS = 60
 MAX_FORMAT_VERSION = 3
 HADOOP = "hadoop"
+_IN_FOLDERS = "its folder is that of a hadoop catalog's table: say --catalog-type hadoop"
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,11 @@ class TableCatalog:
             metadata: None where it is about to be made.
 
         Raises:
-            RefusedError: it is in a hadoop catalog that cannot take commits to it.
+            RefusedError: it is in a hadoop catalog that cannot take commits to it, or such a table lies where
+                it is to be made.
         """
+        if metadata is None and self._lies_in_folders(identifier):
+            raise RefusedError(f"{identifier} is a hadoop catalog's table", hint=_IN_FOLDERS)
         if self.is_hadoop:
             from lake.core.table.hadoop import HadoopCatalog  # noqa: PLC0415
 
@@ -186,17 +190,36 @@ class TableCatalog:
             NotFoundError: there is none.
             RefusedError: its format is newer than lake knows.
         """
+        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
+
         names = split_identifier(identifier)
         if self._database and not os.path.exists(self._database):
-            raise _no_table(identifier, self.name)
+            raise self._no_table(identifier)
         with catalog_errors(f"table {identifier}"):
-            found = self.handle.load_table(names)
+            try:
+                found = self.handle.load_table(names)
+            except NoSuchTableError as error:
+                raise self._no_table(identifier) from error
         if found.metadata.format_version > MAX_FORMAT_VERSION:
             raise RefusedError(
                 f"{identifier} has format version {found.metadata.format_version}; "
                 f"lake knows up to {MAX_FORMAT_VERSION}"
             )
         return self._table(identifier, found)
+
+    def _no_table(self, identifier: str) -> NotFoundError:
+        hint = "check the name and --catalog or --warehouse"
+        return NotFoundError(
+            f"table {identifier} does not exist in catalog {self.name}",
+            hint=_IN_FOLDERS if self._lies_in_folders(identifier) else hint,
+        )
+
+    def _lies_in_folders(self, identifier: str) -> bool:
+        """Whether the folder where the embedded catalog would have a table holds a hadoop catalog's."""
+        if not self._database:
+            return False
+        folder = os.path.join(os.path.dirname(self._database), *split_identifier(identifier))
+        return os.path.exists(os.path.join(folder, "metadata", "version-hint.text"))
 
     def exists(self, identifier: str) -> bool:
         """Whether the table is there."""
@@ -395,7 +418,7 @@ def _configured_catalogs() -> tuple[list[str], str]:
 def _embedded(name: str, settings: Settings) -> TableCatalog:
     if settings.catalog_type == HADOOP:
         warehouse = settings.warehouse or DEFAULT_WAREHOUSE
-        located = warehouse if "://" in warehouse else os.path.abspath(warehouse)
+        located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
         return TableCatalog(name, {"type": HADOOP, "warehouse": located})
     folder = os.path.abspath(settings.warehouse or DEFAULT_WAREHOUSE)
     database = os.path.join(folder, "catalog.db")
@@ -407,11 +430,4 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
             "warehouse": f"file://{folder}",
         },
         database=database,
-    )
-
-
-def _no_table(identifier: str, catalog: str) -> NotFoundError:
-    return NotFoundError(
-        f"table {identifier} does not exist in catalog {catalog}",
-        hint="check the name and --catalog or --warehouse",
     )

@@ -53,26 +53,32 @@ def maintenance(service: Service, rounds: int) -> list[list[object]]:
     return [compact, expire] * rounds
 
 
-def test_loads_compactions_and_expiries_at_once_keep_every_row_once(service: Service) -> None:
-    race(service, appends(service, 0, 1))
-    race(service, appends(service, 1, 6), appends(service, 101, 6), maintenance(service, 3))
-    race(service, maintenance(service, 1))
+def race_and_judge(service: Service, *, count: int, rounds: int) -> None:
+    """Let two processes load so many rows each while a third one compacts and expires."""
+    line = service.line()
+    for words in appends(service, 0, 1):
+        line.ok(*words)
+    first, second = appends(service, 1, count), appends(service, 1001, count)
+    race(service, first, second, maintenance(service, rounds))
+    for words in maintenance(service, 1):
+        line.ok(*words)
 
-    ids = sorted([*range(7), *range(101, 107)])
+    ids = [0, *range(1, 1 + count), *range(1001, 1001 + count)]
     assert service.rows() == sorted(((number, f"n{number}") for number in ids), key=repr)
-    assert service.unreferenced() == set()
+    left = service.unreferenced()
+    if service.kind == "rest":
+        # The server, which writes these itself, leaves those of its own lost races.
+        left = {file for file in left if not file.endswith(".metadata.json")}
+    assert left == set()
 
 
-def test_the_first_two_processes_in_a_database_both_find_no_table(on_postgres: Service) -> None:
-    line = on_postgres.line()
-    running = [line.start("--json", "snapshots", "db.t") for _ in range(4)]
-    told = [json.loads(process.communicate(timeout=_SECONDS)[0]) for process in running]
-
-    assert [document["error"]["kind"] for document in told] == ["not-found"] * 4
+def test_loads_compactions_and_expiries_at_once_keep_every_row_once(service: Service) -> None:
+    race_and_judge(service, count=3, rounds=2)
 
 
-def test_two_processes_that_make_the_same_table_make_it_once(service: Service) -> None:
-    codes = race(service, appends(service, 0, 1), appends(service, 1, 1))
+def test_the_first_processes_in_a_database_make_its_table_once(on_postgres: Service) -> None:
+    codes = race(on_postgres, *(appends(on_postgres, number, 1) for number in range(3)))
 
     assert {code for work in codes for done in work for code in done} <= {0, 4}
-    assert service.rows() == [(0, "n0"), (1, "n1")]
+    assert on_postgres.rows() == [(0, "n0"), (1, "n1"), (2, "n2")]
+    assert on_postgres.unreferenced() == set()
