@@ -103,6 +103,10 @@ def test_flink_commits_no_deletion_vector_once_history_was_cut(
         flink_jobs.restore(fixture, tmp_path / "checkpoints")
 
     assert rows_of(fixture, tmp_path) == fixture.rows()
+    checkpoint = fixture.root / fixture.truth["replay"]["from_checkpoint"]
+    replay = ("replay", fixture.table, "--checkpoint", checkpoint, "--assume-uncommitted")
+    assert lake.ok(*replay)["result"]["committed_checkpoints"] == 3
+    assert rows_of(fixture, tmp_path) == fixture.rows("full")
 
 
 def test_a_restore_after_an_expiry_that_keeps_nothing_commits_twice(
