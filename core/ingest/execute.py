@@ -17,6 +17,7 @@ from lake.core.ingest.plan import APPEND, HASH, REPLACE, IngestPlan, Unit, descr
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
+from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot
 from lake.core.table.files import DataFile
@@ -85,6 +86,8 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
                 session.warn("the source has no rows: nothing was replaced")
             return _outcome(plan, Status.NOTHING_TO_DO, written)
         _write_kept(session, plan, operation_id, written)
+        paths_written = [file.path for file in written.all_files]
+        remove_lost_attempts(session, plan.table, operation_id, paths_written)
         committed = commit_rows(session, plan, _operation(plan, written), operation_id)
     if committed.already:
         # The same run, by another process: its snapshot holds none of these files.

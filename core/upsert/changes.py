@@ -15,6 +15,7 @@ from lake.core.ingest.plan import HASH, IngestOptions, IngestPlan, describe, pla
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.table import lineage
+from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.commit import Committed
 from lake.core.table.files import DataFile, stored_bytes
 from lake.core.table.operations import RowDelta
@@ -169,6 +170,8 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
         written = _write(session, plan, operation_id, aside)
         if not written.files:
             return _outcome(plan, Status.NOTHING_TO_DO, written)
+        paths_written = [file.path for file in written.files]
+        remove_lost_attempts(session, ingest.table, operation_id, paths_written)
         # As in a stream: nothing of the table was read, so nothing that happens to it is a conflict.
         operation = RowDelta(
             added=written.data,

@@ -18,6 +18,7 @@ from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
+from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed
 from lake.core.table.files import DataFile, stored_bytes
@@ -210,6 +211,7 @@ class _Run:
         """Commit, matching again whenever another writer won."""
         ingest = self.plan.ingest
         if ingest.table.creating:
+            self._remove_lost(source.files)
             landed = self._commit(AppendFiles(added=source.files), ingest.table, self.operation_id)
             return None, landed, self.operation_id
         table, commit_id = ingest.table, self.operation_id
@@ -219,6 +221,7 @@ class _Run:
             matched = (matcher.blind if blind else matcher.match)(table, source.buckets)
             self._refuse_duplicates(matched, source)
             operation = self._operation(matched, source)
+            self._remove_lost([*source.files, *matched.files])
             try:
                 committed = self._commit(operation, table, commit_id)
             except CommitConflictError:
@@ -229,6 +232,10 @@ class _Run:
             self._storage.delete(file.path for file in matched.files)
             table, commit_id = self._refreshed(table), self.session.ids.uuid()
         raise CommitConflictError("the upsert was never committed")
+
+    def _remove_lost(self, reported: Sequence[DataFile]) -> None:
+        paths = [file.path for file in reported]
+        remove_lost_attempts(self.session, self.plan.ingest.table, self.operation_id, paths)
 
     def _refreshed(self, table: Table) -> Table:
         """Return the table as it is now.
