@@ -450,6 +450,44 @@ def test_a_subtask_that_is_there_twice_or_beyond_the_parallelism_is_corrupt() ->
             _read(content)
 
 
+def test_more_than_any_job_has_is_refused_before_it_is_kept() -> None:
+    bare = subtask_state(6, managed=operator_handle({_JOBS: (0, ())}, NULL))
+    item = (1, iceberg_committable(_JOB, _OPERATOR, 5, b""), 0)
+    data, _ = operator_bytes(_flink_states())
+    floods = {
+        "committers in": [operator(6, _OPERATOR, {0: bare})] * 17_000,
+        "subtasks": [operator(6, _OPERATOR, dict.fromkeys(range(128), bare))] * 1025,
+        "checkpoints to commit": [
+            _committer(
+                {
+                    **_flink_states(),
+                    _FILES: (0, [sorted_map(dict.fromkeys(range(100_001), b""))]),
+                }
+            )
+        ],
+        "committables": [_committer(_collected(*[item] * 100_001))],
+        "elements": [
+            operator(
+                6,
+                _OPERATOR,
+                {
+                    0: subtask_state(
+                        6, managed=operator_handle({_JOBS: (0, [0] * 100_001)}, inline(data))
+                    )
+                },
+            )
+        ],
+    }
+    for what, operators in floods.items():
+        with pytest.raises(RefusedError, match=what):
+            _read(*operators)
+
+
+def test_a_job_of_more_characters_than_an_id_is_corrupt() -> None:
+    with pytest.raises(CorruptFileError, match="a text of 1000000 characters"):
+        _read(_committer(_flink_states(job="a" * 1_000_000)))
+
+
 def test_handles_in_handles_end_before_the_stack_does() -> None:
     stream = inline(b"")
     for _ in range(5000):
