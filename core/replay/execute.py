@@ -9,7 +9,6 @@ from typing import Any
 from lake.core import paths
 from lake.core.errors import CommitConflictError
 from lake.core.outcome import Outcome, Status
-from lake.core.replay.history import occurring
 from lake.core.replay.manifests import MANIFESTS_LOCATION
 from lake.core.replay.model import BROKEN, UNPROVEN, FoundCheckpoint, PendingJob, ReplayPlan
 from lake.core.replay.steps import ReplayStep, replay_steps
@@ -18,6 +17,7 @@ from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshots, find_summary
 from lake.core.table.flink_jobs import max_committed
+from lake.core.table.occurrences import occurring
 from lake.core.table.run_ids import RUN_ID, expired_run_ids
 
 _AGAIN = "run the command again: it will look at the table as it is now"
@@ -119,7 +119,8 @@ class _Replay:
     def _held_meanwhile(self, table: Table) -> frozenset[str]:
         """Return which of the plan's files occur in snapshots that were made since, on any branch."""
         wanted = _paths([item for job in self.plan.jobs for item in job.checkpoints])
-        return occurring(table.storage, table.metadata, wanted, known=self.plan.table.metadata)
+        known = self.plan.table.metadata
+        return occurring(table.storage, table.metadata, wanted, known=known)
 
 
 def _is_over(item: FoundCheckpoint, before: int, now: int) -> bool:
