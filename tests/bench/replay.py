@@ -1,6 +1,6 @@
 """Time `lake replay --checkpoint` on many pending checkpoints, whole processes, by way of committing them.
 
-    python tests/bench/replay.py [--checkpoints 200] [--files 50] [--format-version 2] [--folder DIR]
+    python tests/bench/replay.py [--checkpoints 200] [--files 50] [--format-version 2] [--folder DIR] [--java]
 
 Each checkpoint of a row delta has as many files, a part of them equality and position deletes. The files are
 there, with the lengths that their entries say, but hold no rows: a replay reads none.
@@ -23,6 +23,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import java_peer  # noqa: E402
 from checkpoint_writer import (  # noqa: E402
     byte_array,
     collector,
@@ -171,6 +172,60 @@ def replay(warehouse: Path) -> tuple[float, dict[str, Any]]:
     return seconds, told
 
 
+def by_java(warehouse: Path, way: str, checkpoints: int, files: int) -> float:
+    """Return the seconds that Iceberg Java spends in the same commits, on an empty table of the same kind.
+
+    Making its files' descriptions does not count, nor that Java starts.
+    """
+    spark = java_peer.session(str(warehouse))
+    try:
+        iceberg = spark._jvm.org.apache.iceberg
+        table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, "lake.db.t")
+        batches = [
+            [
+                _java_file(spark, iceberg, table, index, WAYS[way][1], number)
+                for index in range(files)
+            ]
+            for number in range(checkpoints)
+        ]
+        if way == "FlinkSink appends":
+            batches = [[file for batch in batches for file in batch]]
+        spent = 0.0
+        for batch in batches:
+            commit = table.newRowDelta() if way == "row deltas" else table.newAppend()
+            add = commit.addRows if way == "row deltas" else commit.appendFile
+            for file in batch:
+                (add if file.content().id() == DATA else commit.addDeletes)(file)
+            started = time.perf_counter()
+            commit.commit()
+            spent += time.perf_counter() - started
+        return spent
+    finally:
+        spark.stop()
+
+
+def _java_file(
+    spark: Any, iceberg: Any, table: Any, index: int, shares: tuple[int, int, int], number: int
+) -> Any:
+    place = index % 10
+    if place < shares[0]:
+        builder = iceberg.DataFiles.builder(table.spec())
+    else:
+        builder = iceberg.FileMetadata.deleteFileBuilder(table.spec())
+        ids = spark.sparkContext._gateway.new_array(spark._jvm.int, 1)
+        ids[0] = 1
+        is_equality = place < shares[0] + shares[1]
+        builder = builder.ofEqualityDeletes(ids) if is_equality else builder.ofPositionDeletes()
+    return (
+        builder.withPath(f"{table.location()}/data/{number:05d}-{index:05d}.parquet")
+        .withFormat("PARQUET")
+        .withPartitionPath(f"c2={index % PARTITIONS}")
+        .withRecordCount(1000)
+        .withFileSizeInBytes(len(BYTES))
+        .build()
+    )
+
+
 def main() -> None:
     """Print the seconds of each way."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -178,12 +233,20 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=50)
     parser.add_argument("--format-version", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument(
+        "--java", action="store_true", help="time Iceberg Java beside it (version 2)"
+    )
     options = parser.parse_args()
     for way in WAYS:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             make(Path(folder), way, options.checkpoints, options.files, options.format_version)
             seconds, told = replay(Path(folder))
         print(f"{way}: {seconds:.2f} s, {len(told['snapshot_ids'])} snapshots, {told['result']}")
+        if options.java:
+            with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+                make_table(Path(folder), schema=SCHEMA, spec=SPEC)
+                spent = by_java(Path(folder), way, options.checkpoints, options.files)
+            print(f"  Iceberg Java, in its commits alone: {spent:.2f} s")
 
 
 if __name__ == "__main__":
