@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lake.core.errors import RefusedError
 from lake.core.replay.given import later_checkpoints
 from lake.core.replay.model import FOREIGN, FoundCheckpoint, PendingJob
+from lake.core.replay.staged import is_staged
 from lake.core.replay.states import Doubt
 from lake.core.table.files import EQUALITY_DELETES
 from lake.core.table.flink_jobs import job_commit, job_commits
@@ -92,6 +93,8 @@ def _refuse_expired(look: Look) -> None:
 
 def _refuse_alive(session: Session, look: Look, job: PendingJob) -> None:
     """Refuse a job that did something of late: its own restart would commit the same."""
+    if is_staged(job.operator_id):
+        return
     newest = max(
         look.findings.newest_ms.get(job.job_id, 0),
         _last_commit_ms(look, job),
