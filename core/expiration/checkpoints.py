@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.table import lineage
-from lake.core.table.flink_jobs import JobCommit, job_commit
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID, JobCommit, job_commit
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -74,6 +74,8 @@ def _last_commits(metadata: TableMetadata, head_id: int) -> Iterator[HeldCheckpo
     met: set[tuple[str, str | None]] = set()
     for steps, snapshot in enumerate(lineage.ancestors(metadata, head_id), start=1):
         commit = job_commit(snapshot)
+        if commit and commit.operator_id == LAKE_OPERATOR_ID:
+            continue  # a staged run is never restored: its id tells that it landed
         # A commit without an operator is any operator's: no restore of the job walks past it.
         if commit and not met & {(commit.job_id, commit.operator_id), (commit.job_id, None)}:
             met.add((commit.job_id, commit.operator_id))

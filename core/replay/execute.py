@@ -9,6 +9,7 @@ from typing import Any
 from lake.core import paths
 from lake.core.errors import CommitConflictError
 from lake.core.outcome import Outcome, Status
+from lake.core.replay.manifests import MANIFESTS_LOCATION
 from lake.core.replay.model import BROKEN, UNPROVEN, FoundCheckpoint, PendingJob, ReplayPlan
 from lake.core.replay.steps import ReplayStep, replay_steps
 from lake.core.session import Session
@@ -20,7 +21,6 @@ from lake.core.table.occurrences import occurring
 from lake.core.table.run_ids import RUN_ID, expired_run_ids
 from lake.core.table.withdrawal import clear, committing
 
-_MANIFESTS_LOCATION = "flink.manifests.location"
 _AGAIN = "run the command again: it will look at the table as it is now"
 
 
@@ -155,7 +155,7 @@ def _name(item: FoundCheckpoint) -> tuple[str, str, int, int | None]:
 
 def _paths(checkpoints: Sequence[FoundCheckpoint]) -> frozenset[str]:
     return frozenset(
-        paths.canonical(path)
+        path
         for item in checkpoints
         for manifest in item.manifests
         for path in manifest.entries["file_path"].to_pylist()
@@ -163,7 +163,7 @@ def _paths(checkpoints: Sequence[FoundCheckpoint]) -> frozenset[str]:
 
 
 def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckpoint]) -> None:
-    chosen = table.properties.get(_MANIFESTS_LOCATION)
+    chosen = table.properties.get(MANIFESTS_LOCATION)
     roots = [*table.roots, *([chosen] if chosen else [])]
     manifests = [
         manifest.path for item in done if item.run_id is None for manifest in item.manifests

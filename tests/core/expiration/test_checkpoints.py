@@ -18,6 +18,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from lake.core.errors import RefusedError
 from lake.core.expiration.plan import KeepReason, RetentionOptions, plan_retention
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
 
 DAY_MS = 24 * 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -230,6 +231,14 @@ def test_a_commit_without_an_operator_is_where_every_restore_of_the_job_ends() -
 
     assert plan.expired == (1,)
     assert [item.commit.operator_id for item in plan.held[0].checkpoints] == [None]
+
+
+def test_a_staged_run_of_lakes_keeps_nothing() -> None:
+    metadata = history([plain(60), commit(50, 1, operator=LAKE_OPERATOR_ID), plain(40)])
+
+    plan = plan_retention(metadata, RetentionOptions(older_than_ms=NOW_MS), NOW_MS)
+
+    assert (plan.expired, plan.held) == ((1, 2), ())
 
 
 def test_a_branch_that_a_job_writes_outlives_its_age() -> None:
