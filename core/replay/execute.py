@@ -19,6 +19,7 @@ from lake.core.table.commit import Committed, commit_snapshots, find_summary
 from lake.core.table.flink_jobs import max_committed
 from lake.core.table.occurrences import occurring
 from lake.core.table.run_ids import RUN_ID, expired_run_ids
+from lake.core.table.staged_runs import find_run
 from lake.core.table.withdrawal import clear, committing
 
 _AGAIN = "run the command again: it will look at the table as it is now"
@@ -170,7 +171,8 @@ def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckp
     ]
     own = [path for path in manifests if paths.deletable(path, roots)]
     left = len(table.storage.delete(own).failed) + len(manifests) - len(own)
-    left += sum(len(clear(table, item.run_id)) for item in done if item.run_id)
+    runs = [find_run(table, item.run_id) for item in done if item.run_id]
+    left += sum(len(clear(table, run, by_other=True)) for run in runs if run)
     if left:
         session.warn(f"{left} temporary manifests were committed but could not be removed")
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from lake.core.replay.states import Evidence
 from lake.core.table.commit import find_summary
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
 from lake.core.table.run_ids import RUN_ID, expired_run_ids
-from lake.core.table.staged_runs import FILES, LAKE_OPERATOR_ID, MANIFESTS, RunMarks
+from lake.core.table.staged_runs import FILES, MANIFESTS, RunMarks
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

@@ -64,9 +64,7 @@ def test_two_processes_commit_a_staged_run_once(staged: CommandLine) -> None:
     assert ids_in(staged.warehouse) == [1, 2]
 
 
-def test_a_staged_run_is_committed_to_no_other_branch(
-    lake: CommandLine, tmp_path: Path
-) -> None:
+def test_a_staged_run_is_committed_to_no_other_branch(lake: CommandLine, tmp_path: Path) -> None:
     table = make_table(lake.warehouse)
     source = tmp_path / "rows.csv"
     source.write_text("id,name\n1,a\n")
@@ -91,9 +89,7 @@ def test_a_discarded_run_is_nothing_to_replay(staged: CommandLine) -> None:
     assert staged.ok("replay", "db.t", "--job", "r1", "--completed", 1)["status"] == "nothing-to-do"
 
 
-def test_a_run_without_all_its_manifests_is_broken(
-    lake: CommandLine, tmp_path: Path
-) -> None:
+def test_a_run_without_all_its_manifests_is_broken(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse)
     source = tmp_path / "rows.csv"
     source.write_text("id,name\n1,a\n1,b\n")
