@@ -157,7 +157,7 @@ def _moments(readings: Sequence[Reading]) -> list[int]:
 
 
 def _files(manifests: Iterable[TemporaryManifest]) -> list[str]:
-    return [path for item in manifests for path in item.entries["file_path"].to_pylist()]
+    return [path for item in manifests for path in item.file_paths]
 
 
 def _count(manifests: Iterable[TemporaryManifest], known: frozenset[str]) -> int:
