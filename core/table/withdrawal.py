@@ -154,21 +154,23 @@ def _prepared(table: Table, marks: RunMarks) -> list[str]:
     return [paths.join(folder, name) for name in names if text and text in name]
 
 
-def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
+def clear(table: Table, run_id: str, *, by_other: bool = False) -> list[str]:
     """Remove what is left of a run that landed, but its files; return what could not be removed.
 
     Args:
         table: after the commit.
-        run: the run.
-        by_other: whether a commit of another operation than the run's own holds its files.
+        run_id: the run.
+        by_other: whether a commit of another operation than the run's own made them live, so that what this
+            had prepared is nobody's.
     """
-    failed = remove_manifests(table, run.marks.run_id)
-    left = _claims(table, run.marks.run_id)
-    if by_other:
+    run = find_run(table, run_id) if by_other else None
+    unused = _claims(table, run_id)
+    if run is not None:
         own = {paths.canonical(file.path) for file in run.files}
         beside = [path for path in _files_of(table, run.marks) if paths.canonical(path) not in own]
-        left += [*beside, *_prepared(table, run.marks)]
-    return [*failed, *table.storage.delete(left).failed]
+        unused += [] if run.problem else [*beside, *_prepared(table, run.marks)]
+    failed = remove_manifests(table, run_id)
+    return [*failed, *table.storage.delete(unused).failed]
 
 
 def drop_unused(session: Session, table: Table, files: Collection[str]) -> None:
