@@ -17,11 +17,12 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.commit import Committed, commit_snapshot
 from lake.core.table.files import DataFile, stored_bytes
+from lake.core.table.occurrences import occurring
 from lake.core.table.operations import AppendFiles, RowDelta
 from lake.core.table.run_ids import RUN_ID
 from lake.core.table.staged_runs import CHECKPOINT_ID, RunMarks, StagedRun, job_id_of
 from lake.core.table.staging import Staging
-from lake.core.table.withdrawal import clear, committing, look_for, occurring, withdraw
+from lake.core.table.withdrawal import clear, committing, look_for, withdraw
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
@@ -179,7 +180,7 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
         RefusedError: they hold a part of them.
     """
     wanted = {paths.canonical(file.path) for file in run.files}
-    held = occurring(plan.table, wanted)
+    held = occurring(plan.table.storage, plan.table.metadata, wanted)
     if wanted and held == wanted:
         _tell_left(session, clear(plan.table, run.marks.run_id))
         return True

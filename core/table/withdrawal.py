@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from lake.core import paths
 from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
 from lake.core.processes import process_name, still_runs
-from lake.core.table.manifests import read_manifest_list, read_manifests
+from lake.core.table.occurrences import occurring
 from lake.core.table.staged_runs import (
     RunMarks,
     StagedRun,
@@ -126,7 +126,7 @@ def withdraw(
         claims = _claims(table, marks.run_id)
         _refuse_claims(session, table, marks, claims, own_operation)
         found = _files_of(table, marks)
-        held = occurring(table.refreshed(), found)
+        held = occurring(table.storage, table.refreshed().metadata, found)
         gone = [path for path in found if paths.canonical(path) not in held | session.owned]
         if not held:
             gone += _prepared(table, marks)
@@ -178,7 +178,7 @@ def drop_unused(session: Session, table: Table, files: Collection[str]) -> None:
 
     Nobody can commit them any more: the run's id is in the table.
     """
-    held = occurring(table, files)
+    held = occurring(table.storage, table.metadata, files)
     table.storage.delete(
         path for path in files if paths.canonical(path) not in held | session.owned
     )
@@ -191,28 +191,6 @@ def look_for(table: Table, run_id: str) -> StagedRun | None:
         return run
     marks = run.marks if run else RunMarks(run_id=run_id)
     return StagedRun(marks=marks, problem=f"run {run_id} is being discarded")
-
-
-def occurring(table: Table, files: Collection[str]) -> frozenset[str]:
-    """Return, in canonical form, which files occur in a retained snapshot of whatever branch, live or deleted.
-
-    Raises:
-        CorruptFileError: a manifest or a manifest list is damaged.
-        NotFoundError: one is missing.
-    """
-    wanted = {paths.canonical(path) for path in files}
-    seen: set[str] = set()
-    found: set[str] = set()
-    for snapshot in table.metadata.snapshots if wanted else ():
-        listed = read_manifest_list(table.storage, snapshot.manifest_list)
-        new = listed.filter([path not in seen for path in listed["manifest_path"].to_pylist()])
-        seen.update(new["manifest_path"].to_pylist())
-        for entries in read_manifests(
-            table.storage, new, table.metadata, columns=("file_path",)
-        ).values():
-            names = {paths.canonical(path) for path in entries["file_path"].to_pylist()}
-            found |= wanted & names
-    return frozenset(found)
 
 
 def _refuse_claims(
