@@ -42,6 +42,8 @@ from lake.core.table.staged_runs import (
 )
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from lake.core.session import Session
     from lake.core.table.catalog import Table
 
@@ -105,7 +107,12 @@ def doubt(session: Session, table: Table, run_id: str) -> None:
 
 
 def withdraw(
-    session: Session, table: Table, marks: RunMarks, *, own_operation: str | None = None
+    session: Session,
+    table: Table,
+    marks: RunMarks,
+    *,
+    own_operation: str | None = None,
+    known: TableMetadata | None = None,
 ) -> Withdrawn:
     """Delete a staged run: its files but those that a snapshot holds, and its manifests.
 
@@ -114,6 +121,7 @@ def withdraw(
         table: the table.
         marks: of the run.
         own_operation: the operation id of the caller, if it wrote the run itself.
+        known: metadata from before the run was written, whose snapshots cannot hold it.
 
     Raises:
         RefusedError: somebody may be committing it; nothing was deleted.
@@ -126,7 +134,7 @@ def withdraw(
         claims = _claims(table, marks.run_id)
         _refuse_claims(session, table, marks, claims, own_operation)
         found = _files_of(table, marks)
-        held = occurring(table.storage, table.refreshed().metadata, found)
+        held = occurring(table.storage, table.refreshed().metadata, found, known=known)
         gone = [path for path in found if paths.canonical(path) not in held | session.owned]
         if not held:
             gone += _prepared(table, marks)
@@ -173,12 +181,20 @@ def clear(table: Table, run_id: str, *, by_other: bool = False) -> list[str]:
     return [*failed, *table.storage.delete(unused).failed]
 
 
-def drop_unused(session: Session, table: Table, files: Collection[str]) -> None:
+def drop_unused(
+    session: Session, table: Table, files: Collection[str], *, known: TableMetadata
+) -> None:
     """Delete files of a run that landed by another's hand, but those that its snapshot holds.
 
     Nobody can commit them any more: the run's id is in the table.
+
+    Args:
+        session: the register of files that may be live.
+        table: as it is now.
+        files: their locations.
+        known: metadata from before they were written.
     """
-    held = occurring(table.storage, table.metadata, files)
+    held = occurring(table.storage, table.metadata, files, known=known)
     table.storage.delete(
         path for path in files if paths.canonical(path) not in held | session.owned
     )
