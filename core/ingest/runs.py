@@ -152,7 +152,7 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
         if already_ran(table.refreshed().metadata, run_id, session.clock.now_ms()):
             return _outcome(plan, Status.NOTHING_TO_DO)
         raise
-    _tell_left(session, clear(committed.table, run.marks.run_id, by_other=not committed.already))
+    _tell_left(session, clear(committed.table, run, by_other=not committed.already))
     if committed.already:
         return _outcome(plan, Status.NOTHING_TO_DO, committed=committed)
     return replace(_outcome(plan, Status.DONE, run, committed), operation_id=operation_id)
@@ -182,7 +182,7 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
     wanted = {paths.canonical(file.path) for file in run.files}
     held = occurring(plan.table.storage, plan.table.metadata, wanted)
     if wanted and held == wanted:
-        _tell_left(session, clear(plan.table, run.marks.run_id))
+        _tell_left(session, clear(plan.table, run, by_other=False))
         return True
     if held and not plan.already:
         raise RefusedError(

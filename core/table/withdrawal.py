@@ -162,22 +162,21 @@ def _prepared(table: Table, marks: RunMarks) -> list[str]:
     return [paths.join(folder, name) for name in names if text and text in name]
 
 
-def clear(table: Table, run_id: str, *, by_other: bool = False) -> list[str]:
+def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
     """Remove what is left of a run that landed, but its files; return what could not be removed.
 
     Args:
         table: after the commit.
-        run_id: the run.
-        by_other: whether a commit of another operation than the run's own made them live, so that what this
-            had prepared is nobody's.
+        run: the run.
+        by_other: whether a commit of another operation than the run's own made its files live, so that what
+            this had prepared is nobody's.
     """
-    run = find_run(table, run_id) if by_other else None
-    unused = _claims(table, run_id)
-    if run is not None:
+    failed = remove_manifests(table, run.marks.run_id)
+    unused = _claims(table, run.marks.run_id)
+    if by_other and not run.problem:
         own = {paths.canonical(file.path) for file in run.files}
-        beside = [path for path in _files_of(table, run.marks) if paths.canonical(path) not in own]
-        unused += [] if run.problem else [*beside, *_prepared(table, run.marks)]
-    failed = remove_manifests(table, run_id)
+        unused += [path for path in _files_of(table, run.marks) if paths.canonical(path) not in own]
+        unused += _prepared(table, run.marks)
     return [*failed, *table.storage.delete(unused).failed]
 
 
