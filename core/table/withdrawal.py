@@ -128,8 +128,8 @@ def withdraw(
         CorruptFileError: a snapshot cannot be read, so that nobody knows what it holds.
     """
     sign = _sign(table, marks.run_id)
+    begun = table.storage.exists(sign)
     _write(session, table, sign, process_name())
-    begun = False
     try:
         claims = _claims(table, marks.run_id)
         _refuse_claims(session, table, marks, claims, own_operation)
