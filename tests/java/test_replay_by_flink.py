@@ -72,7 +72,7 @@ def test_a_restore_after_a_replay_adds_nothing(
     )
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_CHECKPOINT if name != "c3-upsert-v3"])
+@pytest.mark.parametrize("name", WITH_CHECKPOINT)
 def test_a_restore_after_expiry_commits_exactly_what_was_pending(
     flink_lent: Flink, flink_jobs: FlinkPeer, name: str, tmp_path: Path
 ) -> None:
@@ -91,16 +91,22 @@ def test_a_restore_after_expiry_commits_exactly_what_was_pending(
 def test_flink_commits_no_deletion_vector_once_history_was_cut(
     flink_lent: Flink, flink_jobs: FlinkPeer, tmp_path: Path
 ) -> None:
-    """Its sinks look through all of the history for vectors of the same files, back to no parent."""
+    """Why an expiry keeps all of such a table: no checkpoint could be committed any more."""
     fixture = flink_lent("c3-upsert-v3")
     lake = lake_on(fixture)
     lake.ok("compact", fixture.table, "--rewrite-all")
-    lake.ok("expire", fixture.table, *EXPIRE, "--keep-checkpoints", "9999d")
+    kept = lake.ok("expire", fixture.table, *EXPIRE, "--keep-checkpoints", "9999d")
+    assert (kept["status"], len(kept["warnings"])) == ("nothing-to-do", 1)
+    lake.ok("expire", fixture.table, *EXPIRE, "--keep-checkpoints", "0s")
 
     with pytest.raises(RuntimeError, match="Cannot determine history between starting snapshot"):
         flink_jobs.restore(fixture, tmp_path / "checkpoints")
 
     assert rows_of(fixture, tmp_path) == fixture.rows()
+    checkpoint = fixture.root / fixture.truth["replay"]["from_checkpoint"]
+    replay = ("replay", fixture.table, "--checkpoint", checkpoint, "--assume-uncommitted")
+    assert lake.ok(*replay)["result"]["committed_checkpoints"] == 3
+    assert rows_of(fixture, tmp_path) == fixture.rows("full")
 
 
 def test_a_restore_after_an_expiry_that_keeps_nothing_commits_twice(
