@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from lake.core import paths
 from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
 from lake.core.processes import process_name, still_runs
-from lake.core.table.occurrences import occurring
+from lake.core.table.occurrences import metadata_files, occurring
 from lake.core.table.staged_runs import (
     RunMarks,
     StagedRun,
@@ -133,21 +133,21 @@ def withdraw(
     try:
         claims = _claims(table, marks.run_id)
         _refuse_claims(session, table, marks, claims, own_operation)
+        now = table.refreshed()
         found = _files_of(table, marks)
-        held = occurring(table.storage, table.refreshed().metadata, found, known=known)
+        held = occurring(table.storage, now.metadata, found, known=known)
         gone = [path for path in found if paths.canonical(path) not in held | session.owned]
-        if not held:
-            gone += _prepared(table, marks)
+        beside = _prepared(now, marks, known=known)
         begun = True
-        failed = list(table.storage.delete(gone).failed)
-        failed = failed or remove_manifests(table, marks.run_id)
+        outcome = table.storage.delete([*gone, *beside])
+        failed = list(outcome.failed) or remove_manifests(table, marks.run_id)
     except BaseException:
         if not begun:
             table.storage.delete([sign])
         raise
     if not failed:
         table.storage.delete([*claims, sign])
-    return Withdrawn(len(found) - len(held) - len(failed), len(held), tuple(failed))
+    return Withdrawn(sum(path not in outcome.failed for path in gone), len(held), tuple(failed))
 
 
 def _files_of(table: Table, marks: RunMarks) -> list[str]:
@@ -155,11 +155,16 @@ def _files_of(table: Table, marks: RunMarks) -> list[str]:
     return table.storage.find(table.data_location, marks.operation_id) if marks.operation_id else []
 
 
-def _prepared(table: Table, marks: RunMarks) -> list[str]:
-    """Find what the run's own commit had written beside its files when it was killed."""
+def _prepared(table: Table, marks: RunMarks, *, known: TableMetadata | None = None) -> list[str]:
+    """Find what the run's own commit had written when it was killed: metadata that no snapshot is made of.
+
+    Its name alone does not tell: what a commit merged may outlive all the files that it added.
+    """
     folder, text = table.metadata_folder, marks.operation_id
     names = [name for name, is_folder in table.storage.list_folder(folder) if not is_folder]
-    return [paths.join(folder, name) for name in names if text and text in name]
+    found = [paths.join(folder, name) for name in names if text and text in name]
+    live = metadata_files(table.storage, table.metadata, known=known) if found else frozenset()
+    return [path for path in found if paths.canonical(path) not in live]
 
 
 def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
