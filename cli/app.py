@@ -26,6 +26,7 @@ VERBS = {
     "snapshots": "Show a table's snapshots, newest first.",
     "compact": "Rewrite small files into large ones; no row changes.",
     "expire": "Forget old snapshots and delete the files that only they reach.",
+    "replay": "List Flink checkpoints that were taken but never committed, or commit them once.",
     "demo": "Load a year of real flights into ./lake-demo; read, correct, compact, expire them.",
 }
 DISTRIBUTION = "lake-iceberg"

@@ -14,7 +14,7 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import Branch, DryRun, TableArgument
 from lake.commands.parsing import parse_names, parse_pairs
-from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.errors import InvalidRequestError
 from lake.core.ingest.execute import execute, preview
 from lake.core.ingest.plan import (
     APPEND,
@@ -24,6 +24,7 @@ from lake.core.ingest.plan import (
     IngestOptions,
     plan_ingest,
 )
+from lake.core.ingest.runs import discard as discard_run
 from lake.core.outcome import Outcome
 from lake.core.rows.sources import FORMATS
 from lake.core.units import parse_size
@@ -37,8 +38,6 @@ from lake.core.upsert.changes import (
 from lake.core.upsert.execute import execute_upsert, preview_upsert
 from lake.core.upsert.options import MODES, POSITION, UpsertOptions
 from lake.core.upsert.plan import plan_upsert
-
-_LATER = "is not available yet"
 
 
 def ingest(
@@ -104,8 +103,12 @@ def ingest(
         str | None,
         typer.Option(metavar="|".join(CHANGE_MODES), help="Whether old rows come too (retract)."),
     ] = None,
-    stage: Annotated[bool, typer.Option("--stage", hidden=True)] = False,
-    discard: Annotated[str | None, typer.Option("--discard", hidden=True)] = None,
+    stage: Annotated[
+        bool, typer.Option("--stage", help="Write everything, let lake replay commit it.")
+    ] = False,
+    discard: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", help="Delete what a staged run wrote.")
+    ] = None,
     rejects: Annotated[
         str | None, typer.Option(metavar="PATH", help="New file for rows without a usable key.")
     ] = None,
@@ -123,7 +126,10 @@ def ingest(
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """
-    _refuse_later({"--stage": stage or discard})
+    if discard is not None:
+        if sources or from_table or stage or run_id:
+            raise InvalidRequestError("--discard takes a run's id and no source")
+        return discard_run(session_of(context), table, discard, dry_run=dry_run)
     by_key = _by_key(
         UpsertOptions(
             key=parse_names(key) or (),
@@ -154,6 +160,8 @@ def ingest(
             target_bytes=None if target_size is None else parse_size(target_size),
             run_id=run_id,
             branch=branch,
+            stage=stage,
+            dry_run=dry_run,
         )
         if by_key is None:
             plan = plan_ingest(session, table, options)
@@ -192,12 +200,6 @@ def _by_key(
     if key or rejects is not None:
         raise InvalidRequestError("--key and --rejects need --upsert or --changes-column")
     return None
-
-
-def _refuse_later(asked: dict[str, object]) -> None:
-    for option, given in asked.items():
-        if given:
-            raise RefusedError(f"{option} {_LATER}")
 
 
 def _mode(overwrite: bool, where: str | None, replace: bool) -> str:  # noqa: FBT001 - three flags

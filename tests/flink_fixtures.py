@@ -158,16 +158,30 @@ def _packed() -> dict[str, dict[str, bytes]]:
     return found
 
 
+@cache
+def _written() -> dict[str, dict[str, float]]:
+    """Return when the fixtures' files were written, in seconds since 1970: what is old must look old."""
+    found: dict[str, dict[str, float]] = {}
+    with tarfile.open(PACKED) as archive:
+        for member in archive:
+            name, _, path = member.name.removeprefix("./").partition("/")
+            found.setdefault(name, {})[path] = member.mtime
+    return found
+
+
 def is_whole(name: str) -> bool:
     """Whether a fixture lies there as it was packed."""
-    root, files = ROOT / name, _packed()[name]
+    root, files, written = ROOT / name, _packed()[name], _written()[name]
     there = {
         os.path.relpath(os.path.join(folder, file), root)
         for folder, _, below in os.walk(root)
         for file in below
     }
     return there == set(files) and all(
-        (root / path).read_bytes() == content for path, content in files.items()
+        not (root / path).is_symlink()
+        and (root / path).read_bytes() == content
+        and int((root / path).stat().st_mtime) == int(written[path])
+        for path, content in files.items()
     )
 
 
@@ -180,6 +194,7 @@ def _repair(name: str) -> None:
         place = ROOT / name / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
+        os.utime(place, (_written()[name][path],) * 2)
 
 
 @contextmanager

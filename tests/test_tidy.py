@@ -151,6 +151,7 @@ def test_bash_completes_commands_options_and_choices(words: list[str], expected:
         ["snapshots", "db.t"],
         ["scan", "db.t", "--plan"],
         ["expire", "db.t", "--dry-run"],
+        ["replay", "db.t"],
         ["compact", "db.t", "--dry-run"],
     ],
 )

@@ -20,7 +20,9 @@ from lake.core.deletes.keys import NOT_FOUND, KeyIndex
 from lake.core.deletes.spilled import NEVER, RowKeys, SpilledDeletes, needed_bytes
 from lake.core.errors import InvalidRequestError
 
-MEMORY_BYTES = 64 * 1024 * 1024
+MEMORY_BYTES = 112 * 1024 * 1024
+# What an index takes at most for a key (measured), beside the keys themselves thrice.
+_INDEX_BYTES = 40
 
 
 class EqualityDeletes:
@@ -56,13 +58,15 @@ class EqualityDeletes:
         try:
             for batch, sequence_number in batches:
                 waiting.add(batch, sequence_number)
-                # Arrays that come and go leave gaps in memory, so runs are smaller than what may stay.
-                if waiting.needed_bytes > memory_bytes // (2 if spool else 1):
-                    spool = spool or SpilledDeletes(memory_bytes)
-                    spool.add(waiting.take())
+                if spool is None and waiting.index_bytes > memory_bytes:
+                    # Sorting takes more than an index does, and what comes and goes leaves gaps in memory.
+                    spool = SpilledDeletes(memory_bytes // 2)
+                while spool is not None and waiting.sort_bytes > memory_bytes // 4:
+                    spool.add(waiting.take(memory_bytes // 4))
             if spool is None:
                 return cls(_Index.of(waiting.take()), None, waiting.largest)
-            spool.add(waiting.take())
+            while waiting.batches:
+                spool.add(waiting.take(memory_bytes // 4))
             spool.finish()
         except BaseException:
             if spool is not None:
@@ -127,19 +131,26 @@ class _Waiting:
     """Deletes as they were read."""
 
     batches: list[tuple[pa.RecordBatch, int]] = field(default_factory=list)
-    needed_bytes: int = 0
+    index_bytes: int = 0
+    sort_bytes: int = 0
     largest: int = NEVER
 
     def add(self, batch: pa.RecordBatch, sequence_number: int) -> None:
         if not batch.num_rows:
             return
         self.batches.append((batch, sequence_number))
-        self.needed_bytes += needed_bytes(batch)
+        self.index_bytes += 3 * batch.nbytes + _INDEX_BYTES * batch.num_rows
+        self.sort_bytes += needed_bytes(batch)
         self.largest = max(self.largest, sequence_number)
 
-    def take(self) -> list[tuple[pa.RecordBatch, int]]:
-        batches, self.batches, self.needed_bytes = self.batches, [], 0
-        return batches
+    def take(self, most_bytes: int | None = None) -> list[tuple[pa.RecordBatch, int]]:
+        """Return the last ones, as many as can be sorted in about so much memory but at least one, or all."""
+        taken: list[tuple[pa.RecordBatch, int]] = []
+        rest = -1 if most_bytes is None else self.sort_bytes - max(most_bytes, 1)
+        while self.batches and self.sort_bytes > rest:
+            taken.append(self.batches.pop())
+            self.sort_bytes -= needed_bytes(taken[-1][0])
+        return taken
 
 
 class _Index:
@@ -153,14 +164,16 @@ class _Index:
 
     @classmethod
     def of(cls, batches: list[tuple[pa.RecordBatch, int]]) -> _Index | None:
-        """Index deletes; None if there are none."""
+        """Index deletes, which are taken out of the list; None if there are none."""
         if not batches:
             return None
         # Of equal keys the last one is found: that must be the one that deletes most.
         batches.sort(key=lambda item: item[1])
         sequences = np.array([number for _, number in batches], np.int64)
         ends = np.cumsum([batch.num_rows for batch, _ in batches])
-        table = pa.Table.from_batches([_unnamed(batch) for batch, _ in batches])
+        table = pa.Table.from_batches([_unnamed(batch) for batch, _ in batches]).combine_chunks()
+        # The keys are there once, not twice, while they are sorted.
+        batches.clear()
         return cls(KeyIndex.build(table), ends, sequences)
 
     def sequences(self, keys: pa.RecordBatch) -> Int64s:

@@ -8,19 +8,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.arrays import one_array
 from lake.core.errors import RefusedError
 
 Words = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+# Intermediate arrays of so many rows stay in the processor's cache.
+_BLOCK_ROWS = 32 * 1024
 _WORD = 8
 # Wider fixed values are handled as texts are.
 _WIDEST_FIXED = 16
@@ -80,6 +83,76 @@ class EncodedKeys:
     def nbytes(self) -> int:
         """Bytes of memory."""
         return self.words.nbytes + (0 if self.tail is None else int(self.tail.nbytes))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnKeys:
+    """Keys as the columns they came in, encoded where they are hashed or compared: the smallest form to keep."""
+
+    columns: pa.RecordBatch
+
+    @classmethod
+    def of(cls, keys: pa.Table | pa.RecordBatch) -> Self:
+        """Take the columns of keys.
+
+        Raises:
+            RefusedError: a column is nested.
+        """
+        plain = {
+            str(place): _plain(one_array(keys.column(place)), name)
+            for place, name in enumerate(keys.schema.names)
+        }
+        return cls(pa.RecordBatch.from_pydict(plain))
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    def hashes(self) -> Words:
+        """Return a well mixed number per key."""
+        found = np.empty(len(self), np.uint64)
+        for start in range(0, len(self), _BLOCK_ROWS):
+            block = self.columns.slice(start, _BLOCK_ROWS)
+            found[start : start + _BLOCK_ROWS] = encode_keys(block).hashes()
+        return found
+
+    def same(self, mine: Int64s, other: ColumnKeys, theirs: Int64s) -> Mask:
+        """Compare the keys at some places with those at as many places of another."""
+        equal = np.empty(len(mine), np.bool_)
+        for start in range(0, len(mine), _BLOCK_ROWS):
+            end = start + _BLOCK_ROWS
+            left, right = self.take(mine[start:end]), other.take(theirs[start:end])
+            every = np.arange(len(left))
+            equal[start:end] = encode_keys(left.columns).same(
+                every, encode_keys(right.columns), every
+            )
+        return equal
+
+    def take(self, places: Int64s) -> ColumnKeys:
+        """Return the keys at some places."""
+        return ColumnKeys(self.columns.take(pa.array(places)))
+
+    def bytes_at(self, place: int) -> bytes:
+        """Return one key as bytes."""
+        return encode_keys(self.columns.slice(place, 1)).bytes_at(0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return int(self.columns.nbytes)
+
+
+class Keys(Protocol):
+    """Keys that can be compared."""
+
+    def same(self, mine: Int64s, other: Any, theirs: Int64s) -> Mask:
+        """Compare the keys at some places with those at as many places of another of the same kind."""
+
+    def bytes_at(self, place: int) -> bytes:
+        """Return one key as bytes."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
 
 
 def concat_keys(parts: Sequence[EncodedKeys]) -> EncodedKeys:

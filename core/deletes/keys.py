@@ -13,12 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lake.core.deletes.key_encoding import (
-    EncodedKeys,
+    ColumnKeys,
     Int64s,
+    Keys,
     Mask,
     Words,
-    concat_keys,
-    encode_keys,
     is_one_word,
     nulls_of,
     one_word_hashes,
@@ -38,15 +37,24 @@ class SortedKeys:
 
     Args:
         hashes: ascending.
-        keys: the keys in the same order; None where equal hashes are equal keys.
+        keys: the keys; None where equal hashes are equal keys.
+        at: where in ``keys`` that of each hash is; None where they are in the hashes' order.
         directory: whether to make one, which pays only when more keys are looked up than there are.
     """
 
-    def __init__(self, hashes: Words, keys: EncodedKeys | None, *, directory: bool = True) -> None:
+    def __init__(
+        self,
+        hashes: Words,
+        keys: Keys | None,
+        *,
+        at: npt.NDArray[Any] | None = None,
+        directory: bool = True,
+    ) -> None:
         # A last entry ends every walk; it is no key, whatever its hash equals.
         self._hashes = np.append(hashes, np.iinfo(np.uint64).max)
         self._end = len(hashes)
         self._keys = keys
+        self._at = at
         self._directory = _directory(hashes) if directory else None
 
     @property
@@ -55,14 +63,15 @@ class SortedKeys:
         known: int = self._hashes.nbytes + (self._directory[1].nbytes if self._directory else 0)
         return known + (self._keys.nbytes if self._keys else 0)
 
-    def find(self, hashes: Words, keys: EncodedKeys | None) -> Int64s:
+    def find(self, hashes: Words, keys: Keys | None) -> Int64s:
         """Return the place of each key; the number of all keys where there is none."""
         places = self._places(hashes)
         if self._keys is None or keys is None:
             return places
         asked = np.flatnonzero(places != self._end)
         while len(asked):
-            asked = asked[~keys.same(asked, self._keys, places[asked])]
+            mine = places[asked] if self._at is None else self._at[places[asked]]
+            asked = asked[~keys.same(asked, self._keys, mine)]
             # Another key may have the same hash.
             places[asked] += 1
             places[asked[self._hashes[places[asked]] != hashes[asked]]] = self._end
@@ -109,8 +118,7 @@ class KeyIndex:
         self._types = types
         self._keys = keys
         self._null_row = null_row
-        small = not len(rows) or int(rows.max()) < np.iinfo(np.int32).max
-        self._rows = np.append(rows, NOT_FOUND).astype(np.int32 if small else np.int64)
+        self._rows = np.append(_narrow(rows), np.int32(NOT_FOUND))
 
     @classmethod
     def build(cls, keys: pa.Table | pa.RecordBatch, *, rank: Int64s | None = None) -> Self:
@@ -133,12 +141,12 @@ class KeyIndex:
         if is_one_word(keys.schema):
             columns = [batch.column(0) for batch in batches]
             return cls(types, *_one_word_entries(columns, strength))
-        encoded = concat_keys([encode_keys(batch) for batch in batches])
-        hashes = encoded.hashes()
-        order, first = grouped(hashes, encoded)
-        found = order[first]
-        different = SortedKeys(hashes[found], encoded.take(found))
-        return cls(types, different, strength.strongest(order, first), NOT_FOUND)
+        kept = ColumnKeys.of(keys)
+        hashes = kept.hashes()
+        order, first = grouped(hashes, kept)
+        rows = _narrow(strength.strongest(order, first))
+        # Rows of one key are equal: any of them tells it.
+        return cls(types, SortedKeys(hashes[rows], kept, at=rows), rows, NOT_FOUND)
 
     def __len__(self) -> int:
         """Return how many different keys there are."""
@@ -180,9 +188,15 @@ class KeyIndex:
         return rows
 
     def _find_key(self, block: pa.RecordBatch) -> npt.NDArray[Any]:
-        probes = encode_keys(block)
+        probes = ColumnKeys.of(block)
         rows: npt.NDArray[Any] = self._rows[self._keys.find(probes.hashes(), probes)]
         return rows
+
+
+def _narrow(rows: Int64s) -> npt.NDArray[Any]:
+    """Return row numbers in as few bytes as they need."""
+    small = not len(rows) or int(rows.max()) < np.iinfo(np.int32).max
+    return rows.astype(np.int32 if small else np.int64)
 
 
 class _Strength:
@@ -221,7 +235,7 @@ def _one_word_entries(
     return SortedKeys(hashes[order[first]], None), strength.strongest(found, first), null_row
 
 
-def grouped(hashes: Words, keys: EncodedKeys | None) -> tuple[Int64s, Mask]:
+def grouped(hashes: Words, keys: Keys | None) -> tuple[Int64s, Mask]:
     """Return rows ordered by hash, equal keys together, and where in that order another key begins.
 
     Args:

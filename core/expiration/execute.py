@@ -123,7 +123,7 @@ def execute(session: Session, plan: ExpirationPlan) -> Outcome:
     operation_id = session.ids.uuid()
     before = plan.table.metadata
     attempt = _Expiry(session, plan)
-    after = commit_changes(session, plan.table, attempt.prepare, attempt.landed, [])
+    after = commit_changes(session, plan.table, attempt.prepare, attempt.landed)
     after = _repair_lost_refs(session, after, attempt.removed_refs)
     gone = [
         item
@@ -277,31 +277,24 @@ def _repair_lost_refs(session: Session, table: Table, removed_refs: Sequence[str
     def landed(metadata: TableMetadata) -> object | None:
         return True if all(name in metadata.refs for name in lost) else None
 
-    repaired = commit_changes(session, table, prepare, landed, [])
+    repaired = commit_changes(session, table, prepare, landed)
     session.warn(f"put back refs that were made while snapshots expired: {', '.join(sorted(lost))}")
     return repaired
 
 
 def _metadata_before(session: Session, table: Table) -> TableMetadata | None:
-    from pyiceberg.table.metadata import TableMetadataUtil  # noqa: PLC0415
+    from lake.core.table.hadoop import read_metadata  # noqa: PLC0415 - PyIceberg's catalogs
 
     log = table.metadata.metadata_log
     if not log:
         return None
     try:
-        data = table.storage.read(log[-1].metadata_file)
-        return TableMetadataUtil.parse_raw(_inflated(log[-1].metadata_file, data))
+        return read_metadata(table.storage, log[-1].metadata_file)
     except (LakeError, ValueError):
         session.warn(
             "the metadata before this commit cannot be read: lost refs cannot be looked for"
         )
         return None
-
-
-def _inflated(location: str, data: bytes) -> str:
-    import gzip  # noqa: PLC0415
-
-    return (gzip.decompress(data) if ".gz." in location else data).decode()
 
 
 def _restoring(
@@ -403,7 +396,7 @@ def _tell_held(session: Session, retention: Retention) -> None:
     for job_id, operator_id, checkpoint_id, branch, _, spared in told[:_TOLD_JOBS]:
         operator = f" (operator {operator_id})" if operator_id else ""
         session.warn(
-            f"snapshots kept because Flink job {job_id}{operator} needs them to find its checkpoint "
+            f"snapshots kept because Flink job {job_id}{operator} needs them to go on after checkpoint "
             f"{checkpoint_id} on {branch}: {spared} (--keep-checkpoints)"
         )
     if len(told) > _TOLD_JOBS:

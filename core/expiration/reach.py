@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.arrays import one_array
 from lake.core.errors import BadInputError
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import read_manifest_list, read_manifests
+from lake.core.table.spelling import same_name
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -178,13 +178,6 @@ class Reachability:
         staying = {item.manifest_list for item in kept}
         going = [item.manifest_list for item in expired if item.manifest_list not in staying]
         return _files(pa.array(going, pa.string()), MANIFEST_LIST, None)
-
-
-def same_name(locations: Any) -> pa.Array:
-    """Fold the spellings under which engines write one location: file: schemes, s3a, doubled slashes."""
-    text = pc.replace_substring_regex(one_array(locations), r"^file:/*", "/")
-    text = pc.replace_substring_regex(text, r"^s3[an]://", "s3://")
-    return pc.replace_substring_regex(text, r"([^:/])//+", r"\1/")
 
 
 def _files(locations: Any, kind: str, sizes: Any) -> pa.Table:

@@ -14,6 +14,7 @@ from lake.core.errors import LakeError
 from lake.core.expressions import filter_to_plain
 from lake.core.ingest.evolution import schema_changes
 from lake.core.ingest.plan import APPEND, HASH, REPLACE, IngestPlan, Unit, describe, tasks_for
+from lake.core.ingest.runs import as_staged, lay_down, run_id_of, settle
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
@@ -76,10 +77,10 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
         CommitConflictError: others changed what an overwrite replaces; nothing is left behind.
         CommitUnknownError: the catalog did not answer; every file stays.
     """
-    if plan.already:
-        return _outcome(plan, Status.NOTHING_TO_DO, _Written())
+    if (settled := settle(session, plan)) is not None:
+        return settled
     operation_id = session.ids.uuid()
-    with no_empty_folders(plan.table), staged(session, plan.table, operation_id):
+    with no_empty_folders(plan.table), staged(session, plan.table, operation_id) as staging:
         written = _write_source(session, plan, operation_id)
         if not written.files:
             if plan.options.mode != APPEND:
@@ -88,11 +89,16 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
         _write_kept(session, plan, operation_id, written)
         paths_written = [file.path for file in written.all_files]
         remove_lost_attempts(session, plan.table, operation_id, paths_written)
+        if plan.options.mode == APPEND:
+            lay_down(staging, plan, written.files)
+        if plan.options.stage:
+            return as_staged(_outcome(plan, Status.DONE, written), staging)
         committed = commit_rows(session, plan, _operation(plan, written), operation_id)
     if committed.already:
-        # The same run, by another process: its snapshot holds none of these files.
-        plan.table.storage.delete(file.path for file in written.all_files)
+        # The same run, by another process.
+        staging.drop(committed.table, [file.path for file in written.all_files])
         return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
+    staging.take_up()
     return _outcome(plan, Status.DONE, written, operation_id, committed)
 
 
@@ -277,6 +283,7 @@ def commit_rows(
     *,
     table: Table | None = None,
     conditions: tuple[TableRequirement, ...] = (),
+    run_operation: str | None = None,
 ) -> Committed:
     """Commit what an ingest wrote, with the run id, the new columns and the new table if there are any.
 
@@ -287,10 +294,10 @@ def commit_rows(
         operation_id: a UUID, new for each commit.
         table: the table as the operation was decided on; None for the plan's.
         conditions: what else must hold of the table.
+        run_operation: the operation that the files are named after, if that is another.
     """
     run_id = plan.options.run_id
     marks = {RUN_ID: run_id} if run_id else {}
-    replaces = {"replace-partitions": "true"} if plan.options.mode == REPLACE else {}
     requirements, updates = schema_changes(plan.table, plan.schema) if plan.evolves else ((), ())
     if plan.table.creating:
         session.catalog.make_namespace(plan.table.identifier)
@@ -300,8 +307,9 @@ def commit_rows(
         operation,
         operation_id=operation_id,
         branch=plan.options.branch,
-        summary={**marks, **replaces},
-        guard=marks or None,
+        summary=marks,
+        # A replay leaves the id in the table even where it was not given.
+        guard={RUN_ID: run_id_of(plan, run_operation or operation_id)},
         requirements=(*requirements, *conditions),
         updates=updates,
     )

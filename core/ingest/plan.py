@@ -10,7 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from lake.core.engine.choose import engine_name
-from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
+from lake.core.errors import (
+    BadInputError,
+    InvalidRequestError,
+    LakeError,
+    NotFoundError,
+    RefusedError,
+)
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.ingest import creation
 from lake.core.ingest.checking import SourceColumns, check_sources
@@ -26,7 +32,9 @@ from lake.core.table.catalog import Table, storage_properties
 from lake.core.table.commit import find_summary, require_writable
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.run_ids import CARRIED_MS, RUN_ID, expired_run_ids
+from lake.core.table.staged_runs import StagedRun
 from lake.core.table.storage import Storage
+from lake.core.table.withdrawal import look_for
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -52,7 +60,7 @@ class IngestOptions:
     """What the user asked for; see the command line's help.
 
     `stdin` is the file in which what ``-`` among the sources gave is kept; `changes_column` a column of the
-    sources that tells what a row does, and is no part of it.
+    sources that tells what a row does, and is no part of it; `stage` writes everything and commits nothing.
     """
 
     sources: Sequence[str] = ()
@@ -71,6 +79,8 @@ class IngestOptions:
     run_id: str | None = None
     branch: str = lineage.MAIN
     changes_column: str | None = None
+    stage: bool = False
+    dry_run: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.from_table):
@@ -87,6 +97,13 @@ class IngestOptions:
             raise RefusedError("range distribution is not available yet", hint="use none or hash")
         if self.run_id is not None and not self.run_id.strip():
             raise InvalidRequestError("--run-id is empty")
+        if self.stage and (self.create or self.mode in _REPLACING):
+            option = "create" if self.create else self.mode
+            raise InvalidRequestError(
+                f"--stage and --{option} contradict each other",
+                hint="what waits to be committed adds rows to a table that is there, or changes rows by "
+                "key without a look at them",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +139,7 @@ class IngestPlan:
         also_read_bytes: about what is read of the table beside these.
         base_snapshot_id: the branch's head that all this was decided on.
         already: an earlier run of the same id has landed, so there is nothing to do.
+        run: what an earlier run of the same id has left, if anything.
     """
 
     options: IngestOptions
@@ -139,6 +157,17 @@ class IngestPlan:
     also_read_bytes: int = 0
     base_snapshot_id: int | None = None
     already: bool = False
+    run: StagedRun | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the source need not be read: the run has landed, or only lacks its commit."""
+        return self.already or (self.run is not None and self.run.problem is None)
+
+    @property
+    def is_stageable(self) -> bool:
+        """Whether files of the table as it is are all that will be committed."""
+        return not self.table.creating and not self.evolves
 
     @property
     def input_bytes(self) -> int:
@@ -202,22 +231,53 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
         BadInputError: a source cannot be read or does not fit the table.
         RefusedError: the table cannot be written.
     """
-    existing = _existing(session, identifier, options)
+    existing, earlier = _existing(session, identifier, options), None
     if existing is not None:
         require_writable(existing)
         lineage.branch_head(existing.metadata, options.branch)
-        if already_ran(existing.metadata, options.run_id, session.clock.now_ms()):
-            return IngestPlan(options=options, table=existing, schema=existing.schema, already=True)
+        earlier = _earlier(session, existing, options)
+        if earlier.is_settled:
+            if not earlier.already and not options.stage:
+                session.warn(
+                    f"run {options.run_id} was written before: its source is not read again"
+                )
+            return earlier
     if options.from_table:
         plan = _plan_from_table(session, identifier, existing, options, options.from_table)
     else:
         plan = _plan_from_files(session, identifier, existing, options)
+    if options.stage and not plan.is_stageable:
+        raise InvalidRequestError(
+            "--stage and --evolve contradict each other where the source has new columns",
+            hint="what waits to be committed brings no new columns",
+        )
     plan = _with_removals(plan)
     return replace(
         plan,
+        run=earlier.run if earlier else None,
         distribution=_distribution(session, plan.table, options),
         engine=engine_name(session.settings.engine, plan.input_bytes, session.settings),
     )
+
+
+def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPlan:
+    """Return what an earlier run of the same id means for this one."""
+    return IngestPlan(
+        options=options,
+        table=table,
+        schema=table.schema,
+        already=already_ran(table.metadata, options.run_id, session.clock.now_ms()),
+        run=_lying_there(session, table, options.run_id) if options.run_id else None,
+        base_snapshot_id=_head_id(table, options.branch),
+    )
+
+
+def _lying_there(session: Session, table: Table, run_id: str) -> StagedRun | None:
+    try:
+        return look_for(table, run_id)
+    except (LakeError, OSError) as error:
+        session.warn(f"whether run {run_id} was written before cannot be seen: {error}")
+        return None
 
 
 def already_ran(metadata: TableMetadata, run_id: str | None, now_ms: int) -> bool:
@@ -405,6 +465,7 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
         creation.partition_spec(options.partition_by, schema),
         creation.sort_order(options.sort_by, schema),
         properties,
+        dry_run=options.dry_run,
     )
 
 

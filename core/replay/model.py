@@ -55,6 +55,7 @@ class FoundCheckpoint:
         manifests: the data manifests, then the delete manifests; those that cannot be read are left out.
         blank: as `TakenCheckpoint.blank`.
         proven: whether a completed checkpoint's state, or the operator's word, says that it completed.
+        run_id: of the ingest that staged it; None for a job's.
     """
 
     job_id: str
@@ -66,6 +67,7 @@ class FoundCheckpoint:
     manifests: tuple[TemporaryManifest, ...] = ()
     blank: bool = False
     proven: bool = False
+    run_id: str | None = None
 
     @property
     def data_files(self) -> int:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.errors import (
     BadInputError,
-    CommitConflictError,
-    CorruptFileError,
     InvalidRequestError,
-    LakeError,
-    NotAuthorisedError,
     NotFoundError,
     RefusedError,
 )
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
+from lake.core.table.foreign_code import STORAGE, file_properties
+from lake.core.table.opening import catalog_errors, open_handle
 from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -34,11 +30,10 @@ if TYPE_CHECKING:
     from pyiceberg.table.sorting import SortOrder
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
-# What storage needs; the catalog's own secrets never leave this process, and no property chooses code.
-_STORAGE_PROPERTIES = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 _SQLITE_WAIT_SECONDS = 60
 MAX_FORMAT_VERSION = 3
 HADOOP = "hadoop"
+_IN_FOLDERS = "its folder is that of a hadoop catalog's table: say --catalog-type hadoop"
 
 
 @dataclass(frozen=True)
@@ -123,8 +118,8 @@ class TableCatalog:
         # What tables came with, e.g. vended credentials: whoever prints must know what to hide.
         self.vended: dict[str, object] = {}
 
-    @property
-    def configured(self) -> Mapping[str, object]:
+    @cached_property
+    def configured(self) -> Mapping[str, Any]:
         """The catalog's configuration; it may hold secrets."""
         if self._properties is not None:
             return self._properties
@@ -135,18 +130,14 @@ class TableCatalog:
     @cached_property
     def handle(self) -> Catalog:
         """The PyIceberg catalog."""
-        from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - half a second
-
         from lake.core.table.version3 import allow_writing  # noqa: PLC0415
 
         allow_writing()
-        logging.getLogger("pyiceberg").setLevel(logging.ERROR)
         if self.is_hadoop:
             return self._open_hadoop()
         if self._database:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
-        with _catalog_errors(f"catalog {self.name}"):
-            return load_catalog(self.name, **(self._properties or {}))
+        return open_handle(self.name, self.configured)
 
     @property
     def is_hadoop(self) -> bool:
@@ -175,8 +166,11 @@ class TableCatalog:
             metadata: None where it is about to be made.
 
         Raises:
-            RefusedError: it is in a hadoop catalog that cannot take commits to it.
+            RefusedError: it is in a hadoop catalog that cannot take commits to it, or such a table lies where
+                it is to be made.
         """
+        if metadata is None and self._lies_in_folders(identifier):
+            raise RefusedError(f"{identifier} is a hadoop catalog's table", hint=_IN_FOLDERS)
         if self.is_hadoop:
             from lake.core.table.hadoop import HadoopCatalog  # noqa: PLC0415
 
@@ -191,17 +185,36 @@ class TableCatalog:
             NotFoundError: there is none.
             RefusedError: its format is newer than lake knows.
         """
+        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
+
         names = split_identifier(identifier)
         if self._database and not os.path.exists(self._database):
-            raise _no_table(identifier, self.name)
-        with _catalog_errors(f"table {identifier}"):
-            found = self.handle.load_table(names)
+            raise self._no_table(identifier)
+        with catalog_errors(f"table {identifier}"):
+            try:
+                found = self.handle.load_table(names)
+            except NoSuchTableError as error:
+                raise self._no_table(identifier) from error
         if found.metadata.format_version > MAX_FORMAT_VERSION:
             raise RefusedError(
                 f"{identifier} has format version {found.metadata.format_version}; "
                 f"lake knows up to {MAX_FORMAT_VERSION}"
             )
         return self._table(identifier, found)
+
+    def _no_table(self, identifier: str) -> NotFoundError:
+        hint = "check the name and --catalog or --warehouse"
+        return NotFoundError(
+            f"table {identifier} does not exist in catalog {self.name}",
+            hint=_IN_FOLDERS if self._lies_in_folders(identifier) else hint,
+        )
+
+    def _lies_in_folders(self, identifier: str) -> bool:
+        """Whether the folder where the embedded catalog would have a table holds a hadoop catalog's."""
+        if not self._database:
+            return False
+        folder = os.path.join(os.path.dirname(self._database), *split_identifier(identifier))
+        return os.path.exists(os.path.join(folder, "metadata", "version-hint.text"))
 
     def exists(self, identifier: str) -> bool:
         """Whether the table is there."""
@@ -218,25 +231,24 @@ class TableCatalog:
         spec: PartitionSpec,
         sort_order: SortOrder,
         properties: Mapping[str, str],
+        *,
+        dry_run: bool = False,
     ) -> Table:
-        """Return a table that does not exist yet; the first commit to it makes it (and its namespace).
+        """Return a table that does not exist yet; the first commit to it makes it.
 
-        Nothing is written but, on REST catalogs, a staged creation that expires by itself.
+        Nothing is written but a missing namespace, without which a catalog chooses no location, and, on
+        REST catalogs, a staged creation that expires by itself. A dry run makes no namespace.
         """
         from lake.core.table.version3 import upgrading  # noqa: PLC0415
 
         names = split_identifier(identifier)
         self.refuse_commits(identifier)
-        with _catalog_errors(f"table {identifier}"):
+        with catalog_errors(f"table {identifier}"):
             if self._database or self.is_hadoop:
                 transaction = self._stage_offline(names, schema, spec, sort_order, properties)
             else:
-                transaction = self.handle.create_table_transaction(
-                    names,
-                    schema,
-                    partition_spec=spec,
-                    sort_order=sort_order,
-                    properties=dict(properties),
+                transaction = self._stage_online(
+                    names, schema, spec, sort_order, properties, dry_run=dry_run
                 )
         staged = self._table(identifier, transaction._table)  # noqa: SLF001
         # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
@@ -250,6 +262,36 @@ class TableCatalog:
             creating=tuple(upgrading(update) for update in transaction._updates),  # noqa: SLF001
         )
 
+    def _stage_online(
+        self,
+        names: tuple[str, ...],
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Mapping[str, str],
+        *,
+        dry_run: bool,
+    ) -> CreateTableTransaction:
+        """Begin to make a table where the catalog wants it to lie."""
+        from pyiceberg.exceptions import NoSuchNamespaceError  # noqa: PLC0415
+
+        def staged() -> CreateTableTransaction:
+            return self.handle.create_table_transaction(
+                names,
+                schema,
+                partition_spec=spec,
+                sort_order=sort_order,
+                properties=dict(properties),
+            )
+
+        try:
+            return staged()
+        except NoSuchNamespaceError:
+            if dry_run:
+                return self._stage_offline(names, schema, spec, sort_order, properties)
+            self.make_namespace(".".join(names))
+            return staged()
+
     def _stage_offline(
         self,
         names: tuple[str, ...],
@@ -258,13 +300,13 @@ class TableCatalog:
         sort_order: SortOrder,
         properties: Mapping[str, str],
     ) -> CreateTableTransaction:
-        """Describe a new table of a catalog that is a warehouse folder; nothing is opened."""
+        """Describe a new table where it lies in a catalog that is a warehouse folder; nothing is opened."""
         from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415
         from pyiceberg.io import load_file_io  # noqa: PLC0415
         from pyiceberg.table import CreateTableTransaction, StagedTable  # noqa: PLC0415
         from pyiceberg.table.metadata import new_table_metadata  # noqa: PLC0415
 
-        location = paths.join(str(self.configured["warehouse"]), *names)
+        location = paths.join(str(self.configured.get("warehouse", "")), *names)
         metadata = new_table_metadata(
             location=location,
             schema=schema,
@@ -284,7 +326,7 @@ class TableCatalog:
 
     def make_namespace(self, identifier: str) -> None:
         """Make a table's namespace where it is missing."""
-        with _catalog_errors(f"table {identifier}"):
+        with catalog_errors(f"table {identifier}"):
             self.handle.create_namespace_if_not_exists(split_identifier(identifier)[:-1])
 
     def _table(self, identifier: str, found: IcebergTable) -> Table:
@@ -293,7 +335,7 @@ class TableCatalog:
             identifier=identifier,
             metadata=found.metadata,
             metadata_location=found.metadata_location,
-            storage=Storage(storage_properties(found.io.properties)),
+            storage=Storage(storage_properties(file_properties(found, self.handle.properties))),
             catalog=self,
             handle=found,
         )
@@ -304,7 +346,7 @@ def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
     return {
         key: str(value)
         for key, value in properties.items()
-        if key.startswith(_STORAGE_PROPERTIES) and value is not None
+        if key.startswith(STORAGE) and value is not None
     }
 
 
@@ -365,7 +407,7 @@ def _configured_catalogs() -> tuple[list[str], str]:
 def _embedded(name: str, settings: Settings) -> TableCatalog:
     if settings.catalog_type == HADOOP:
         warehouse = settings.warehouse or DEFAULT_WAREHOUSE
-        located = warehouse if "://" in warehouse else os.path.abspath(warehouse)
+        located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
         return TableCatalog(name, {"type": HADOOP, "warehouse": located})
     folder = os.path.abspath(settings.warehouse or DEFAULT_WAREHOUSE)
     database = os.path.join(folder, "catalog.db")
@@ -378,46 +420,3 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
         },
         database=database,
     )
-
-
-def _no_table(identifier: str, catalog: str) -> NotFoundError:
-    return NotFoundError(
-        f"table {identifier} does not exist in catalog {catalog}",
-        hint="check the name and --catalog or --warehouse",
-    )
-
-
-@contextmanager
-def _catalog_errors(what: str) -> Iterator[None]:
-    """Turn PyIceberg's errors on anything but a commit into lake's."""
-    from pydantic import ValidationError  # noqa: PLC0415
-    from pyiceberg import exceptions as theirs  # noqa: PLC0415
-
-    try:
-        yield
-    except LakeError:
-        raise
-    except (
-        theirs.NoSuchTableError,
-        theirs.NoSuchNamespaceError,
-        theirs.NoSuchIcebergTableError,
-    ) as error:
-        raise NotFoundError(f"{what} does not exist") from error
-    except theirs.TableAlreadyExistsError as error:
-        raise CommitConflictError(f"{what} was made by someone else meanwhile") from error
-    except (theirs.UnauthorizedError, theirs.ForbiddenError, PermissionError) as error:
-        raise NotAuthorisedError(f"not allowed to open {what}") from error
-    except FileNotFoundError as error:
-        raise CorruptFileError(f"the metadata file of {what} is missing") from error
-    except (ValidationError, UnicodeDecodeError, theirs.ValidationError) as error:
-        raise CorruptFileError(
-            f"the metadata of {what} cannot be read: {first_line(error)}"
-        ) from error
-    except (theirs.RESTError, theirs.NoSuchPropertyException, ValueError, OSError) as error:
-        raise BadInputError(f"cannot open {what}: {first_line(error)}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """Return the start of an error's text: enough to recognise it, too little to spill a response."""
-    text = str(error).strip().splitlines()
-    return (text[0] if text else type(error).__name__)[:200]

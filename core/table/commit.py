@@ -7,8 +7,8 @@ found nothing is removed. Source of waits and defaults: Iceberg's SnapshotProduc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,11 +25,12 @@ from lake.core.errors import (
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
 from lake.core.table import lineage
-from lake.core.table.catalog import Table, first_line
+from lake.core.table.catalog import Table
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
-from lake.core.table.manifests import encode_manifest_list, read_manifest_list
-from lake.core.table.operations import Operation, RowDelta
-from lake.core.table.producer import Draft, Producer, next_sequence_number
+from lake.core.table.manifests import encode_manifest_list
+from lake.core.table.opening import first_line
+from lake.core.table.operations import Operation, Step
+from lake.core.table.producer import Draft, Parent, Producer, next_sequence_number
 from lake.core.table.row_ids import LINEAGE_SINCE, next_row_id
 from lake.core.table.run_ids import OPERATION_ID
 from lake.core.table.version3 import refuse_encrypted
@@ -46,13 +47,20 @@ class Committed:
 
     Args:
         table: the table after it.
-        snapshot_id: the snapshot that holds the change.
+        snapshot_ids: the snapshots that hold the change, in order; none when nothing was left to do.
+        steps: what was done for each of them now.
         already: True when an earlier run had made the change and nothing was committed now.
     """
 
     table: Table
-    snapshot_id: int
+    snapshot_ids: tuple[int, ...]
+    steps: tuple[Step, ...] = ()
     already: bool = False
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot that holds the whole change."""
+        return self.snapshot_ids[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +95,17 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """What one request asks of the catalog."""
+    """What one request asks of the catalog.
+
+    Args:
+        requirements: what must hold of the table.
+        updates: what then changes.
+        files: paths that it makes live: registered as owned while that is possible.
+    """
 
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
+    files: Sequence[str] = ()
 
 
 def find_summary(metadata: TableMetadata, wanted: Mapping[str, str]) -> Snapshot | None:
@@ -142,102 +157,181 @@ def commit_snapshot(
         CommitConflictError: it did not happen; manifests written for it are gone again.
         CommitUnknownError: it may have happened; nothing was removed.
     """
-    attempt = _SnapshotCommit(
-        session, operation, operation_id, branch, summary or {}, guard or {}, requirements, updates
+    step = Step(operation=operation, summary=summary or {})
+    return commit_snapshots(
+        session,
+        table,
+        lambda _: (step,),
+        operation_id=operation_id,
+        branch=branch,
+        guard=guard,
+        requirements=requirements,
+        updates=updates,
     )
-    deletes = operation.deletes if isinstance(operation, RowDelta) else ()
-    return attempt.run(table, [file.path for file in (*operation.added, *deletes)])
+
+
+def commit_snapshots(
+    session: Session,
+    table: Table,
+    decide: Callable[[Table], Sequence[Step]],
+    *,
+    operation_id: str,
+    branch: str = lineage.MAIN,
+    guard: Mapping[str, str] | None = None,
+    requirements: tuple[TableRequirement, ...] = (),
+    updates: tuple[TableUpdate, ...] = (),
+) -> Committed:
+    """Commit steps to a branch as one snapshot each, all or none of them.
+
+    Args:
+        session: see `commit_snapshot`, also for what is not told here.
+        table: as the caller planned on it.
+        decide: returns the steps still to do on a table as it is now, first to last; asked on every attempt,
+            with the very head that the swap requires. What was written for a step that it returns again is
+            used again.
+        operation_id: marks all the snapshots.
+        branch: an existing branch.
+        guard: see `commit_snapshot`.
+        requirements: more conditions.
+        updates: changes that must land with the snapshots.
+
+    Raises:
+        CommitConflictError: nothing happened; manifests written for it are gone again.
+        CommitUnknownError: it may have happened; nothing was removed.
+    """
+    chain = _Chain(session, decide, operation_id, branch, guard or {}, requirements, updates)
+    return chain.run(table)
 
 
 @dataclass(slots=True)
-class _SnapshotCommit:
+class _Chain:
     session: Session
-    operation: Operation
+    decide: Callable[[Table], Sequence[Step]]
     operation_id: str
     branch: str
-    summary: Mapping[str, str]
     guard: Mapping[str, str]
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
     written: list[str] = field(default_factory=list)
-    snapshot_id: int = 0
+    producers: dict[Step, Producer] = field(default_factory=dict)
+    # The steps of the last attempt.
+    steps: tuple[Step, ...] = ()
+    # What each manifest list of any attempt names.
+    listed: dict[str, frozenset[str]] = field(default_factory=dict)
 
-    def run(self, table: Table, added: list[str]) -> Committed:
-        self.snapshot_id = self._free_snapshot_id(table)
-        producer = Producer(
-            table, self.operation, self.snapshot_id, self.operation_id, self.written
-        )
+    def run(self, table: Table) -> Committed:
         try:
-            landed = commit_changes(
-                self.session, table, lambda now: self._prepare(producer, now), self._landed, added
-            )
+            landed = commit_changes(self.session, table, self._prepare, self._landed)
         except CommitUnknownError as error:
             error.operation_id = self.operation_id
             raise
         except BaseException:
             self._forget(table, self.written)
             raise
-        found = self._landed(landed.metadata)
-        if found is None:
+        own = _marked(landed.metadata, self.operation_id)
+        if own:
+            self._forget(landed, self._unused(own))
+            return self._committed(landed, [snapshot.snapshot_id for snapshot in own])
+        earlier = self._landed(landed.metadata)
+        if earlier is None and self.steps:
             # Only a rollback and expiry in the moment after could hide it; its files stay.
-            return Committed(table=landed, snapshot_id=self.snapshot_id)
-        already = found.snapshot_id != self.snapshot_id
-        self._forget(landed, self._unused(landed, found) if not already else self.written)
-        return Committed(table=landed, snapshot_id=found.snapshot_id, already=already)
+            return self._committed(
+                landed, [self.producers[step].snapshot_id for step in self.steps]
+            )
+        self._forget(landed, self.written)
+        found = (earlier.snapshot_id,) if earlier else ()
+        return Committed(table=landed, snapshot_ids=found, already=True)
 
-    def _free_snapshot_id(self, table: Table) -> int:
-        taken = set(lineage.snapshots_by_id(table.metadata))
-        while (candidate := self.session.ids.snapshot_id()) in taken:
-            pass
-        return candidate
+    def _committed(self, table: Table, snapshot_ids: Sequence[int]) -> Committed:
+        made = {producer.snapshot_id: step for step, producer in self.producers.items()}
+        steps = tuple(made[snapshot_id] for snapshot_id in snapshot_ids)
+        return Committed(table=table, snapshot_ids=tuple(snapshot_ids), steps=steps)
 
     def _landed(self, metadata: TableMetadata) -> Snapshot | None:
         own = find_summary(metadata, {OPERATION_ID: self.operation_id})
         return own or (find_summary(metadata, self.guard) if self.guard else None)
 
-    def _prepare(self, producer: Producer, table: Table) -> ChangeSet:
-        metadata = table.metadata
-        parent = None if table.creating else lineage.branch_head(metadata, self.branch)
-        draft = producer.draft(metadata, parent)
-        location = self._write_list(producer, table, parent, draft)
-        return self._changes(table, parent, draft, location)
+    def _prepare(self, table: Table) -> ChangeSet | None:
+        guarded = self.guard and find_summary(table.metadata, self.guard)
+        self.steps = () if guarded else tuple(self.decide(table))
+        if not self.steps:
+            return None
+        head = None if table.creating else lineage.branch_head(table.metadata, self.branch)
+        snapshots = self._build(table, head)
+        files = [path for step in self.steps for path in self.producers[step].paths]
+        return self._request(table, head, snapshots, files)
+
+    def _build(self, table: Table, head: Snapshot | None) -> list[Snapshot]:
+        """Write each step's manifests on what the step before it leaves."""
+        from lake.core.table.snapshot_updates import with_snapshot  # noqa: PLC0415
+
+        metadata, snapshots = table.metadata, []
+        producers = [self._producer(table, step) for step in self.steps]
+        parent = Parent.read(table.storage, head, producers)
+        for step, producer in zip(self.steps, producers, strict=True):
+            draft = producer.draft(metadata, parent)
+            location = self._write_list(producer, table, metadata, parent, draft)
+            snapshot = self._snapshot(producer, step, metadata, parent, draft, location)
+            metadata = with_snapshot(metadata, snapshot)
+            parent = replace(parent, snapshot=snapshot, manifests=draft.manifests)
+            snapshots.append(snapshot)
+        return snapshots
+
+    def _producer(self, table: Table, step: Step) -> Producer:
+        if step not in self.producers:
+            snapshot_id = self._free_snapshot_id(table)
+            self.producers[step] = Producer(
+                table, step.operation, snapshot_id, self.operation_id, self.written
+            )
+        return self.producers[step]
+
+    def _free_snapshot_id(self, table: Table) -> int:
+        taken = {producer.snapshot_id for producer in self.producers.values()}
+        while True:
+            candidate = self.session.ids.snapshot_id()
+            if candidate not in taken and table.metadata.snapshot_by_id(candidate) is None:
+                return candidate
 
     def _write_list(
-        self, producer: Producer, table: Table, parent: Snapshot | None, draft: Draft
+        self,
+        producer: Producer,
+        table: Table,
+        metadata: TableMetadata,
+        parent: Parent,
+        draft: Draft,
     ) -> str:
-        name = f"snap-{self.snapshot_id}-{len(producer.written)}-{self.operation_id}.avro"
+        name = f"snap-{producer.snapshot_id}-{len(self.written)}-{self.operation_id}.avro"
         location = paths.join(table.metadata_folder, name)
         self.written.append(location)
         data = encode_manifest_list(
             pa.Table.from_pylist(draft.manifests, schema=MANIFEST_SCHEMA),
-            format_version=table.metadata.format_version,
-            snapshot_id=self.snapshot_id,
-            parent_snapshot_id=parent.snapshot_id if parent else None,
-            sequence_number=next_sequence_number(table.metadata),
-            first_row_id=_first_row_id(table.metadata),
+            format_version=metadata.format_version,
+            snapshot_id=producer.snapshot_id,
+            parent_snapshot_id=parent.snapshot.snapshot_id if parent.snapshot else None,
+            sequence_number=next_sequence_number(metadata),
+            first_row_id=_first_row_id(metadata),
         )
         table.storage.write(location, data)
+        self.listed[location] = frozenset(row["manifest_path"] for row in draft.manifests)
         return location
 
-    def _changes(
-        self, table: Table, parent: Snapshot | None, draft: Draft, location: str
-    ) -> ChangeSet:
+    def _snapshot(
+        self,
+        producer: Producer,
+        step: Step,
+        metadata: TableMetadata,
+        parent: Parent,
+        draft: Draft,
+        location: str,
+    ) -> Snapshot:
         from pyiceberg.table.snapshots import Operation as Kind  # noqa: PLC0415
         from pyiceberg.table.snapshots import Snapshot as NewSnapshot  # noqa: PLC0415
         from pyiceberg.table.snapshots import Summary  # noqa: PLC0415
-        from pyiceberg.table.update import (  # noqa: PLC0415
-            AssertCreate,
-            AssertRefSnapshotId,
-            AssertTableUUID,
-        )
 
-        from lake.core.table.snapshot_updates import AddSnapshot  # noqa: PLC0415
-
-        metadata = table.metadata
-        keys = {**self.summary, OPERATION_ID: self.operation_id, "engine-name": "lake"}
-        snapshot = NewSnapshot(
-            snapshot_id=self.snapshot_id,
-            parent_snapshot_id=parent.snapshot_id if parent else None,
+        keys = {**step.summary, OPERATION_ID: self.operation_id, "engine-name": "lake"}
+        return NewSnapshot(
+            snapshot_id=producer.snapshot_id,
+            parent_snapshot_id=parent.snapshot.snapshot_id if parent.snapshot else None,
             sequence_number=next_sequence_number(metadata),
             # A clock behind the last writer's must not make history run backwards.
             timestamp_ms=max(self.session.clock.now_ms(), metadata.last_updated_ms),
@@ -247,42 +341,55 @@ class _SnapshotCommit:
             first_row_id=_first_row_id(metadata),
             added_rows=draft.added_rows if metadata.format_version >= LINEAGE_SINCE else None,
         )
+
+    def _request(
+        self,
+        table: Table,
+        head: Snapshot | None,
+        snapshots: Sequence[Snapshot],
+        files: Sequence[str],
+    ) -> ChangeSet:
+        from pyiceberg.table.update import (  # noqa: PLC0415
+            AssertCreate,
+            AssertRefSnapshotId,
+            AssertTableUUID,
+        )
+
+        from lake.core.table.snapshot_updates import AddSnapshot  # noqa: PLC0415
+
         updates = (
             *table.creating,
             *self.updates,
-            AddSnapshot(snapshot=snapshot),
-            self._move(metadata),
+            *(AddSnapshot(snapshot=snapshot) for snapshot in snapshots),
+            # The branch goes where all of them are: none of those before was ever its head.
+            self._move(table.metadata, snapshots[-1].snapshot_id),
         )
         if table.creating:
-            return ChangeSet((AssertCreate(),), updates)
-        head = AssertRefSnapshotId(
-            ref=self.branch, snapshot_id=parent.snapshot_id if parent else None
+            return ChangeSet((AssertCreate(),), updates, files)
+        pinned = AssertRefSnapshotId(
+            ref=self.branch, snapshot_id=head.snapshot_id if head else None
         )
-        same = AssertTableUUID(uuid=metadata.table_uuid)
-        return ChangeSet((same, head, *self.requirements), updates)
+        same = AssertTableUUID(uuid=table.metadata.table_uuid)
+        return ChangeSet((same, pinned, *self.requirements), updates, files)
 
-    def _move(self, metadata: TableMetadata) -> TableUpdate:
+    def _move(self, metadata: TableMetadata, snapshot_id: int) -> TableUpdate:
         from pyiceberg.table.update import SetSnapshotRefUpdate  # noqa: PLC0415
 
         ref = metadata.refs.get(self.branch)
         return SetSnapshotRefUpdate(
             ref_name=self.branch,
             type="branch",
-            snapshot_id=self.snapshot_id,
+            snapshot_id=snapshot_id,
             # The branch keeps its own retention.
             max_ref_age_ms=ref.max_ref_age_ms if ref else None,
             max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
             min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
         )
 
-    def _unused(self, table: Table, landed: Snapshot) -> list[str]:
-        """Return what earlier attempts wrote and the landed snapshot does not hold."""
-        used = {landed.manifest_list}
-        try:
-            manifests = read_manifest_list(table.storage, landed.manifest_list)
-        except BadInputError:
-            return []
-        used.update(manifests["manifest_path"].to_pylist())
+    def _unused(self, landed: Sequence[Snapshot]) -> list[str]:
+        """Return what was written and the landed snapshots do not hold."""
+        used = {snapshot.manifest_list for snapshot in landed}
+        used.update(*(self.listed[location] for location in list(used)))
         return [location for location in self.written if location not in used]
 
     def _forget(self, table: Table, locations: list[str]) -> None:
@@ -291,12 +398,20 @@ class _SnapshotCommit:
             self.session.warn(f"{len(outcome.failed)} unused manifests could not be removed")
 
 
+def _marked(metadata: TableMetadata, operation_id: str) -> list[Snapshot]:
+    return [
+        snapshot
+        for snapshot in metadata.snapshots
+        if snapshot.summary
+        and snapshot.summary.additional_properties.get(OPERATION_ID) == operation_id
+    ]
+
+
 def commit_changes(
     session: Session,
     table: Table,
     prepare: Callable[[Table], ChangeSet | None],
     landed: Callable[[TableMetadata], object | None],
-    files: list[str],
 ) -> Table:
     """Send a change until it lands or certainly cannot, and return the table after it.
 
@@ -306,7 +421,6 @@ def commit_changes(
         prepare: makes the request for a table as it is now; None means nothing is left to do. It is
             called again after each conflict and validates afresh.
         landed: finds the trace of this very change in metadata.
-        files: paths that the change makes live: registered as owned while that is possible.
 
     Raises:
         RefusedError: as `require_writable`.
@@ -316,13 +430,13 @@ def commit_changes(
     require_writable(table)
     policy = RetryPolicy.of(table.properties, "commit.retry", 4, 100)
     started = session.clock.monotonic()
-    owned = {paths.canonical(file) for file in files}
     for attempt in range(1, policy.retries + 2):
         if attempt > 1 and landed(table.metadata) is not None:
             return table
         request = prepare(table)
         if request is None:
             return table
+        owned = {paths.canonical(file) for file in request.files}
         with uninterrupted():
             session.owned.update(owned)
             try:
@@ -372,6 +486,13 @@ def _send(
         raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
+    except theirs.BadRequestError as error:
+        after = _look(session, table, landed, error)
+        if after is None:
+            raise BadInputError(
+                f"the catalog does not accept the commit to {table.identifier}: {first_line(error)}"
+            ) from error
+        return after, ""
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the outcome is open, not failed
         return _settle(session, table, landed, error), ""
     # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
@@ -385,11 +506,11 @@ def _look(
     cause: BaseException,
 ) -> Table | None:
     """Return the table if the change is in it, None if it certainly is not."""
-    if table.creating and not table.catalog.exists(table.identifier):
-        return None
     try:
+        if table.creating and not table.catalog.exists(table.identifier):
+            return None
         now = table.refreshed()
-    except LakeError:
+    except Exception:  # noqa: BLE001 - that the look failed tells nothing of the commit
         return _settle(session, table, landed, cause)
     return now if landed(now.metadata) is not None else None
 
@@ -410,7 +531,7 @@ def _settle(
     for attempt in range(1, policy.retries + 2):
         try:
             now = table.refreshed()
-        except LakeError:
+        except Exception:  # noqa: BLE001 - that the look failed tells nothing of the commit
             now = None
         if now is not None and landed(now.metadata) is not None:
             return now

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -13,6 +14,7 @@ from lake.core.errors import RefusedError
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV}
 _LOOK_SECONDS = 0.02
+_TEMPORARY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+\.unfinished", re.DOTALL)
 
 
 class NotCreatedError(Exception):
@@ -46,7 +48,7 @@ def _link(temporary: str, path: str) -> None:
         os.link(temporary, path)
     except OSError as error:
         # A network file system whose answer was lost tries again and then meets its own work.
-        if os.stat(temporary).st_nlink > 1:
+        if _names_of(temporary) > 1:
             return
         if error.errno in _NO_LINKS:
             raise RefusedError(
@@ -54,6 +56,13 @@ def _link(temporary: str, path: str) -> None:
                 hint="a commit there could overwrite another writer's",
             ) from error
         raise NotCreatedError(f"cannot create {path}: {error.strerror}") from error
+
+
+def _names_of(path: str) -> int:
+    try:
+        return os.stat(path).st_nlink
+    except FileNotFoundError:
+        return 0
 
 
 def replace(path: str, data: bytes) -> None:
@@ -71,7 +80,15 @@ def replace(path: str, data: bytes) -> None:
 
 def _temporary(path: str) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f"{SystemIds().uuid()}-{name}.temp")
+    return os.path.join(folder, f"{SystemIds().uuid()}-{name}.unfinished")
+
+
+def sweep(folder: str) -> None:
+    """Remove what killed processes left of unfinished files; only for a sole writer."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if _TEMPORARY.fullmatch(name):
+                os.unlink(os.path.join(folder, name))
 
 
 def _write(path: str, data: bytes) -> None:
@@ -90,10 +107,10 @@ def _persist(folder: str) -> None:
 
 
 @contextmanager
-def sole_writer(folder: str, wait_seconds: float) -> Iterator[None]:
+def sole_writer(folder: str, wait_seconds: float) -> Iterator[bool]:
     """Keep other processes that ask the same out of a folder; its readers and other writers know nothing.
 
-    The lock goes with the process. On a disk without locks there is none.
+    The lock goes with the process. Yields False on a disk without locks, where only `create` decides.
 
     Raises:
         NotCreatedError: another process was in it all that time, or it cannot be opened.
@@ -106,13 +123,12 @@ def sole_writer(folder: str, wait_seconds: float) -> Iterator[None]:
     except OSError as error:
         raise NotCreatedError(f"cannot open {folder}: {error.strerror}") from error
     try:
-        _lock(descriptor, folder, wait_seconds)
-        yield
+        yield _lock(descriptor, folder, wait_seconds)
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, folder: str, wait_seconds: float) -> None:
+def _lock(descriptor: int, folder: str, wait_seconds: float) -> bool:
     clock = SystemClock()
     until = clock.monotonic() + wait_seconds
     while True:
@@ -122,7 +138,7 @@ def _lock(descriptor: int, folder: str, wait_seconds: float) -> None:
             if clock.monotonic() > until:
                 raise NotCreatedError(f"another process is writing in {folder}") from error
         except OSError:
-            return
+            return False
         else:
-            return
+            return True
         clock.sleep(_LOOK_SECONDS)

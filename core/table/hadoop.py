@@ -21,6 +21,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     NoSuchTableError,
+    ValidationError,
 )
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 from pyiceberg.table import CommitTableResponse
@@ -44,6 +45,7 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.table import exclusive
+from lake.core.table.opening import first_line
 from lake.core.table.storage import MAX_METADATA_BYTES, Storage
 
 VERSION_HINT = "version-hint.text"
@@ -54,7 +56,7 @@ _OF_OTHERS = re.compile(r"[0-9]+-.*", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _SUFFIX_OF_CODEC = {"none": ".metadata.json", "gzip": ".gz.metadata.json"}
 _MAX_VERSION = 2**31 - 1
-_LOCK_WAIT_SECONDS = 20
+_LOCK_WAIT_SECONDS = 10
 _MAX_HINT_BYTES = 4096
 _SHOWN_NAMES = 20
 _OTHER_KIND = "its folder holds metadata that a catalog of another type keeps: check --catalog-type"
@@ -278,12 +280,14 @@ class HadoopCatalog(NoopCatalog):
         """
         names = table.name()
         folder = os.path.join(paths.parse(self.location_of(names)).path, "metadata")
-        creates = any(isinstance(item, AssertCreate) for item in requirements)
+        creates = _creates(requirements)
         self.refuse_commits(names, None if creates else table.metadata)
         if creates:
             self._storage.make_folder(folder)
         try:
-            with exclusive.sole_writer(folder, _LOCK_WAIT_SECONDS):
+            with exclusive.sole_writer(folder, _LOCK_WAIT_SECONDS) as alone:
+                if alone:
+                    exclusive.sweep(folder)
                 return self._commit(names, requirements, updates)
         except FileNotFoundError as error:
             raise NoSuchTableError(f"no folder {folder}") from error
@@ -299,37 +303,35 @@ class HadoopCatalog(NoopCatalog):
         updates: tuple[TableUpdate, ...],
     ) -> HadoopCommitResponse:
         location = self.location_of(names)
-        current = current_metadata(self._storage, location)
-        base = read_metadata(self._storage, current.location) if current else None
-        for requirement in requirements:
-            requirement.validate(base)
-        after = update_table_metadata(
-            base or MetastoreCatalog._empty_table_metadata(),  # noqa: SLF001
-            updates,
-            enforce_validation=base is None,
-            metadata_location=current.location if current else None,
-        )
+        try:
+            current = current_metadata(self._storage, location)
+            base = read_metadata(self._storage, current.location) if current else None
+            after = _applied(base, current.location if current else None, requirements, updates)
+        except (ValidationError, ValueError, OSError) as error:
+            # Known to be without effect, unlike what fails later.
+            raise BadInputError(f"cannot commit to {location}: {first_line(error)}") from error
         if current and after == base:
             return HadoopCommitResponse(metadata=after, metadata_location=current.location)
         self.refuse_commits(names, after)
         made = self._make_version(location, (current.version if current else 0) + 1, after)
+        self._confirm(location, made)
         return HadoopCommitResponse(
-            metadata=after,
-            metadata_location=made.location,
-            warnings=_hint_at(made),
+            metadata=after, metadata_location=made.location, warnings=_hint_at(made)
         )
 
     def _make_version(self, location: str, version: int, metadata: TableMetadata) -> MetadataFile:
         folder, suffix = paths.join(location, "metadata"), _suffix(metadata)
         data = metadata.model_dump_json(exclude_none=True).encode()
         made = MetadataFile(version, paths.join(folder, f"v{version}{suffix}"))
+        path = paths.parse(made.location).path
         # One version, whatever the suffix: readers would never come to the second file.
         if taken := _metadata_file(self._storage, folder, version):
             raise CommitFailedException(f"version {version} already exists: {taken.location}")
-        path = paths.parse(made.location).path
-        _drop_checksum(path)
+        try:
+            _drop_checksum(path)
+        except OSError as error:
+            raise exclusive.NotCreatedError(f"cannot write {path}: {error.strerror}") from error
         exclusive.create(path, gzip.compress(data, mtime=0) if ".gz." in suffix else data)
-        self._confirm(location, made)
         return made
 
     def _confirm(self, location: str, made: MetadataFile) -> None:
@@ -353,7 +355,12 @@ class HadoopCatalog(NoopCatalog):
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         """Return the tables of a namespace."""
         names = self.identifier_to_tuple(namespace)
-        return [(*names, name) for name in self._folders(names) if self._is_table(*names, name)]
+        return [
+            (*names, name)
+            for name in self._folders(names)
+            if self._is_table(*names, name)
+            and not self._is_anothers(self.location_of((*names, name)))
+        ]
 
     def _folders(self, names: Identifier) -> list[str]:
         listed = self._storage.list_folder(paths.join(self._warehouse, *names))
@@ -386,6 +393,29 @@ class HadoopCatalog(NoopCatalog):
         else:
             hint = f"namespaces: {_shown(self.list_namespaces())}"
         raise NotFoundError(f"table {wanted} does not exist in {self._warehouse}", hint=hint)
+
+
+def _creates(requirements: tuple[TableRequirement, ...]) -> bool:
+    return any(isinstance(item, AssertCreate) for item in requirements)
+
+
+def _applied(
+    base: TableMetadata | None,
+    location: str | None,
+    requirements: tuple[TableRequirement, ...],
+    updates: tuple[TableUpdate, ...],
+) -> TableMetadata:
+    """Return metadata after a change, with the old one's location logged."""
+    if base is None and not _creates(requirements):
+        raise NoSuchTableError("there is no version of it")
+    for requirement in requirements:
+        requirement.validate(base)
+    return update_table_metadata(
+        base or MetastoreCatalog._empty_table_metadata(),  # noqa: SLF001
+        updates,
+        enforce_validation=base is None,
+        metadata_location=location,
+    )
 
 
 def _suffix(metadata: TableMetadata) -> str:

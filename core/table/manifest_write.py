@@ -6,6 +6,7 @@ those of Iceberg Java 1.11.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -90,6 +91,7 @@ def encode_manifest(
     schema: Schema,
     content: int,
     codec: str = "gzip",
+    marks: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return a manifest's bytes; nulls stay null, to be inherited.
 
@@ -100,6 +102,7 @@ def encode_manifest(
         schema: the table's schema.
         content: 0 for data files, 1 for delete files.
         codec: Iceberg's name of the compression.
+        marks: more entries for the header.
 
     Raises:
         ValueError: an entry lacks a value that the version demands, or does not belong in such a
@@ -115,6 +118,7 @@ def encode_manifest(
         "partition-spec-id": str(spec.spec_id),
         "format-version": str(format_version),
         "iceberg.schema": form.iceberg_json,
+        **(marks or {}),
     }
     if format_version > 1:
         header["content"] = _CONTENTS[content]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from lake.core.table.files import DataFile
 
@@ -15,11 +17,27 @@ SERIALIZABLE = "serializable"
 SNAPSHOT = "snapshot"
 
 
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """Files of one partition spec as columns, for those who have them so.
+
+    Args:
+        spec_id: the spec.
+        entries: `ENTRY_COLUMNS`; what they say of status, snapshot, sequence numbers and row ids counts for nothing.
+    """
+
+    spec_id: int
+    entries: pa.Table
+
+
+Files = Sequence[DataFile] | Sequence[FileColumns]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendFiles:
     """Add files. Never conflicts."""
 
-    added: Sequence[DataFile]
+    added: Files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +52,7 @@ class OverwriteFiles:
         isolation: under ``serializable`` a concurrent file that may hold matching rows is a conflict too.
     """
 
-    added: Sequence[DataFile]
+    added: Files
     removed_paths: Sequence[str]
     base_snapshot_id: int | None
     conflict_filter: BooleanExpression | None = None
@@ -43,10 +61,18 @@ class OverwriteFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePartitions:
-    """Replace all files of the partitions in which files are added (all files, if unpartitioned)."""
+    """Replace all files of the partitions in which files are added (all files, if unpartitioned).
 
-    added: Sequence[DataFile]
-    base_snapshot_id: int | None
+    Args:
+        added: the new files.
+        base_snapshot_id: what the caller had read when it decided.
+        validates: whether files that were added to those partitions meanwhile are a conflict; else they go too.
+        isolation: under ``serializable`` data files are one, under any level delete files.
+    """
+
+    added: Files
+    base_snapshot_id: int | None = None
+    validates: bool = True
     isolation: str = SERIALIZABLE
 
 
@@ -71,7 +97,7 @@ class RewriteFiles:
         removed_deletes: delete files that apply to no file any more; one that is gone already is no conflict.
     """
 
-    added: Sequence[DataFile]
+    added: Files
     removed_paths: Sequence[str]
     base_snapshot_id: int
     data_sequence_number: int | None = None
@@ -97,8 +123,8 @@ class RowDelta:
         isolation: under ``serializable`` a concurrent data file that may hold such rows is a conflict too.
     """
 
-    added: Sequence[DataFile]
-    deletes: Sequence[DataFile]
+    added: Files
+    deletes: Files
     replaced_deletes: Sequence[DeleteKey] = ()
     base_snapshot_id: int | None = None
     validates: bool = True
@@ -107,3 +133,16 @@ class RowDelta:
 
 
 Operation = AppendFiles | OverwriteFiles | ReplacePartitions | RewriteFiles | RowDelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """One snapshot of a commit.
+
+    Args:
+        operation: what it does.
+        summary: keys for its summary, beside those that tell what it did.
+    """
+
+    operation: Operation
+    summary: Mapping[str, str] = field(default_factory=dict)

@@ -16,39 +16,72 @@ import pyarrow.compute as pc
 from lake.core import paths
 from lake.core.errors import BadInputError
 from lake.core.table import validation
-from lake.core.table.files import DATA, DataFile
+from lake.core.table.delete_clashes import DeleteClashes
+from lake.core.table.file_columns import columns_of
+from lake.core.table.files import DATA
+from lake.core.table.live_partitions import LivePartitions
 from lake.core.table.manifest_schemas import ADDED, DELETED, EXISTING, MANIFEST_SCHEMA
 from lake.core.table.manifests import (
     describe_manifest,
     encode_manifest,
-    entries_of,
     read_manifest,
     read_manifest_list,
+    read_manifests,
 )
 from lake.core.table.operations import (
     SERIALIZABLE,
     AppendFiles,
+    FileColumns,
     Operation,
     OverwriteFiles,
     ReplacePartitions,
     RewriteFiles,
     RowDelta,
 )
-from lake.core.table.removal import Removal, check_deletes, find_live, manifests_of
+from lake.core.table.removal import Removal, find_live
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import SummaryCounter
 
 if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.table.catalog import Table
+    from lake.core.table.storage import Storage
 
 _TARGET_BYTES = 8 * 1024 * 1024
 _MIN_TO_MERGE = 100
 # A manifest's content, as its row in the list has it.
 _DELETES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What a new snapshot is built on.
+
+    Args:
+        snapshot: the branch's head, or the step before; None at the very beginning.
+        manifests: rows of its manifest list, newest first.
+        clashes: knows the live delete files that the commit's steps care for.
+        partitions: knows where the partitions lie that they replace.
+    """
+
+    snapshot: Snapshot | None
+    manifests: list[dict[str, Any]]
+    clashes: DeleteClashes
+    partitions: LivePartitions
+
+    @classmethod
+    def read(
+        cls, storage: Storage, snapshot: Snapshot | None, producers: Iterable[Producer]
+    ) -> Parent:
+        """Read a branch's head from storage, for so many steps in a row."""
+        clashes = DeleteClashes(storage)
+        for producer in producers:
+            producer.watch(clashes)
+        location = snapshot.manifest_list if snapshot else None
+        rows = read_manifest_list(storage, location).to_pylist() if location else []
+        return cls(snapshot, rows, clashes, LivePartitions(storage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +103,14 @@ class Draft:
 
 @dataclass(slots=True)
 class Producer:
-    """Writes the manifests of one commit, attempt after attempt.
+    """Writes the manifests of one snapshot, attempt after attempt.
 
     Args:
         table: where manifests go.
-        operation: what the commit does.
+        operation: what the snapshot does.
         snapshot_id: the new snapshot's, the same in every attempt.
         operation_id: a UUID that names the files.
+        written: takes the location of whatever is written.
     """
 
     table: Table
@@ -84,18 +118,32 @@ class Producer:
     snapshot_id: int
     operation_id: str
     written: list[str] = field(default_factory=list)
+    _data: list[FileColumns] | None = None
+    _deletes: list[FileColumns] = field(default_factory=list)
     _added: list[_Added] | None = None
 
-    def draft(self, metadata: TableMetadata, parent: Snapshot | None) -> Draft:
+    @property
+    def paths(self) -> list[str]:
+        """The files that it adds, once it was drafted."""
+        columns = [*(self._data or []), *self._deletes]
+        return [path for part in columns for path in part.entries["file_path"].to_pylist()]
+
+    def watch(self, clashes: DeleteClashes) -> None:
+        """Tell which delete files the operation brings and replaces."""
+        if isinstance(self.operation, RowDelta):
+            _, deletes = self._columns(self.table.metadata)
+            clashes.watch([part.entries for part in deletes], self.operation.replaced_deletes)
+
+    def draft(self, metadata: TableMetadata, parent: Parent) -> Draft:
         """Validate against everything since the base, then write what the new snapshot needs.
 
         Raises:
             CommitConflictError: the operation no longer holds on this parent.
         """
-        current = self._parent_manifests(parent)
-        removal = self._removal(metadata, parent, current)
+        data, deletes = self._columns(metadata)
+        removal = self._removal(metadata, parent, data, deletes)
         counter = SummaryCounter()
-        kept, rewritten = self._without(metadata, current, removal, counter)
+        kept, rewritten = self._without(metadata, parent.manifests, removal, counter)
         fresh = self._write_added(metadata, counter)
         live = [
             row
@@ -106,20 +154,29 @@ class Producer:
             *self._merge(metadata, [row for row in live if row["content"] == DATA]),
             *self._merge(metadata, [row for row in live if row["content"] != DATA]),
         ]
-        before = {row["manifest_path"] for row in current.to_pylist()}
+        before = {row["manifest_path"] for row in parent.manifests}
         after = {row["manifest_path"] for row in rows}
         counter.manifests(
             created=len(after - before), kept=len(after & before), replaced=len(before - after)
         )
-        previous = parent.summary.additional_properties if parent and parent.summary else None
-        totals = {} if parent and previous is None else counter.summary(previous)
         rows, added_rows = assign_row_ids(metadata, rows)
-        return Draft(rows, self._operation_name(removal), totals, added_rows)
+        summary = self._summary(parent.snapshot, counter)
+        return Draft(rows, self._operation_name(removal), summary, added_rows)
 
-    def _parent_manifests(self, parent: Snapshot | None) -> pa.Table:
-        if parent is None:
-            return MANIFEST_SCHEMA.empty_table()
-        return read_manifest_list(self.table.storage, parent.manifest_list)
+    def _summary(self, parent: Snapshot | None, counter: SummaryCounter) -> dict[str, str]:
+        mark = (
+            {"replace-partitions": "true"} if isinstance(self.operation, ReplacePartitions) else {}
+        )
+        previous = parent.summary.additional_properties if parent and parent.summary else None
+        return mark if parent and previous is None else {**mark, **counter.summary(previous)}
+
+    def _columns(self, metadata: TableMetadata) -> tuple[list[FileColumns], list[FileColumns]]:
+        """Return the data files and the delete files that are added."""
+        if self._data is None:
+            deletes = self.operation.deletes if isinstance(self.operation, RowDelta) else ()
+            self._deletes = columns_of(deletes, metadata)
+            self._data = columns_of(self.operation.added, metadata)
+        return self._data, self._deletes
 
     def _operation_name(self, removal: Removal) -> str:
         operation = self.operation
@@ -130,10 +187,9 @@ class Producer:
         if isinstance(operation, ReplacePartitions):
             return "overwrite"
         if isinstance(operation, RowDelta):
-            plain = "append" if operation.added else "delete"
-            mixed = bool(operation.added) == bool(operation.deletes)
-            return "overwrite" if mixed else plain
-        if not operation.added:
+            plain = "append" if self._data else "delete"
+            return "overwrite" if bool(self._data) == bool(self._deletes) else plain
+        if not self._data:
             return "delete"
         by_filter = operation.conflict_filter is not None
         return "overwrite" if removal.paths or by_filter else "append"
@@ -141,20 +197,24 @@ class Producer:
     # Removing
 
     def _removal(
-        self, metadata: TableMetadata, parent: Snapshot | None, current: pa.Table
+        self,
+        metadata: TableMetadata,
+        parent: Parent,
+        data: list[FileColumns],
+        deletes: list[FileColumns],
     ) -> Removal:
         """Return what goes, having checked that the operation still holds on this parent."""
         operation, storage = self.operation, self.table.storage
-        head_id = parent.snapshot_id if parent else None
+        head_id = parent.snapshot.snapshot_id if parent.snapshot else None
         if isinstance(operation, AppendFiles):
             return Removal()
         since = validation.Since(storage, metadata, head_id, operation.base_snapshot_id)
         if isinstance(operation, ReplacePartitions):
-            return Removal(self._replaced(metadata, operation, current, since))
+            return self._replaced(metadata, operation, parent, since, data)
         if isinstance(operation, RowDelta):
-            return self._superseded(metadata, operation, current, since)
+            return self._superseded(metadata, operation, parent, since, data, deletes)
         removed = frozenset(operation.removed_paths)
-        files = find_live(storage, metadata, current, removed)
+        files = find_live(storage, metadata, parent.manifests, removed)
         if head_id != operation.base_snapshot_id:
             if isinstance(operation, OverwriteFiles):
                 if operation.isolation == SERIALIZABLE:
@@ -162,85 +222,72 @@ class Producer:
                 validation.no_new_deletes(since)
             else:
                 keeps_sequence = operation.data_sequence_number is not None
-                validation.no_new_deletes_for(since, files, ignore_equality=keeps_sequence)
+                validation.no_new_deletes_for(since, files.places, ignore_equality=keeps_sequence)
         dangling = operation.removed_deletes if isinstance(operation, RewriteFiles) else ()
-        return Removal(removed, frozenset(dangling))
+        return Removal(removed, files.manifests, frozenset(dangling))
 
     def _superseded(
         self,
         metadata: TableMetadata,
         operation: RowDelta,
-        current: pa.Table,
+        parent: Parent,
         since: validation.Since,
+        data: list[FileColumns],
+        deletes: list[FileColumns],
     ) -> Removal:
         replaced = frozenset(operation.replaced_deletes)
-        own = {file.path for file in operation.added}
-        named = {file.referenced_data_file for file in operation.deletes} - own - {None}
-        check_deletes(self.table.storage, metadata, current, operation.deletes, replaced)
+        added = [part.entries for part in deletes]
+        parent.clashes.check(metadata, parent.manifests, added, replaced)
         if operation.validates:
-            wanted = frozenset(path for path in named if path is not None)
-            files = find_live(self.table.storage, metadata, current, wanted)
+            named = _texts(deletes, "referenced_data_file") - _texts(data, "file_path")
+            files = find_live(self.table.storage, metadata, parent.manifests, named)
             if since.head_id != since.base_id:
                 if operation.isolation == SERIALIZABLE:
                     validation.no_new_data(since, operation.conflict_filter)
-                validation.no_new_deletes_for(since, files, ignore_equality=False)
+                validation.no_new_deletes_for(since, files.places, ignore_equality=False)
         return Removal(deletes=replaced)
 
     def _replaced(
         self,
         metadata: TableMetadata,
         operation: ReplacePartitions,
-        current: pa.Table,
+        parent: Parent,
         since: validation.Since,
-    ) -> frozenset[str]:
-        if not operation.added:
+        data: list[FileColumns],
+    ) -> Removal:
+        if not data:
             raise BadInputError("cannot determine the partitions to replace: no files were added")
-        places = self._added_places(metadata)
-        if since.head_id != since.base_id:
+        places = _added_places(metadata, data)
+        if operation.validates and since.head_id != since.base_id:
             if operation.isolation == SERIALIZABLE:
                 validation.no_new_data(since, None, places)
             validation.no_new_deletes(since, places)
         gone: list[str] = []
         columns = ["file_path", "partition"]
-        for row in manifests_of(current, data=True):
+        holders = parent.partitions.holders(metadata, parent.manifests, places)
+        for row in holders:
             entries = read_manifest(
                 self.table.storage, row, metadata, columns=columns, live_only=True
             )
-            if places is None:
-                gone += entries["file_path"].to_pylist()
-            else:
+            if places is not None:
                 mask = pa.array(validation.in_partitions(entries, places), pa.bool_())
-                gone += entries.filter(mask)["file_path"].to_pylist()
-        return frozenset(gone)
-
-    def _added_places(self, metadata: TableMetadata) -> frozenset[validation.Partition] | None:
-        """Return the partitions that files are added to; None when the table is unpartitioned."""
-        found: set[validation.Partition] = set()
-        for spec, files in _by_spec(metadata, self.operation.added):
-            if spec.is_unpartitioned():
-                return None
-            entries = entries_of(
-                files, spec=spec, schema=metadata.schema(), status=ADDED, snapshot_id=0
-            )
-            with_spec = entries.append_column(
-                "spec_id", pa.array([spec.spec_id] * len(files), pa.int32())
-            )
-            found.update(validation.places(with_spec))
-        return frozenset(found)
+                entries = entries.filter(mask)
+            gone += entries["file_path"].to_pylist()
+        return Removal(frozenset(gone), frozenset(row["manifest_path"] for row in holders))
 
     def _without(
         self,
         metadata: TableMetadata,
-        current: pa.Table,
+        current: list[dict[str, Any]],
         removal: Removal,
         counter: SummaryCounter,
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the manifests kept as they are, and new ones in place of those with removed files."""
         if not removal:
-            return current.to_pylist(), []
+            return current, []
         storage = self.table.storage
         kept, rewritten = [], []
-        for row in current.to_pylist():
+        for row in current:
             if not removal.among(storage, row, metadata):
                 kept.append(row)
                 continue
@@ -266,33 +313,26 @@ class Producer:
     ) -> list[dict[str, Any]]:
         if self._added is None:
             # Written once: added entries inherit the sequence number of the attempt that lands.
-            deletes = self.operation.deletes if isinstance(self.operation, RowDelta) else ()
+            data, deletes = self._columns(metadata)
             self._added = [
-                self._added_of(metadata, spec, files, content)
-                for content, added in ((DATA, self.operation.added), (_DELETES, deletes))
-                for spec, files in _by_spec(metadata, added)
+                self._added_of(metadata, part, content)
+                for content, added in ((DATA, data), (_DELETES, deletes))
+                for part in added
             ]
         for added in self._added:
             counter.add(added.entries, added.spec_id)
         sequence_number = next_sequence_number(metadata)
         return [_at_sequence(row, sequence_number) for one in self._added for row in one.rows]
 
-    def _added_of(
-        self, metadata: TableMetadata, spec: PartitionSpec, files: list[DataFile], content: int
-    ) -> _Added:
+    def _added_of(self, metadata: TableMetadata, part: FileColumns, content: int) -> _Added:
         rewrite = self.operation if isinstance(self.operation, RewriteFiles) else None
-        entries = entries_of(
-            files,
-            spec=spec,
-            schema=metadata.schema(),
-            status=ADDED,
-            snapshot_id=self.snapshot_id,
-            sequence_number=rewrite.data_sequence_number if rewrite else None,
-        )
-        # Ids of a file's rows are given by the manifest list that first holds it.
-        entries = _with(entries, "first_row_id", pa.nulls(entries.num_rows, pa.int64()))
-        written = self._write(metadata, spec.spec_id, entries, content)
-        return _Added(spec.spec_id, entries, written)
+        entries = part.entries
+        number = rewrite.data_sequence_number if rewrite else None
+        for column, value in (("snapshot_id", self.snapshot_id), ("sequence_number", number)):
+            values = pa.repeat(pa.scalar(value, pa.int64()), entries.num_rows)
+            entries = _with(entries, column, values)
+        written = self._write(metadata, part.spec_id, entries, content)
+        return _Added(part.spec_id, entries, written)
 
     def _write(
         self, metadata: TableMetadata, spec_id: int, entries: pa.Table, content: int
@@ -357,16 +397,14 @@ class Producer:
     def _merge_bin(
         self, metadata: TableMetadata, spec_id: int, packed: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        parts = []
-        for row in packed:
-            entries = read_manifest(self.table.storage, row, metadata)
-            own = pc.equal(entries["snapshot_id"], self.snapshot_id)
-            entries = entries.filter(pc.or_(own, pc.not_equal(entries["status"], DELETED)))
-            own = pc.equal(entries["snapshot_id"], self.snapshot_id)
-            status = pc.if_else(own, entries["status"], pa.scalar(EXISTING, pa.int32()))
-            entries = _with(entries, "status", status)
-            parts.append(self._inheriting(metadata, entries))
-        return self._write(metadata, spec_id, pa.concat_tables(parts), packed[0]["content"])
+        rows = pa.Table.from_pylist(packed, schema=MANIFEST_SCHEMA)
+        entries = read_manifests(self.table.storage, rows, metadata)[spec_id]
+        own = pc.equal(entries["snapshot_id"], self.snapshot_id)
+        entries = entries.filter(pc.or_(own, pc.not_equal(entries["status"], DELETED)))
+        own = pc.equal(entries["snapshot_id"], self.snapshot_id)
+        status = pc.if_else(own, entries["status"], pa.scalar(EXISTING, pa.int32()))
+        entries = self._inheriting(metadata, _with(entries, "status", status))
+        return self._write(metadata, spec_id, entries, packed[0]["content"])
 
     def _inheriting(self, metadata: TableMetadata, entries: pa.Table) -> pa.Table:
         """Leave this snapshot's own sequence number to inheritance: a later attempt may have another."""
@@ -419,17 +457,23 @@ def pack_end(manifests: Sequence[dict[str, Any]], target: int) -> list[list[dict
     return bins[::-1]
 
 
-def _by_spec(
-    metadata: TableMetadata, files: Iterable[DataFile]
-) -> list[tuple[PartitionSpec, list[DataFile]]]:
-    groups: dict[int, list[DataFile]] = {}
-    for file in files:
-        groups.setdefault(file.spec_id, []).append(file)
+def _added_places(
+    metadata: TableMetadata, added: list[FileColumns]
+) -> frozenset[validation.Partition] | None:
+    """Return the partitions that files are added to; None when the table is unpartitioned."""
+    found: set[validation.Partition] = set()
     specs = metadata.specs()
-    unknown = groups.keys() - specs.keys()
-    if unknown:
-        raise BadInputError(f"the table has no partition spec {sorted(unknown)[0]}")
-    return [(specs[spec_id], groups[spec_id]) for spec_id in sorted(groups)]
+    for part in added:
+        if specs[part.spec_id].is_unpartitioned():
+            return None
+        ids = pa.repeat(pa.scalar(part.spec_id, pa.int32()), part.entries.num_rows)
+        found.update(validation.places(part.entries.append_column("spec_id", ids)))
+    return frozenset(found)
+
+
+def _texts(parts: list[FileColumns], column: str) -> frozenset[str]:
+    found = (text for part in parts for text in part.entries[column].to_pylist())
+    return frozenset(text for text in found if text is not None)
 
 
 def _has_live(row: Mapping[str, Any]) -> bool:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.errors import ConflictingFilesError, RefusedError
+from lake.core.errors import ConflictingFilesError
 from lake.core.table import validation
-from lake.core.table.delete_scopes import PUFFIN, referenced_paths
-from lake.core.table.files import DATA, POSITION_DELETES, DataFile
+from lake.core.table.delete_scopes import referenced_paths
+from lake.core.table.files import DATA
 from lake.core.table.manifests import read_manifest
 from lake.core.table.operations import DeleteKey
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from lake.core.table.manifest_decode import Manifest
     from lake.core.table.storage import Storage
 
-_DATA_COLUMNS = ("file_path",)
 _DELETE_COLUMNS = (
     "content",
     "file_path",
@@ -32,9 +31,7 @@ _DELETE_COLUMNS = (
     "lower_bounds",
     "upper_bounds",
 )
-# Deletion vectors came with format version 3, and took the place of position delete files.
-_VECTORS_SINCE = 3
-_AGAIN = "run the command again"
+AGAIN = "run the command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +40,12 @@ class Removal:
 
     Args:
         paths: data files; the delete files that are for one of them alone go too.
+        manifests: the data manifests in which they are.
         deletes: delete files.
     """
 
     paths: frozenset[str] = frozenset()
+    manifests: frozenset[str] = frozenset()
     deletes: frozenset[DeleteKey] = frozenset()
 
     def __bool__(self) -> bool:
@@ -54,12 +53,10 @@ class Removal:
 
     def among(self, storage: Storage, manifest: Manifest, metadata: TableMetadata) -> bool:
         """Whether some of a manifest's live entries go; only what tells that is read of it."""
-        is_data = manifest["content"] == DATA
-        if is_data and not self.paths:
-            return False
-        columns = _DATA_COLUMNS if is_data else _DELETE_COLUMNS
-        found = read_manifest(storage, manifest, metadata, columns=columns, live_only=True)
-        return bool(pc.any(self.hits(found, is_data=is_data), min_count=0).as_py())
+        if manifest["content"] == DATA:
+            return manifest["manifest_path"] in self.manifests
+        found = read_manifest(storage, manifest, metadata, columns=_DELETE_COLUMNS, live_only=True)
+        return bool(pc.any(self.hits(found, is_data=False), min_count=0).as_py())
 
     def hits(self, entries: pa.Table, *, is_data: bool) -> pa.Array:
         """Return for each entry of a manifest of data or of delete files whether it goes."""
@@ -71,89 +68,58 @@ class Removal:
         return pc.or_(for_one, pa.array(_keyed(entries, self.deletes), pa.bool_()))
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """Live data files.
+
+    Args:
+        places: path to (spec id, partition).
+        manifests: the data manifests in which they are.
+    """
+
+    places: dict[str, validation.Partition]
+    manifests: frozenset[str]
+
+
 def find_live(
-    storage: Storage, metadata: TableMetadata, current: pa.Table, wanted: frozenset[str]
-) -> dict[str, validation.Partition]:
-    """Return where (spec, partition) data files lie among the live ones of a manifest list.
+    storage: Storage,
+    metadata: TableMetadata,
+    current: Sequence[Manifest],
+    wanted: frozenset[str],
+) -> FoundFiles:
+    """Return where data files lie among the live ones of a manifest list.
 
     Raises:
         ConflictingFilesError: some are no longer live.
     """
     values = _texts(wanted)
     found: dict[str, validation.Partition] = {}
+    manifests: set[str] = set()
     columns = ["file_path", "partition"]
     for row in manifests_of(current, data=True) if wanted else ():
         entries = read_manifest(storage, row, metadata, columns=columns, live_only=True)
         hits = entries.filter(pc.is_in(entries["file_path"], value_set=values))
-        found.update(zip(hits["file_path"].to_pylist(), validation.places(hits), strict=True))
+        if hits.num_rows:
+            manifests.add(row["manifest_path"])
+            found.update(zip(hits["file_path"].to_pylist(), validation.places(hits), strict=True))
     missing = wanted - found.keys()
     if missing:
         some = ", ".join(sorted(missing)[:3])
         raise ConflictingFilesError(
             f"{len(missing)} files that the change counts on are no longer in the table: {some}",
             frozenset(missing),
-            hint=_AGAIN,
+            hint=AGAIN,
         )
-    return found
+    return FoundFiles(found, frozenset(manifests))
 
 
-def check_deletes(
-    storage: Storage,
-    metadata: TableMetadata,
-    current: pa.Table,
-    added: Sequence[DataFile],
-    replaced: frozenset[DeleteKey],
-) -> None:
-    """Check that a table may get delete files, that those they replace are live, and no vector gets a twin.
-
-    Raises:
-        RefusedError: the table's format version has no such delete files.
-        ConflictingFilesError: a replaced one is gone, or another writer made a vector for the same file.
-    """
-    _check_version(metadata.format_version, added)
-    vectors = frozenset(
-        file.referenced_data_file
-        for file in added
-        if file.format == PUFFIN and file.referenced_data_file is not None
-    )
-    if not (vectors or replaced):
-        return
-    live: set[DeleteKey] = set()
-    twins: set[str] = set()
-    for row in manifests_of(current, data=False):
-        entries = read_manifest(storage, row, metadata, columns=_DELETE_COLUMNS, live_only=True)
-        mine = pa.array(_keyed(entries, replaced), pa.bool_())
-        live.update(_keys(entries.filter(mine)))
-        others = entries.filter(pc.and_(pc.invert(mine), pc.equal(entries["file_format"], PUFFIN)))
-        twins |= vectors & set(others["referenced_data_file"].to_pylist())
-    if twins or replaced - live:
-        touched = frozenset(twins) or vectors
-        raise ConflictingFilesError(
-            f"other deletes were committed meanwhile for {', '.join(sorted(touched)[:3])}",
-            touched,
-            hint=_AGAIN,
-        )
-
-
-def _check_version(version: int, added: Sequence[DataFile]) -> None:
-    if version == 1 and added:
-        raise RefusedError(
-            "a table of format version 1 has no row-level deletes",
-            hint="upgrade the table to format version 2, or rewrite whole files",
-        )
-    for file in added:
-        is_vector = file.format == PUFFIN
-        if file.content == POSITION_DELETES and is_vector != (version >= _VECTORS_SINCE):
-            kind = "deletion vectors" if is_vector else "position delete files"
-            raise RefusedError(f"a table of format version {version} takes no new {kind}")
-
-
-def manifests_of(current: pa.Table, *, data: bool) -> list[dict[str, Any]]:
+def manifests_of(current: Sequence[Manifest], *, data: bool) -> list[Manifest]:
     """Return a manifest list's rows that are of data files, or of delete files."""
-    return [row for row in current.to_pylist() if (row["content"] == DATA) == data]
+    return [row for row in current if (row["content"] == DATA) == data]
 
 
-def _keys(entries: pa.Table) -> list[DeleteKey]:
+def keys_of(entries: pa.Table) -> list[DeleteKey]:
+    """Return the names of delete files."""
     columns = (entries["file_path"].to_pylist(), entries["content_offset"].to_pylist())
     return [DeleteKey(path, offset) for path, offset in zip(*columns, strict=True)]
 
@@ -161,7 +127,7 @@ def _keys(entries: pa.Table) -> list[DeleteKey]:
 def _keyed(entries: pa.Table, wanted: frozenset[DeleteKey]) -> list[bool]:
     if not wanted:
         return [False] * entries.num_rows
-    return [key in wanted for key in _keys(entries)]
+    return [key in wanted for key in keys_of(entries)]
 
 
 def _texts(values: frozenset[str], kind: pa.DataType | None = None) -> pa.Array:

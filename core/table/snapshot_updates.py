@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     RemoveSnapshotsUpdate,
@@ -32,6 +33,13 @@ def _add(
     if snapshot.first_row_id is None or snapshot.added_rows is None:
         return after
     return after.model_copy(update={"next_row_id": snapshot.first_row_id + snapshot.added_rows})
+
+
+def with_snapshot(metadata: TableMetadata, snapshot: Snapshot) -> TableMetadata:
+    """Return the metadata that the next snapshot of the same request is built on."""
+    return _apply_table_update(
+        AddSnapshot(snapshot=snapshot), metadata, _TableMetadataUpdateContext()
+    )
 
 
 class RemoveSnapshots(RemoveSnapshotsUpdate):

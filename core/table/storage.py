@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -23,6 +24,7 @@ from lake.core.errors import BadInputError, CorruptFileError, NotAuthorisedError
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
+_LOOK_UP_THREADS = 32
 
 
 @dataclass(slots=True)
@@ -31,6 +33,15 @@ class DeleteOutcome:
 
     deleted: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as storage knows it: length in bytes, last change in ms since 1970 (None where it is not told)."""
+
+    location: str
+    length: int
+    modified_ms: int | None
 
 
 class Storage:
@@ -116,11 +127,12 @@ class Storage:
                 )
             return bytes(source.read())
 
-    def write(self, location: str, data: bytes | pa.Buffer) -> None:
+    def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Write a whole file and, on a local disk, make it survive a power cut."""
         with self.open_output(location) as sink, _typed_errors(location):
             sink.write(data)
-        self.persist(location)
+        if durable:
+            self.persist(location)
 
     def persist(self, location: str) -> None:
         """Flush a written local file and its folder to the disk; other stores do so on close."""
@@ -158,6 +170,38 @@ class Storage:
             infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted((info.base_name, info.type == pafs.FileType.Directory) for info in infos)
 
+    def list_files(self, folder: str) -> list[StoredFile]:
+        """Return the files right in a folder, by name; none if there is no folder. Links are left out."""
+        filesystem, path = self.resolve(folder)
+        selector = pafs.FileSelector(path, allow_not_found=True)
+        with _typed_errors(folder):
+            infos = filesystem.get_file_info(selector)
+        local = isinstance(filesystem, pafs.LocalFileSystem)
+        return sorted(
+            (
+                _stored(paths.join(folder, info.base_name), info)
+                for info in infos
+                if info.type == pafs.FileType.File
+                and not (local and os.path.islink(os.path.join(path, info.base_name)))
+            ),
+            key=lambda file: file.location,
+        )
+
+    def look_up(self, locations: Iterable[str]) -> dict[str, StoredFile | None]:
+        """Return what storage knows of files, None for one that is not there; many are asked at once."""
+        wanted = list(dict.fromkeys(locations))
+        if all(paths.parse(location).is_local for location in wanted):
+            # A thread costs more than the system call that it would make.
+            return {location: self._look_up(location) for location in wanted}
+        with ThreadPoolExecutor(_LOOK_UP_THREADS) as pool:
+            return dict(zip(wanted, pool.map(self._look_up, wanted), strict=True))
+
+    def _look_up(self, location: str) -> StoredFile | None:
+        filesystem, path = self.resolve(location)
+        with _typed_errors(location):
+            info = filesystem.get_file_info(path)
+        return _stored(location, info) if info.type == pafs.FileType.File else None
+
     def find(self, folder: str, name_part: str) -> list[str]:
         """Return the files below a folder whose names contain a text; none if there is no folder.
 
@@ -189,8 +233,12 @@ class Storage:
         """Delete files in parallel; a file that is not there counts as deleted, a failure is kept and told."""
         outcome = DeleteOutcome()
         wanted = list(dict.fromkeys(locations))
-        with ThreadPoolExecutor(_DELETE_THREADS) as pool:
-            for location, failure in zip(wanted, pool.map(self._delete_one, wanted), strict=True):
+        with ThreadPoolExecutor(min(_DELETE_THREADS, len(wanted) or 1)) as pool:
+            # A thread costs more than one call of the system.
+            told = (
+                pool.map(self._delete_one, wanted) if wanted[1:] else map(self._delete_one, wanted)
+            )
+            for location, failure in zip(wanted, told, strict=True):
                 if failure is None:
                     outcome.deleted.append(location)
                 else:
@@ -212,6 +260,11 @@ class Storage:
         return None
 
 
+def _stored(location: str, info: Any) -> StoredFile:
+    changed = info.mtime_ns
+    return StoredFile(location, int(info.size), None if changed is None else changed // 1_000_000)
+
+
 def _delete_local(path: str) -> None:
     # A link is removed as a link; a file is never reached through one (V13).
     folder = os.path.dirname(path)
@@ -220,6 +273,9 @@ def _delete_local(path: str) -> None:
     if stat.S_ISDIR(os.lstat(path).st_mode):
         raise OSError(errno.EISDIR, "is a folder", path)
     os.unlink(path)
+    # Hadoop's local file system keeps a checksum beside each of its files.
+    with suppress(OSError):
+        os.unlink(os.path.join(folder, f".{os.path.basename(path)}.crc"))
 
 
 def _link_below_table(folder: str) -> bool:

@@ -12,6 +12,7 @@ from lake.core.deletes.reach import check_specs, same_spec
 from lake.core.errors import InvalidRequestError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
 from lake.core.ingest.plan import HASH, IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.ingest.runs import as_staged, lay_down, settle
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.table import lineage
@@ -120,7 +121,7 @@ def plan_changes(
     plan = plan_ingest(
         session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.column)
     )
-    if plan.already:
+    if plan.is_settled:
         return ChangePlan(ingest=plan, options=options)
     table, schema = plan.table, plan.schema
     if table.metadata.format_version < _DELETES_SINCE:
@@ -157,13 +158,13 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
         CommitUnknownError: the catalog did not answer; every file stays.
     """
     ingest = plan.ingest
-    if ingest.already:
-        return _outcome(plan, Status.NOTHING_TO_DO, _Written())
+    if (settled := settle(session, ingest)) is not None:
+        return replace(settled, plan=describe_changes(plan))
     operation_id = session.ids.uuid()
     aside = f"lake-rejects-{operation_id}"
     with (
         no_empty_folders(ingest.table),
-        staged(session, ingest.table, operation_id),
+        staged(session, ingest.table, operation_id) as staging,
         temporary_files(session, ingest.table, aside),
         removed_on_failure(plan.options.rejects),
     ):
@@ -172,6 +173,9 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
             return _outcome(plan, Status.NOTHING_TO_DO, written)
         paths_written = [file.path for file in written.files]
         remove_lost_attempts(session, ingest.table, operation_id, paths_written)
+        lay_down(staging, ingest, written.data, written.deletes)
+        if ingest.options.stage:
+            return as_staged(_outcome(plan, Status.DONE, written), staging)
         # As in a stream: nothing of the table was read, so nothing that happens to it is a conflict.
         operation = RowDelta(
             added=written.data,
@@ -183,9 +187,10 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
             session, ingest, operation, operation_id, conditions=same_spec(ingest.table)
         )
     if committed.already:
-        # The same run, by another process: its snapshot holds none of these files.
-        ingest.table.storage.delete(file.path for file in written.files)
+        # The same run, by another process.
+        staging.drop(committed.table, [file.path for file in written.files])
         return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
+    staging.take_up()
     return _outcome(plan, Status.DONE, written, operation_id, committed)
 
 

@@ -6,18 +6,21 @@ A lost race is matched again, against the new head and with the same data files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap
 
-from lake.core.deletes.reach import same_spec
+from lake.core.deletes.reach import check_specs, same_spec
 from lake.core.engine import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
+from lake.core.ingest.runs import as_staged, lay_down, settle
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
+from lake.core.table import lineage
 from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed
@@ -29,7 +32,7 @@ from lake.core.table.operations import (
     OverwriteFiles,
     RowDelta,
 )
-from lake.core.table.staging import staged
+from lake.core.table.staging import Staging, staged
 from lake.core.upsert.key_rows import read_arrow
 from lake.core.upsert.matching import Matched, Matcher
 from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY
@@ -93,12 +96,12 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
         CommitUnknownError: the catalog did not answer; every data file stays.
     """
     ingest = plan.ingest
-    if ingest.already:
-        return _outcome(plan, Status.NOTHING_TO_DO, _Source())
+    if (settled := settle(session, ingest)) is not None:
+        return replace(settled, plan=describe_upsert(plan))
     run = _Run(session, plan, session.ids.uuid())
     with (
         no_empty_folders(ingest.table),
-        staged(session, ingest.table, run.operation_id),
+        staged(session, ingest.table, run.operation_id) as staging,
         temporary_files(session, ingest.table, run.temporary_name),
         removed_on_failure(plan.options.rejects),
     ):
@@ -107,12 +110,15 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
             write_rejects(ingest.table.storage, ingest.schema, source.claims, plan.options.rejects)
         if not source.files:
             return _outcome(plan, Status.NOTHING_TO_DO, source)
-        matched, committed, commit_id = run.match_and_commit(source)
+        matched, committed, commit_id = run.match_and_commit(source, staging)
+        if committed is None:
+            return as_staged(_outcome(plan, Status.DONE, source, matched), staging)
     if committed.already:
-        # The same run, by another process: its snapshot holds none of these files.
+        # The same run, by another process.
         written = [*source.files, *(matched.files if matched else [])]
-        ingest.table.storage.delete(file.path for file in written)
+        staging.drop(committed.table, [file.path for file in written])
         return _outcome(plan, Status.NOTHING_TO_DO, _Source(), None, commit_id, committed)
+    staging.take_up()
     return _outcome(plan, Status.DONE, source, matched, commit_id, committed)
 
 
@@ -207,31 +213,38 @@ class _Run:
 
     # The table
 
-    def match_and_commit(self, source: _Source) -> tuple[Matched | None, Committed, str]:
-        """Commit, matching again whenever another writer won."""
+    def match_and_commit(
+        self, source: _Source, staging: Staging
+    ) -> tuple[Matched | None, Committed | None, str]:
+        """Commit, matching again whenever another writer won; a run that is only staged is not committed."""
         ingest = self.plan.ingest
         if ingest.table.creating:
             self._remove_lost(source.files)
             landed = self._commit(AppendFiles(added=source.files), ingest.table, self.operation_id)
             return None, landed, self.operation_id
         table, commit_id = ingest.table, self.operation_id
-        blind = self._blindly
         matcher = Matcher(self.session, self.plan, self.operation_id)
-        for round_number in range(1, _ROUNDS + 1):
-            matched = (matcher.blind if blind else matcher.match)(table, source.buckets)
-            self._refuse_duplicates(matched, source)
-            operation = self._operation(matched, source)
-            self._remove_lost([*source.files, *matched.files])
-            try:
-                committed = self._commit(operation, table, commit_id)
-            except CommitConflictError:
-                if round_number == _ROUNDS:
-                    raise
-            else:
-                return matched, committed, commit_id
-            self._storage.delete(file.path for file in matched.files)
+        matched = self._matched(matcher, table, source)
+        if self._blindly:
+            lay_down(staging, ingest, source.files, matched.deletes)
+            if ingest.options.stage:
+                return matched, None, commit_id
+        for _ in range(_ROUNDS - 1):
+            with suppress(CommitConflictError):
+                operation = self._operation(matched, source)
+                return matched, self._commit(operation, table, commit_id), commit_id
             table, commit_id = self._refreshed(table), self.session.ids.uuid()
-        raise CommitConflictError("the upsert was never committed")
+            if not self._blindly:
+                self._storage.delete(file.path for file in matched.files)
+                matched = self._matched(matcher, table, source)
+        operation = self._operation(matched, source)
+        return matched, self._commit(operation, table, commit_id), commit_id
+
+    def _matched(self, matcher: Matcher, table: Table, source: _Source) -> Matched:
+        matched = (matcher.blind if self._blindly else matcher.match)(table, source.buckets)
+        self._refuse_duplicates(matched, source)
+        self._remove_lost([*source.files, *matched.files])
+        return matched
 
     def _remove_lost(self, reported: Sequence[DataFile]) -> None:
         paths = [file.path for file in reported]
@@ -252,6 +265,9 @@ class _Run:
                 "meanwhile",
                 hint="run the command again",
             )
+        head = lineage.branch_head(now.metadata, self.plan.ingest.options.branch)
+        if self._blindly and head is not None:
+            check_specs(now, head)
         return now
 
     @property
@@ -268,6 +284,7 @@ class _Run:
             commit_id,
             table=table,
             conditions=conditions,
+            run_operation=self.operation_id,
         )
 
     def _operation(self, matched: Matched, source: _Source) -> Operation:

@@ -58,10 +58,16 @@ def plan_upsert(
         RefusedError: the table's old rows could not be deleted in the mode.
         InvalidRequestError: there is no key.
     """
+    if ingest.stage and options.deletes != EQUALITY:
+        raise InvalidRequestError(
+            f"--stage and --deletes {options.deletes} contradict each other: the rows that go are looked for "
+            "in the table as it is",
+            hint=f"--stage --upsert --deletes {EQUALITY} deletes by key without a look at the table",
+        )
     if options.rejects is not None:
         check_rejects(options.rejects)
     plan = plan_ingest(session, identifier, replace(ingest, mode=UPSERT))
-    if plan.already:
+    if plan.is_settled:
         return UpsertPlan(ingest=plan, options=options)
     key = key_ids(plan.schema, options.key)
     order = column_ids(plan.schema, options.order_by)

@@ -1,0 +1,80 @@
+"""`lake replay`: Flink checkpoints that were taken but never committed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.options import Branch, DryRun, TableArgument
+from lake.core.errors import InvalidRequestError
+from lake.core.outcome import Outcome
+from lake.core.replay.options import ReplayOptions
+from lake.core.replay.plan import plan_replay
+from lake.core.replay.report import listing, preview, status_by_job, with_plan
+from lake.core.units import parse_duration_ms
+
+
+def replay(
+    context: typer.Context,
+    table: TableArgument,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Commit what this completed checkpoint or savepoint proves; repeatable.",
+        ),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The job whose checkpoints to commit, on your word."),
+    ] = None,
+    completed: Annotated[
+        int | None, typer.Option(metavar="N", help="The number of its newest completed checkpoint.")
+    ] = None,
+    replace_partitions: Annotated[
+        bool, typer.Option("--replace-partitions", help="The job ran in overwrite mode.")
+    ] = False,
+    quiet_time: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long the job must have been quiet.")
+    ] = "10m",
+    assume_uncommitted: Annotated[
+        bool,
+        typer.Option(
+            "--assume-uncommitted", help="What no retained snapshot has was never committed."
+        ),
+    ] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Show what is committed and pending, by job.")
+    ] = False,
+    branch: Branch = "main",
+    dry_run: DryRun = False,
+) -> Outcome:
+    """List Flink checkpoints that were taken but never committed, or commit them once.
+
+    Example: lake replay db.events --checkpoint s3://state/checkpoints/5f3a/chk-42
+    """
+    session = session_of(context)
+    options = ReplayOptions(
+        checkpoints=tuple(checkpoint or ()),
+        job_id=job,
+        completed=completed,
+        replace_partitions=replace_partitions,
+        quiet_ms=parse_duration_ms(quiet_time),
+        assume_uncommitted=assume_uncommitted,
+        branch=branch,
+    )
+    if status and (options.commits or dry_run):
+        raise InvalidRequestError("--status only shows: it contradicts the options that commit")
+    plan = plan_replay(session, session.table(table), options)
+    verbose = session.settings.verbose
+    if status:
+        return status_by_job(session, plan)
+    if dry_run:
+        return preview(plan, verbose=verbose)
+    if not options.commits:
+        return listing(plan, verbose=verbose)
+    from lake.core.replay.execute import execute  # noqa: PLC0415 - a listing commits nothing
+
+    return with_plan(execute(session, plan), plan, verbose=verbose)

@@ -1,0 +1,178 @@
+"""Gather what is known of each checkpoint: its manifests, its files, and which of them snapshots have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from lake.core import paths
+from lake.core.replay.manifests import (
+    Reading,
+    find_manifests,
+    manifest_folders,
+    missing_files,
+    read_temporary_manifests,
+)
+from lake.core.replay.model import TemporaryManifest
+from lake.core.replay.names import parse_name
+from lake.core.replay.states import Evidence, JobKey
+from lake.core.table.occurrences import occurring
+
+if TYPE_CHECKING:
+    from lake.core.checkpoints.state import ManifestReference, TakenCheckpoint
+    from lake.core.replay.given import Given
+    from lake.core.table.catalog import Table
+    from lake.core.table.storage import StoredFile
+
+_Group = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Everything that lies there.
+
+    Args:
+        evidence: one for each checkpoint.
+        newest_ms: by job id, when the newest of its files was written, in ms since 1970.
+    """
+
+    evidence: tuple[Evidence, ...]
+    newest_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+def gather(table: Table, given: Given) -> Findings:
+    """Find, read and check what lies there, and what the given checkpoints name.
+
+    Raises:
+        BadInputError: metadata of a retained snapshot is damaged or missing.
+    """
+    readings = _read(table, given)
+    grouped = [*_named(given, readings), *_unnamed(given, readings)]
+    files = {path for item in grouped for path in _files(item.manifests)}
+    known = occurring(table.storage, table.metadata, files)
+    counted = [replace(item, known_files=_count(item.manifests, known)) for item in grouped]
+    return _with_missing(table, counted)
+
+
+def _read(table: Table, given: Given) -> dict[str, Reading]:
+    """Return what came of each manifest, by canonical location."""
+    files = {paths.canonical(file.location): file for file in find_manifests(table)}
+    places = [*table.roots, *manifest_folders(table)]
+    others = [
+        item.path
+        for _, taken in given.taken()
+        for item in taken.manifests
+        if paths.canonical(item.path) not in files
+        and any(paths.within(item.path, root) for root in places)
+    ]
+    looked_up = table.storage.look_up(others).values()
+    found: list[StoredFile] = [*files.values(), *(file for file in looked_up if file)]
+    return {
+        paths.canonical(reading.location): reading
+        for reading in read_temporary_manifests(table, found)
+    }
+
+
+def _named(given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
+    return [_of_state(job, taken, readings) for job, taken in given.taken()]
+
+
+def _of_state(job: JobKey, taken: TakenCheckpoint, readings: Mapping[str, Reading]) -> Evidence:
+    found = [(item, readings.get(paths.canonical(item.path))) for item in taken.manifests]
+    there = [reading for _, reading in found if reading]
+    problems = [
+        problem for item, reading in found if reading and (problem := _mismatch(item, reading))
+    ]
+    names = [name for reading in there if (name := parse_name(reading.location))]
+    return Evidence(
+        job_id=job[0],
+        operator_id=job[1],
+        checkpoint_id=taken.checkpoint_id,
+        attempt=max((name.attempt for name in names), default=None),
+        manifests=_manifests(there),
+        blank=taken.blank,
+        named=True,
+        written_ms=min(_moments(there), default=None),
+        last_ms=max(_moments(there), default=None),
+        problem=problems[0] if problems else None,
+        lost=len(there) < len(found),
+        foreign=next((reading.foreign for reading in there if reading.foreign), None),
+    )
+
+
+def _mismatch(reference: ManifestReference, reading: Reading) -> str | None:
+    """Say how a manifest differs from what the checkpoint's state says of it."""
+    manifest = reading.manifest
+    if manifest is None:
+        return reading.problem
+    rows = sum(manifest.entries["record_count"].to_pylist())
+    said = {
+        "bytes": (reference.length, manifest.length),
+        "as its partition spec": (reference.spec_id, manifest.spec_id),
+        "as its content": (reference.content, manifest.content),
+        "files": (reference.added_files, manifest.entries.num_rows),
+        "rows": (reference.added_rows, rows),
+    }
+    for what, (expected, found) in said.items():
+        if expected is not None and expected != found:
+            return f"{manifest.path} has {found} {what}, the checkpoint says {expected}"
+    return None
+
+
+def _unnamed(given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
+    named = {paths.canonical(item.path) for _, taken in given.taken() for item in taken.manifests}
+    groups: dict[tuple[_Group, str | None], list[Reading]] = {}
+    for location, reading in readings.items():
+        name = parse_name(location)
+        if name and location not in named:
+            group = (name.job_id, name.operator_id, name.checkpoint_id, name.attempt)
+            groups.setdefault((group, given.elsewhere.get(location)), []).append(reading)
+    return [
+        Evidence(
+            job_id=job,
+            operator_id=operator,
+            checkpoint_id=checkpoint,
+            attempt=attempt,
+            manifests=_manifests(group),
+            written_ms=min(_moments(group), default=None),
+            last_ms=max(_moments(group), default=None),
+            problem=next((reading.problem for reading in group if reading.problem), None),
+            foreign=elsewhere or next((item.foreign for item in group if item.foreign), None),
+        )
+        for ((job, operator, checkpoint, attempt), elsewhere), group in groups.items()
+    ]
+
+
+def _manifests(readings: Iterable[Reading]) -> tuple[TemporaryManifest, ...]:
+    found = [reading.manifest for reading in readings if reading.manifest]
+    return tuple(sorted(found, key=lambda item: (item.content, item.path)))
+
+
+def _moments(readings: Sequence[Reading]) -> list[int]:
+    return [item.modified_ms for item in readings if item.modified_ms is not None]
+
+
+def _files(manifests: Iterable[TemporaryManifest]) -> list[str]:
+    return [path for item in manifests for path in item.entries["file_path"].to_pylist()]
+
+
+def _count(manifests: Iterable[TemporaryManifest], known: frozenset[str]) -> int:
+    return sum(paths.canonical(path) in known for path in _files(manifests)) if known else 0
+
+
+def _with_missing(table: Table, evidence: Sequence[Evidence]) -> Findings:
+    """Look for the files that no snapshot has: those of others may be gone for good reasons."""
+    checked = [item for item in evidence if not (item.known_files or item.foreign)]
+    newest: dict[str, int] = {}
+    problems, changed = missing_files(
+        table.storage, [manifest for item in checked for manifest in item.manifests]
+    )
+    found = []
+    for item in evidence:
+        own = _files(item.manifests)
+        missing = next((problems[path] for path in own if path in problems), None)
+        found.append(replace(item, missing=missing))
+        moments = [item.last_ms or 0, *(changed.get(path, 0) for path in own)]
+        newest[item.job_id] = max(newest.get(item.job_id, 0), *moments)
+    return Findings(tuple(found), newest)

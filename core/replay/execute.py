@@ -1,0 +1,193 @@
+"""Commit what a replay planned, once, whoever else commits the same meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lake.core import paths
+from lake.core.errors import CommitConflictError
+from lake.core.outcome import Outcome, Status
+from lake.core.replay.manifests import MANIFESTS_LOCATION
+from lake.core.replay.model import BROKEN, UNPROVEN, FoundCheckpoint, PendingJob, ReplayPlan
+from lake.core.replay.steps import ReplayStep, replay_steps
+from lake.core.session import Session
+from lake.core.table import lineage
+from lake.core.table.catalog import Table
+from lake.core.table.commit import Committed, commit_snapshots, find_summary
+from lake.core.table.flink_jobs import max_committed
+from lake.core.table.occurrences import occurring
+from lake.core.table.run_ids import RUN_ID, expired_run_ids
+
+_AGAIN = "run the command again: it will look at the table as it is now"
+
+
+def execute(session: Session, plan: ReplayPlan) -> Outcome:
+    """Commit a plan's checkpoints, all or none, then remove their temporary manifests.
+
+    Raises:
+        CommitConflictError: other writers won every attempt, or did what the plan did not foresee; nothing was
+            changed.
+        CommitUnknownError: the catalog did not answer; nothing was removed.
+        RefusedError: the checkpoints cannot be committed in this way.
+    """
+    if not plan.jobs:
+        return _outcome(plan, Status.NOTHING_TO_DO, ())
+    operation_id = session.ids.uuid()
+    replay = _Replay(plan)
+    committed = commit_snapshots(
+        session, plan.table, replay.decide, operation_id=operation_id, branch=plan.branch
+    )
+    steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
+    done = [item for step in steps for item in step.checkpoints]
+    _remove_manifests(session, committed.table, done)
+    if not steps:
+        return _outcome(plan, Status.NOTHING_TO_DO, ())
+    return _outcome(plan, Status.DONE, done, operation_id, committed)
+
+
+@dataclass(slots=True)
+class _Replay:
+    """Decides what is left to be committed, afresh on every attempt."""
+
+    plan: ReplayPlan
+    _decision: tuple[Any, ...] = ()
+    _steps: list[ReplayStep] = field(default_factory=list)
+
+    def decide(self, table: Table) -> list[ReplayStep]:
+        """Return the steps still to do on a table.
+
+        Raises:
+            CommitConflictError: a part of a checkpoint was committed meanwhile, or what happened cannot be known.
+        """
+        self._require_history(table)
+        held = self._held_meanwhile(table)
+        jobs = [self._left(table, job, held) for job in self.plan.jobs]
+        numbers = [self._committed(table, job) for job in jobs]
+        decision = (numbers, [[_name(item) for item in job.checkpoints] for job in jobs])
+        if decision != self._decision:
+            # Steps that are the same keep what was written for them.
+            self._decision = decision
+            self._steps = [
+                step
+                for job, number in zip(jobs, numbers, strict=True)
+                for step in replay_steps(
+                    job,
+                    committed=number,
+                    replace_partitions=self.plan.replace_partitions,
+                    properties=table.properties,
+                )
+            ]
+        return self._steps
+
+    def _require_history(self, table: Table) -> None:
+        head = lineage.branch_head(table.metadata, self.plan.branch)
+        head_id = head.snapshot_id if head else None
+        _, complete = lineage.since(table.metadata, head_id, self.plan.base_snapshot_id)
+        if not complete:
+            raise CommitConflictError(
+                f"{self.plan.branch} was rolled back, or lost its history, while the replay was planned",
+                hint=_AGAIN,
+            )
+
+    def _committed(self, table: Table, job: PendingJob) -> int:
+        return max_committed(table.metadata, self.plan.branch, job.job_id, job.operator_id)
+
+    def _left(self, table: Table, job: PendingJob, held: frozenset[str]) -> PendingJob:
+        before, now = self._committed(self.plan.table, job), self._committed(table, job)
+        return replace(
+            job,
+            checkpoints=tuple(
+                item
+                for item in job.checkpoints
+                if not _is_over(item, before, now)
+                and not _ran(table, item)
+                and not self._is_held(item, held)
+            ),
+        )
+
+    def _is_held(self, item: FoundCheckpoint, held: frozenset[str]) -> bool:
+        own = _paths([item])
+        if own & held and not own <= held:
+            raise CommitConflictError(
+                f"a part of checkpoint {item.checkpoint_id} of job {item.job_id} was committed meanwhile",
+                hint=_AGAIN,
+            )
+        return bool(own) and own <= held
+
+    def _held_meanwhile(self, table: Table) -> frozenset[str]:
+        """Return which of the plan's files occur in snapshots that were made since, on any branch."""
+        wanted = _paths([item for job in self.plan.jobs for item in job.checkpoints])
+        known = self.plan.table.metadata
+        return occurring(table.storage, table.metadata, wanted, known=known)
+
+
+def _is_over(item: FoundCheckpoint, before: int, now: int) -> bool:
+    """Whether the job's committed number tells that a checkpoint was committed since the plan.
+
+    That of an unproven one may have been larger to begin with.
+    """
+    return item.checkpoint_id <= now and (item.state != UNPROVEN or item.checkpoint_id > before)
+
+
+def _ran(table: Table, item: FoundCheckpoint) -> bool:
+    """Whether the ingest that staged a checkpoint was finished otherwise."""
+    if item.run_id is None:
+        return False
+    landed = find_summary(table.metadata, {RUN_ID: item.run_id}) is not None
+    return landed or item.run_id in expired_run_ids(table.metadata)
+
+
+def _name(item: FoundCheckpoint) -> tuple[str, str, int, int | None]:
+    return item.job_id, item.operator_id, item.checkpoint_id, item.attempt
+
+
+def _paths(checkpoints: Sequence[FoundCheckpoint]) -> frozenset[str]:
+    return frozenset(
+        path
+        for item in checkpoints
+        for manifest in item.manifests
+        for path in manifest.entries["file_path"].to_pylist()
+    )
+
+
+def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckpoint]) -> None:
+    chosen = table.properties.get(MANIFESTS_LOCATION)
+    roots = [*table.roots, *([chosen] if chosen else [])]
+    manifests = [manifest.path for item in done for manifest in item.manifests]
+    own = [path for path in manifests if paths.deletable(path, roots)]
+    left = len(table.storage.delete(own).failed) + len(manifests) - len(own)
+    if left:
+        session.warn(f"{left} temporary manifests were committed but could not be removed")
+
+
+def _outcome(
+    plan: ReplayPlan,
+    status: Status,
+    done: Sequence[FoundCheckpoint],
+    operation_id: str | None = None,
+    committed: Committed | None = None,
+) -> Outcome:
+    counted = [item for item in done if not item.blank]
+    names = {_name(item) for item in done}
+    skipped = [
+        item
+        for item in plan.found
+        if _name(item) not in names and (item.manifests or item.state == BROKEN)
+    ]
+    return Outcome(
+        command="replay",
+        table=plan.table.identifier,
+        branch=plan.branch,
+        status=status,
+        operation_id=operation_id,
+        base_snapshot_id=plan.base_snapshot_id,
+        snapshot_ids=committed.snapshot_ids if committed else (),
+        result={
+            "committed_checkpoints": len(counted),
+            "skipped_checkpoints": len(skipped),
+            "data_files": sum(item.data_files for item in done),
+            "delete_files": sum(item.delete_files for item in done),
+        },
+    )

@@ -1,0 +1,118 @@
+"""Servers that tests of catalogs and storage stand on; each is started once, when first asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import postgres_server
+import pyarrow.fs as pafs
+import pytest
+import rest_server
+import s3_server
+from postgres_server import Postgres
+from rest_server import RestServer
+from s3_server import S3
+from service_line import Service
+
+_ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+# Secrets that no output may ever hold.
+POSTGRES_PASSWORD = "canary-postgres-b7f1c2"
+S3_KEY = "canary-s3-key-5e08d1"
+S3_SECRET = "canary-s3-secret-93ac4f"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL cluster."""
+    _need(postgres_server.missing())
+    cluster = Postgres(POSTGRES_PASSWORD)
+    yield cluster
+    cluster.end()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """An S3 server."""
+    _need(s3_server.missing())
+    server = S3(S3_KEY, S3_SECRET)
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
+def rest(s3: S3) -> Iterator[tuple[RestServer, str]]:
+    """The Iceberg project's REST catalog on a bucket of the S3 server, and the bucket."""
+    _need(rest_server.missing())
+    bucket = s3.bucket()
+    server = RestServer({**s3.properties(), "warehouse": f"s3://{bucket}/rest"})
+    yield server, bucket
+    server.end()
+
+
+@pytest.fixture
+def on_postgres(postgres: Postgres, tmp_path: Path) -> Service:
+    """Tables of local files in a SQL catalog on PostgreSQL."""
+    warehouse = tmp_path / "tables"
+    properties = {"type": "sql", "uri": postgres.uri(), "warehouse": f"file://{warehouse}"}
+    return Service("postgres", properties, tmp_path, _local(warehouse))
+
+
+@pytest.fixture
+def on_s3(s3: S3, tmp_path: Path) -> Service:
+    """Tables on S3 in a SQL catalog on SQLite."""
+    bucket = s3.bucket()
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=60",
+        "warehouse": f"s3://{bucket}/tables",
+        **s3.properties(),
+    }
+    return Service("s3", properties, tmp_path, _remote(s3, bucket))
+
+
+@pytest.fixture
+def on_rest(rest: tuple[RestServer, str], s3: S3, tmp_path: Path) -> Service:
+    """Tables on S3 in a REST catalog, which vends the credentials."""
+    server, bucket = rest
+    properties = {
+        "type": "rest",
+        "uri": server.uri,
+        "s3.endpoint": s3.endpoint,
+        "s3.region": s3_server.REGION,
+    }
+    name = f"db{next(_numbers)}"
+    return Service("rest", properties, tmp_path, _remote(s3, bucket), namespace=name)
+
+
+@pytest.fixture(params=["postgres", "s3", "rest"])
+def service(request: pytest.FixtureRequest) -> Service:
+    """Each kind of service in turn."""
+    found = request.getfixturevalue(f"on_{request.param}")
+    assert isinstance(found, Service)
+    return found
+
+
+_numbers = iter(range(1, 10_000))
+
+
+def _need(reason: str | None) -> None:
+    if reason and _ON_CI:
+        pytest.fail(f"no test may skip on CI, but this machine lacks {reason}")
+    if reason:
+        pytest.skip(f"needs {reason}")
+
+
+def _local(folder: Path) -> Callable[[], set[str]]:
+    return lambda: {str(path) for path in folder.rglob("*") if path.is_file()}
+
+
+def _remote(s3: S3, bucket: str) -> Callable[[], set[str]]:
+    def files() -> set[str]:
+        selector: Any = pafs.FileSelector(bucket, recursive=True)
+        infos = s3.files().get_file_info(selector)
+        return {info.path for info in infos if info.type == pafs.FileType.File}
+
+    return files

@@ -1,0 +1,87 @@
+"""Every command on every service, configured as PyIceberg's users do it; PyIceberg reads the rows."""
+
+from __future__ import annotations
+
+from service_line import Service, csv
+
+
+def test_rows_are_loaded_replaced_upserted_compacted_and_expired(service: Service) -> None:
+    lake, table = service.line(), service.table()
+    first = csv(service.folder, "first.csv", id=[1, 2, 3], name=["a", "b", "c"])
+    lake.ok("ingest", table, first, "--create", "--dry-run")
+    created = lake.ok("ingest", table, first, "--create", "--run-id", "first")
+    assert created["result"]["rows_written"] == 3
+    assert lake.ok("ingest", table, first, "--run-id", "first")["status"] == "nothing-to-do"
+    second = csv(service.folder, "second.csv", id=[4, 5], name=["d", "e"])
+    lake.ok("ingest", table, second)
+    assert service.rows() == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
+
+    for mode, name in (("position", "x"), ("equality", "y"), ("copy-on-write", "z")):
+        source = csv(service.folder, f"{mode}.csv", id=[1, 9], name=[name, name])
+        document = lake.ok("ingest", table, source, "--upsert", "--key", "id", "--deletes", mode)
+        assert document["status"] == "done"
+        shown = lake.ok("scan", table, "--where", "id in (1, 9)")["result"]["preview"]
+        assert sorted((row["id"], row["name"]) for row in shown) == [(1, name), (9, name)]
+
+    compacted = lake.ok("compact", table, "--rewrite-all", "--verify")
+    assert compacted["status"] == "done"
+    rows = [(1, "z"), (2, "b"), (3, "c"), (4, "d"), (5, "e"), (9, "z")]
+    assert service.rows() == rows
+
+    lake.ok("ingest", table, second, "--overwrite-where", "id > 3")
+    lake.ok("expire", table, "--older-than", "0s", "--unsafe-retention", "--dry-run")
+    expired = lake.ok("expire", table, "--older-than", "0s", "--unsafe-retention")
+    assert expired["result"]["failed_deletes"] == 0
+    assert expired["result"]["data_files"] > 0
+    assert service.rows() == rows[:-1]
+    assert len(lake.ok("snapshots", table)["result"]["snapshots"]) == 1
+    assert service.unreferenced() == set()
+
+
+def test_a_change_log_is_applied_and_its_changes_are_told(service: Service) -> None:
+    lake, table = service.line(), service.table()
+    rows = csv(service.folder, "rows.csv", id=[1, 2, 3], name=["a", "b", "c"])
+    lake.ok("ingest", table, rows, "--create", "--partition-by", "bucket(4, id)")
+    kinds = ["-D", "-U", "+U", "+I"]
+    log = csv(service.folder, "log.csv", id=[1, 2, 2, 4], name=["a", "b", "B", "d"], kind=kinds)
+    options = ("--changes-column", "kind", "--changes-mode", "retract", "--key", "id")
+    lake.ok("ingest", table, log, *options)
+    lake.ok("compact", table, "--rewrite-all", "--remove-dangling-deletes")
+    # Without equality deletes, which PyIceberg does not read.
+    assert service.rows() == [(2, "B"), (3, "c"), (4, "d")]
+
+    first = lake.ok("snapshots", table)["result"]["snapshots"][-1]["snapshot_id"]
+    asked = ("--changes", "--from-snapshot", first, "--key", "id")
+    told = lake.ok("scan", table, *asked)["result"]["preview"]
+    assert sorted((row["_change_type"], row["id"], row["name"]) for row in told) == [
+        ("delete", 1, "a"),
+        ("insert", 4, "d"),
+        ("update_after", 2, "B"),
+        ("update_before", 2, "b"),
+    ]
+
+
+def test_format_version_3_is_made_written_and_compacted(service: Service) -> None:
+    lake, table = service.line(), service.table()
+    source = csv(service.folder, "rows.csv", id=[1, 2, 3], name=["a", "b", "c"])
+    lake.ok("ingest", table, source, "--create", "--property", "format-version=3")
+    change = csv(service.folder, "change.csv", id=[3, 4], name=["C", "d"])
+    lake.ok("ingest", table, change, "--upsert", "--key", "id")
+    assert service.rows() == [(1, "a"), (2, "b"), (3, "C"), (4, "d")]
+    lake.ok("compact", table, "--rewrite-all", "--verify")
+    lake.ok("expire", table, "--older-than", "0s", "--unsafe-retention")
+
+    metadata = service.catalog().load_table(table).metadata
+    assert (metadata.format_version, metadata.next_row_id) == (3, 9)
+    assert service.rows() == [(1, "a"), (2, "b"), (3, "C"), (4, "d")]
+
+
+def test_a_table_with_another_writers_evolved_schema_is_read_and_written(service: Service) -> None:
+    lake, table = service.line(), service.table()
+    lake.ok("ingest", table, csv(service.folder, "one.csv", id=[1], name=["a"]), "--create")
+    with service.catalog().load_table(table).update_schema() as change:
+        change.rename_column("name", "title")
+    more = csv(service.folder, "two.csv", id=[2], title=["b"], added=[0.5])
+    lake.ok("ingest", table, more, "--evolve")
+
+    assert service.rows() == [(0.5, 2, "b"), (None, 1, "a")]

@@ -1,0 +1,119 @@
+"""A catalog in memory: a compare-and-swap on one metadata location a table, as SQL catalogs do it.
+
+Metadata files are real. A commit checks its requirements, writes the new file and then swaps, with a hook
+before each part, so that others can come between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import update_table_metadata
+from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel
+
+Observer = Callable[[TableMetadata | None, TableMetadata, tuple[Any, ...]], None]
+
+
+class SimCatalog(NoopCatalog):
+    """Tables by name.
+
+    Args:
+        hook: called with what is about to happen.
+        committed: told of each swap: metadata before and after, and the updates.
+        new_name: gives a text that never repeats.
+    """
+
+    def __init__(
+        self, hook: Callable[[str], None], committed: Observer, new_name: Callable[[], str]
+    ) -> None:
+        super().__init__("lake")
+        self._hook = hook
+        self._committed = committed
+        self._new_name = new_name
+        self._current: dict[tuple[str, ...], str] = {}
+        self._parsed: dict[str, TableMetadata] = {}
+        self._versions = 0
+        self.faults: Callable[[Callable[[], Any]], Any] | None = None
+
+    def current(self, identifier: Any) -> TableMetadata | None:
+        """The metadata of a table as it is now, without a hook."""
+        location = self._current.get(self.identifier_to_tuple(identifier))
+        return self._parsed[location] if location else None
+
+    def location(self, identifier: Any) -> str:
+        """Where that metadata lies."""
+        return self._current[self.identifier_to_tuple(identifier)]
+
+    def load_table(self, identifier: Any) -> Table:
+        self._hook("load table")
+        names = self.identifier_to_tuple(identifier)
+        location = self._current.get(names)
+        if location is None:
+            raise NoSuchTableError(f"no table {identifier}")
+        return self._table(names, location)
+
+    def create_namespace_if_not_exists(self, namespace: Any, properties: Any = EMPTY_DICT) -> None:
+        pass
+
+    def commit_table(
+        self, table: Table, requirements: tuple[Any, ...], updates: tuple[Any, ...]
+    ) -> CommitTableResponse:
+        self._hook("commit")
+        faults = self.faults
+        if faults is None:
+            return self._commit(table.name(), requirements, updates)
+        found: CommitTableResponse = faults(
+            lambda: self._commit(table.name(), requirements, updates)
+        )
+        return found
+
+    def _commit(
+        self, names: tuple[str, ...], requirements: tuple[Any, ...], updates: tuple[Any, ...]
+    ) -> CommitTableResponse:
+        base = self._current.get(names)
+        before = self._parsed[base] if base else None
+        for requirement in requirements:
+            requirement.validate(before)
+        after = update_table_metadata(
+            base_metadata=before or MetastoreCatalog._empty_table_metadata(),
+            updates=updates,
+            enforce_validation=before is None,
+            metadata_location=base,
+        )
+        if before is not None and after == before:
+            return CommitTableResponse(metadata=before, metadata_location=base)
+        location = self._write(after)
+        self._hook("swap")
+        if self._current.get(names) != base:
+            if base is None:
+                raise TableAlreadyExistsError(f"table {names} exists")
+            raise CommitFailedException("another writer came first")
+        self._current[names] = location
+        after = self._parsed[location]
+        self._committed(before, after, updates)
+        self._hook("swapped")
+        return CommitTableResponse(metadata=after, metadata_location=location)
+
+    def _write(self, metadata: TableMetadata) -> str:
+        self._versions += 1
+        name = f"{self._versions:05d}-{self._new_name()}.metadata.json"
+        location = f"{metadata.location}/metadata/{name}"
+        # PyIceberg refuses to write version 3 by a method of its class.
+        text = IcebergBaseModel.model_dump_json(metadata)
+        path = Path(location.removeprefix("file://"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        # As the next reader will find it, not as it was in the writer's memory.
+        self._parsed[location] = TableMetadataUtil.parse_raw(text)
+        return location
+
+    def _table(self, names: tuple[str, ...], location: str) -> Table:
+        return Table(names, self._parsed[location], location, PyArrowFileIO(), self)

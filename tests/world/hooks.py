@@ -1,0 +1,101 @@
+"""Hooks at every read, list, write and delete of lake's storage, and a world's time and names everywhere.
+
+The files are real. Deletes run one after the other in the thread that asks for them, so that each is a point
+of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Self
+from unittest.mock import patch
+
+import pyiceberg.table.update as updates
+
+from lake.cli import app
+from lake.core.table import storage
+from lake.core.table.storage import Storage
+
+Hook = Callable[[str, str], None]
+# A call, and what it is told as; the file is there, or gone, when the call returns.
+CALLS = {
+    "open_input": "read",
+    "open_output": "create",
+    "persist": "persist",
+    "size": "look",
+    "is_folder": "look",
+    "list_folder": "list",
+    "find": "list",
+    "make_folder": "create",
+    "_delete_one": "delete",
+}
+
+
+@contextmanager
+def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
+    """Call a hook with what is done and the location, before (and after) each call of storage."""
+    with patch.object(storage, "ThreadPoolExecutor", _OneByOne):
+        patches = [
+            patch.object(Storage, name, _wrapped(getattr(Storage, name), kind, before, after))
+            for name, kind in CALLS.items()
+        ]
+        for one in patches:
+            one.start()
+        try:
+            yield
+        finally:
+            for one in patches:
+                one.stop()
+
+
+def _wrapped(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
+    def call(self: Storage, location: str, *rest: Any, **named: Any) -> Any:
+        before(kind, location)
+        done = real(self, location, *rest, **named)
+        if after is not None:
+            after(kind, location)
+        return done
+
+    return call
+
+
+class _OneByOne:
+    """An executor that works in its caller's thread."""
+
+    def __init__(self, _threads: int) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, function: Callable[[Any], Any], values: Any) -> Iterator[Any]:
+        return map(function, values)
+
+
+@contextmanager
+def seeded_libraries(
+    now_ms: Callable[[], int], new_uuid: Callable[[], uuid.UUID]
+) -> Iterator[None]:
+    """Give libraries the world's time and names, and let each verb be built once."""
+
+    class Now:
+        @staticmethod
+        def now() -> datetime:
+            return datetime.fromtimestamp(now_ms() / 1000, UTC)
+
+    with (
+        patch.object(updates, "datetime", Now),
+        patch.object(uuid, "uuid4", new_uuid),
+        patch.object(app, "load_verb", _load_verb),
+    ):
+        yield
+
+
+_load_verb = functools.cache(app.load_verb)

@@ -1,0 +1,151 @@
+"""What must be in a table: the rows of every snapshot, from what each operation says that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from world.reference import Row
+
+# Field ids of the columns that every table of a world has; values never repeat.
+ID, PART, VALUE = 1, 2, 3
+NAMES = {"id": ID, "part": PART, "value": VALUE}
+# Rows by their values.
+State = dict[int, Row]
+# What an operation does to rows, given the ids of columns by name.
+Effect = Callable[[State, Mapping[str, int]], State]
+
+
+@dataclass
+class Operation:
+    """Something that an actor does to a table, and what came of it.
+
+    Args:
+        name: what it is.
+        effect: what it does to the rows of a branch; None if it adds no snapshot with other rows.
+        branch: where.
+        floats: whether it may count as done before what others committed while it ran (``snapshot``
+            isolation); else it is done when it is committed.
+        refs: refs that it may move, make or drop.
+        may_drop: whether it may drop refs that are older than they may be.
+        names: columns by name when it began.
+        base: the branch's head when it began.
+        swaps: metadata changes that it landed; ``snapshots`` those it added.
+        faulted: the catalog gave it a wrong answer.
+    """
+
+    name: str
+    effect: Effect | None = None
+    branch: str = "main"
+    floats: bool = False
+    refs: frozenset[str] = frozenset()
+    may_drop: bool = False
+    names: Mapping[str, int] = field(default_factory=lambda: NAMES)
+    base: int | None = None
+    swaps: int = 0
+    snapshots: list[int] = field(default_factory=list)
+    lost: dict[str, int] = field(default_factory=dict)
+    faulted: bool = False
+
+
+class Model:
+    """The rows of every snapshot that a table ever had."""
+
+    def __init__(self) -> None:
+        self._states: dict[int, State] = {}
+        self._parents: dict[int, int | None] = {}
+        self._by: dict[int, Operation] = {}
+
+    def rows(self, snapshot_id: int | None) -> State:
+        """Return the rows of a snapshot; none for the empty table."""
+        return self._states[snapshot_id] if snapshot_id is not None else {}
+
+    def knows(self, snapshot_id: int) -> bool:
+        return snapshot_id in self._states
+
+    def by(self, snapshot_id: int) -> str:
+        """The name of the operation that made a snapshot."""
+        return self._by[snapshot_id].name
+
+    def candidates(
+        self, operation: Operation, parent: int | None, names: Mapping[str, int]
+    ) -> Iterator[State]:
+        """Yield what a new snapshot may hold: the operation is done last, or before some of what it raced."""
+        effect = operation.effect or _nothing
+        known = {**names, **operation.names}
+        yield effect(self.rows(parent), known)
+        if not operation.floats:
+            return
+        between = list(self._between(operation.base, parent))
+        for start in range(len(between)):
+            state = effect(self.rows(self._parents[between[start]]), known)
+            for snapshot_id in between[start:]:
+                other = self._by[snapshot_id]
+                state = (other.effect or _nothing)(state, {**names, **other.names})
+            yield state
+
+    def _between(self, base: int | None, parent: int | None) -> list[int]:
+        chain: list[int] = []
+        while parent is not None and parent != base:
+            chain.append(parent)
+            parent = self._parents[parent]
+        return chain[::-1] if parent == base else []
+
+    def add(self, snapshot_id: int, parent: int | None, operation: Operation, state: State) -> None:
+        self._states[snapshot_id] = state
+        self._parents[snapshot_id] = parent
+        self._by[snapshot_id] = operation
+
+
+def _nothing(state: State, _: Mapping[str, int]) -> State:
+    return state
+
+
+def as_row(row: Mapping[str, Any], names: Mapping[str, int]) -> Row:
+    """Return a row by field id."""
+    return frozenset((names[name], value) for name, value in row.items() if value is not None)
+
+
+def state_of(rows: Iterable[Row]) -> State:
+    """Return rows by value; two of one value are an error."""
+    state: State = {}
+    for row in rows:
+        value = dict(row)[VALUE]
+        assert value not in state, f"row {value} is there more than once"
+        state[value] = row
+    return state
+
+
+# What operations do
+
+
+def adding(rows: Sequence[Mapping[str, Any]]) -> Effect:
+    def effect(state: State, names: Mapping[str, int]) -> State:
+        return {**state, **{row["value"]: as_row(row, names) for row in rows}}
+
+    return effect
+
+
+def replacing(
+    gone: Callable[[dict[int, Any]], bool], rows: Sequence[Mapping[str, Any]] = ()
+) -> Effect:
+    """Remove rows (by field id) that a test finds, then add others."""
+
+    def effect(state: State, names: Mapping[str, int]) -> State:
+        kept = {value: row for value, row in state.items() if not gone(dict(row))}
+        return adding(rows)(kept, names)
+
+    return effect
+
+
+def upserting(rows: Sequence[Mapping[str, Any]], deleted: Sequence[Any] = ()) -> Effect:
+    """Replace the rows of keys, and remove those of other keys."""
+    keys = {row["id"] for row in rows} | set(deleted)
+    return replacing(lambda row: row.get(ID) in keys, rows)
+
+
+def without(values: Iterable[int]) -> Effect:
+    """Remove rows by their values."""
+    gone = frozenset(values)
+    return replacing(lambda row: row[VALUE] in gone)

@@ -1,0 +1,51 @@
+"""Worlds by seed: made, run, judged, removed; a failure names the seed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from world.actors import actor
+from world.simulation import Config, World
+
+ACTORS = 4
+_SHM = Path("/dev/shm")
+
+
+class WorldFailedError(AssertionError):
+    """A rule was broken in the world of a seed."""
+
+
+def run_world(seed: str, steps: int, config: Config | None = None) -> tuple[Counter[str], str]:
+    """Run one world and return what was counted, and a digest of the order in which all happened."""
+    folder = tempfile.mkdtemp(prefix="lake-world-", dir=_SHM if _SHM.is_dir() else None)
+    world = World(Path(folder) / "w", seed, config or Config.drawn(Random(f"{seed} config")))
+    try:
+        with world.inside():
+            world.make_table()
+            each = max(1, steps // ACTORS)
+            world.scheduler.run(
+                {
+                    f"actor {number}": actor(world, Random(f"{seed} actor {number}"), each)
+                    for number in range(ACTORS)
+                }
+            )
+            world.check_all()
+    except BaseException as caught:
+        error = world.scheduler.failure or caught
+        print(f"world failed: LAKE_WORLD_SEED={seed} steps={steps} {world.config}")
+        raise WorldFailedError(f"LAKE_WORLD_SEED={seed} steps={steps}: {error}") from error
+    finally:
+        world.forget()
+        Path(folder).rmdir()
+    world.counts["switches"] = world.scheduler.switches
+    world.counts["points"] = len(world.scheduler.trace)
+    return world.counts, digest(world.scheduler.trace)
+
+
+def digest(trace: list[tuple[str, str]]) -> str:
+    import hashlib
+
+    return hashlib.sha256(repr(trace).encode()).hexdigest()

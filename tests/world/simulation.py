@@ -1,0 +1,464 @@
+"""One seeded world: a table, actors that change it at once, and what must hold after each step.
+
+Checked at each change of metadata: the rows of every new snapshot against the model and its summary against
+counts, unique paths, growing sequence numbers, refs that only their owners move. After each operation: every
+file of every retained snapshot is there with its length; what was acknowledged is visible, what was refused is
+not. At each deletion: nothing retained reaches the file. At the end: all again from the disk, what every
+command does when it is run twice more, and no file that nobody knows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from lake.cli.app import State, build_app
+from lake.core import paths
+from lake.core.engine.inline import InlineEngine
+from lake.core.errors import CommitUnknownError, LakeError
+from lake.core.outcome import Outcome, Status
+from lake.core.session import Session
+from lake.core.settings import Settings
+from lake.core.table.catalog import Table, TableCatalog
+from world import hooks
+from world.catalog import SimCatalog
+from world.model import Model, Operation, adding, state_of
+from world.reference import DATA, EQUALITY, POSITIONS, Contents, Reference, missing
+from world.scheduler import Broken, Scheduler
+from world.time import SimClock, SimIds
+
+TABLE = "db.t"
+MAIN = "main"
+COLUMNS = {"id": pa.int64(), "part": pa.string(), "value": pa.int64()}
+PARTS = ["x", "y z"]
+DAY_MS = 24 * 3_600_000
+_NO_CHANGE = {Status.NOTHING_TO_DO, Status.ALREADY_RUNNING, Status.DRY_RUN}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What kind of world it is.
+
+    Args:
+        version: the table's format version.
+        partition_by: its first partition spec.
+        isolation: the level of all its commands.
+        faults: how often the catalog's answer to a commit is wrong, in [0, 1].
+        stay: how likely an actor goes on at a hook.
+        properties: more of the table's properties.
+    """
+
+    version: int = 2
+    partition_by: str | None = None
+    isolation: str = "serializable"
+    faults: float = 0.0
+    stay: float = 0.5
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def drawn(cls, random: Random) -> Config:
+        properties = {}
+        if random.random() < 0.3:
+            properties["commit.manifest.min-count-to-merge"] = "2"
+        if random.random() < 0.2:
+            properties["write.metadata.delete-after-commit.enabled"] = "true"
+            properties["write.metadata.previous-versions-max"] = "3"
+        return cls(
+            version=random.choice([1, 2, 2, 2, 3, 3, 3]),
+            partition_by=random.choice([None, None, "part", "bucket(3, id)"]),
+            isolation=random.choice(["serializable", "snapshot"]),
+            faults=random.choice([0.0, 0.0, 0.1]),
+            stay=random.choice([0.3, 0.7, 0.9]),
+            properties=properties,
+        )
+
+
+class World:
+    """A table in a folder, with everything around it from one seed."""
+
+    def __init__(self, folder: Path, seed: str, config: Config) -> None:
+        self.folder = folder
+        self.config = config
+        self.random = Random(f"{seed} world")
+        self.scheduler = Scheduler(Random(f"{seed} turns"), config.stay)
+        self.clock = SimClock(lambda: self.point("woken"))
+        self.ids = SimIds(Random(f"{seed} names"))
+        self.catalog = SimCatalog(self.point, self._judged(self._committed), self.ids.uuid)
+        self.catalog.faults = self._answer
+        self.model = Model()
+        self.reference = Reference()
+        self.counts: Counter[str] = Counter()
+        self.open_outcomes: set[str] = set()
+        self._operations: dict[str | None, Operation] = {}
+        self._values = itertools.count()
+        self._sources = itertools.count()
+        self._reachable: tuple[str, set[str]] = ("", set())
+        self._faults = Random(f"{seed} faults")
+        (folder / "sources").mkdir(parents=True)
+        self.warehouse = folder / "warehouse"
+        self.warehouse.mkdir()
+        # Where an embedded catalog's database would be: that it exists is all that is asked.
+        self._marker = folder / "catalog.db"
+        self._marker.touch()
+
+    # What stands around the table
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Let hooks, time and names be this world's."""
+        with hooks.hooked(self._before), hooks.seeded_libraries(self.clock.now_ms, self.ids.uuid4):
+            yield
+
+    def point(self, what: str) -> None:
+        """A point where another actor may go on."""
+        if self.scheduler.failure is not None:
+            raise Broken
+        self.clock.now += 7
+        self.scheduler.point(what)
+
+    def _before(self, kind: str, location: str) -> None:
+        if kind == "delete":
+            self._judged(self._check_deletable)(location)
+        self.point(f"{kind} {os.path.basename(location)}")
+
+    def _answer(self, commit: Callable[[], Any]) -> Any:
+        """Answer a commit, now and then wrongly."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        if self._faults.random() >= self.config.faults:
+            return commit()
+        self._operation.faulted = True
+        self.counts["faults"] += 1
+        kind = self._faults.choice(["lost", "not sent", "conflict after landing", "conflict"])
+        if kind in {"lost", "conflict after landing"}:
+            commit()
+        raise CommitFailedException(kind) if "conflict" in kind else ConnectionError(kind)
+
+    def session(self) -> Session:
+        """Open a session on the world's catalog."""
+        catalog = TableCatalog("lake", {"type": "world", "warehouse": f"file://{self.warehouse}"})
+        catalog._database = str(self._marker)
+        catalog.__dict__["handle"] = self.catalog
+        engine = InlineEngine(1, ids=self.ids)
+        return Session(Settings(), catalog, self.clock, self.ids, _engine=engine)
+
+    def table(self) -> Table:
+        """Load the table as another writer does."""
+        return self.session().table(TABLE)
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The table's metadata now, without a hook."""
+        found = self.catalog.current(TABLE)
+        assert found is not None
+        return found
+
+    def head(self, branch: str = MAIN) -> int | None:
+        ref = self.metadata.refs.get(branch)
+        return ref.snapshot_id if ref else None
+
+    def source(self, rows: Sequence[Mapping[str, Any]], first: Mapping[str, Any] = {}) -> Path:
+        """Write rows to a file."""
+        path = self.folder / "sources" / f"{next(self._sources)}.parquet"
+        names = {**first, **COLUMNS}
+        names |= {name: pa.string() for row in rows for name in row if name not in names}
+        pq.write_table(pa.Table.from_pylist(list(rows), pa.schema(list(names.items()))), path)
+        return path
+
+    def new_rows(self, ids: Sequence[int], part: str, **more: str) -> list[dict[str, Any]]:
+        """Return new rows, one for each id."""
+        return [{"id": one, "part": part, "value": next(self._values), **more} for one in ids]
+
+    def run_lake(self, verb: str, *arguments: object, session: Session | None = None) -> Outcome:
+        """Run a command; its error is raised as it is."""
+        opened = session or self.session()
+        state = State(open_session=lambda _, __: opened, command=verb)
+        try:
+            words = [verb, TABLE, *map(str, arguments)]
+            done = build_app()(args=words, prog_name="lake", standalone_mode=False, obj=state)
+            assert isinstance(done, Outcome)
+            return done
+        finally:
+            state.close()
+
+    # Steps
+
+    @property
+    def _operation(self) -> Operation:
+        return self._operations[self.scheduler.actor()]
+
+    @contextmanager
+    def operation(self, operation: Operation) -> Iterator[Operation]:
+        """Let what the actor commits now count as this operation's."""
+        actor = self.scheduler.actor()
+        current = self.catalog.current(TABLE)
+        if current is not None:
+            head = current.refs.get(operation.branch)
+            operation.base = head.snapshot_id if head else None
+            operation.names = {field.name: field.field_id for field in current.schema().fields}
+        self._operations[actor] = operation
+        try:
+            yield operation
+        finally:
+            del self._operations[actor]
+
+    def step(self, operation: Operation, verb: str, *arguments: object) -> Outcome | LakeError:
+        """Run a command as an operation and check what it says of itself."""
+        with self.operation(operation):
+            try:
+                done: Outcome | LakeError = self.run_lake(verb, *arguments)
+            except LakeError as error:
+                done = error
+            status = done.status if isinstance(done, Outcome) else type(done).__name__
+            self.counts[f"{operation.name}: {status}"] += 1
+            if isinstance(done, LakeError) and type(done) is LakeError:
+                raise AssertionError(f"a defect: {done}") from done
+            if isinstance(done, CommitUnknownError):
+                assert operation.faulted, repr(done.__cause__)
+            elif isinstance(done, LakeError) or done.status in _NO_CHANGE:
+                assert not operation.swaps or operation.lost, (
+                    f"{operation.name}: {done} but changed"
+                )
+            elif done.status is Status.DONE and verb != "expire":
+                # Of two expiries at once, each may find that all is gone that it wanted gone.
+                assert operation.swaps, f"{operation.name}: done, but nothing was committed"
+            if not isinstance(done, CommitUnknownError):
+                for name, snapshot_id in operation.lost.items():
+                    assert self.head(name) == snapshot_id, f"{name} was lost: {done!r}"
+            if isinstance(done, CommitUnknownError):
+                self.open_outcomes.add(operation.name)
+        self.check()
+        return done
+
+    def other_writer(self, operation: Operation, work: Callable[[], Any]) -> bool:
+        """Let another writer commit; whether it did."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        with self.operation(operation):
+            try:
+                work()
+            except (LakeError, CommitFailedException, ConnectionError) as error:
+                self.counts[f"{operation.name}: {type(error).__name__}"] += 1
+            else:
+                self.counts[f"{operation.name}: done"] += 1
+        self.check()
+        return bool(operation.swaps)
+
+    # What must hold
+
+    def _judged(self, check: Callable[..., None]) -> Callable[..., None]:
+        """Return a check whose failure ends the world, whatever the command around it catches."""
+
+        def checked(*arguments: Any) -> None:
+            try:
+                check(*arguments)
+            except Exception as error:
+                self.scheduler.fail(error)
+                raise Broken from error
+
+        return checked
+
+    def _committed(
+        self, before: TableMetadata | None, after: TableMetadata, updates: tuple[Any, ...]
+    ) -> None:
+        operation = self._operation
+        operation.swaps += 1
+        self.counts["swaps"] += 1
+        self._check_refs(operation, before, after)
+        known = {item.snapshot_id for item in before.snapshots} if before else set()
+        last = getattr(before, "last_sequence_number", 0)
+        for snapshot in after.snapshots:
+            if snapshot.snapshot_id not in known:
+                if after.format_version > 1:
+                    assert snapshot.sequence_number is not None
+                    assert snapshot.sequence_number == last + 1
+                    last = snapshot.sequence_number
+                if self.model.knows(snapshot.snapshot_id):
+                    # An expiry puts back what a race removed.
+                    assert operation.lost
+                else:
+                    operation.snapshots.append(snapshot.snapshot_id)
+                    self._check_snapshot(operation, after, snapshot)
+
+    def _check_snapshot(
+        self, operation: Operation, metadata: TableMetadata, snapshot: Snapshot
+    ) -> None:
+        self.counts["snapshots"] += 1
+        names = {field.name: field.field_id for field in metadata.schema().fields}
+        found = self.reference.rows(metadata, snapshot)
+        contents = self.reference.contents(metadata, snapshot)
+        lost = missing(contents.files)
+        assert not lost, f"{operation.name} committed files that are not there: {lost[:3]}"
+        state = state_of(found)
+        ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
+        parent = snapshot.parent_snapshot_id
+        allowed = list(self.model.candidates(operation, parent, names))
+        for candidate in allowed:
+            if {value: _of(row, ids) for value, row in candidate.items()} == state:
+                self.model.add(snapshot.snapshot_id, parent, operation, candidate)
+                break
+        else:
+            raise AssertionError(_difference(operation, allowed[0], state))
+        _check_summary(snapshot, contents)
+
+    def _check_refs(
+        self, operation: Operation, before: TableMetadata | None, after: TableMetadata
+    ) -> None:
+        old = {name: ref.snapshot_id for name, ref in before.refs.items()} if before else {}
+        new = {name: ref.snapshot_id for name, ref in after.refs.items()}
+        assert MAIN in new or MAIN not in old, "main is gone"
+        for name in old.keys() | new.keys():
+            if old.get(name) == new.get(name) or name in operation.refs | {operation.branch}:
+                continue
+            if name not in new and operation.may_drop:
+                operation.lost[name] = old[name]
+            else:
+                put_back = operation.lost.get(name) == new.get(name)
+                assert put_back, f"{operation.name} moved {name}"
+
+    def _reachable_files(self) -> set[str]:
+        location = self.catalog.location(TABLE)
+        if self._reachable[0] != location:
+            metadata = self.metadata
+            found = {paths.canonical(location)}
+            for snapshot in metadata.snapshots:
+                files = self.reference.contents(metadata, snapshot).files
+                found.update(map(paths.canonical, files))
+            self._reachable = location, found
+        return self._reachable[1]
+
+    def _check_deletable(self, location: str) -> None:
+        self.counts["deletes"] += 1
+        path = paths.canonical(location)
+        if path.startswith(f"file://{self.warehouse}") and self.catalog.current(TABLE) is not None:
+            assert path not in self._reachable_files(), f"{location} is deleted but reachable"
+        else:
+            assert str(self.folder) in path, f"{location} lies outside"
+
+    def check(self) -> None:
+        """Check that all files of every retained snapshot are there."""
+        metadata = self.metadata
+        files: dict[str, int | None] = {}
+        for snapshot in metadata.snapshots:
+            files |= self.reference.contents(metadata, snapshot).files
+        files |= {entry.metadata_file: None for entry in metadata.metadata_log}
+        lost = missing(files)
+        assert not lost, f"{len(lost)} files of retained snapshots: {lost[:3]}"
+
+    def check_all(self) -> None:
+        """Check every retained snapshot again from the disk, and read the heads by lake."""
+        self.check()
+        metadata, fresh = self.metadata, Reference()
+        for snapshot in metadata.snapshots:
+            ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
+            expected = self.model.rows(snapshot.snapshot_id)
+            found = state_of(fresh.rows(metadata, snapshot))
+            assert found == {value: _of(row, ids) for value, row in expected.items()}
+        for branch, ref in metadata.refs.items():
+            if ref.snapshot_ref_type == "branch":
+                self.check_scan("--branch", branch, expected=ref.snapshot_id)
+
+    def check_scan(self, *arguments: object, expected: int) -> None:
+        """Check what `lake scan` reads against the model, by the columns that all rows have."""
+        path = self.folder / f"scan-{uuid.uuid4()}.parquet"
+        self.run_lake("scan", *arguments, "--select", "id,part,value", "--output", path)
+        found = sorted(map(_common, pq.read_table(path).to_pylist()))
+        os.unlink(path)
+        state = self.model.rows(expected)
+        wanted = sorted(tuple(dict(row).get(one) for one in (1, 2, 3)) for row in state.values())
+        assert found == wanted, f"scan {arguments} of {expected} reads other rows"
+
+    def leftovers(self) -> set[str]:
+        """Return the files under the table that no retained snapshot holds, but old metadata."""
+        return {
+            str(path)
+            for path in (self.warehouse / "db" / "t").rglob("*")
+            if path.is_file()
+            and not path.name.endswith(".metadata.json")
+            and f"file://{path}" not in self._reachable_files()
+        }
+
+    # A world's life
+
+    def make_table(self) -> None:
+        """Make the table by the first load."""
+        rows = self.new_rows(range(1000, 1012), "x")
+        options: list[object] = ["--create"]
+        properties = {
+            "format-version": str(self.config.version),
+            **{
+                f"write.{kind}.isolation-level": self.config.isolation
+                for kind in ("delete", "update", "merge")
+            },
+            **self.config.properties,
+        }
+        for key, value in properties.items():
+            options += ["--property", f"{key}={value}"]
+        if self.config.partition_by:
+            options += ["--partition-by", self.config.partition_by]
+        faults, self.catalog.faults = self.catalog.faults, None
+        self.step(Operation("create", adding(rows)), "ingest", self.source(rows), *options)
+        self.catalog.faults = faults
+
+    def forget(self) -> None:
+        """Remove the world's files."""
+        shutil.rmtree(self.folder)
+
+
+def _schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:
+    found = metadata.schema_by_id(snapshot.schema_id) if snapshot.schema_id is not None else None
+    return found or metadata.schema()
+
+
+def _of(row: frozenset[tuple[int, Any]], ids: set[int]) -> frozenset[tuple[int, Any]]:
+    return frozenset(cell for cell in row if cell[0] in ids)
+
+
+def _common(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["id"], row["part"], row["value"]
+
+
+def _difference(operation: Operation, wanted: dict[int, Any], found: dict[int, Any]) -> str:
+    back = [sorted(found[value]) for value in found.keys() - wanted.keys()]
+    lost = [sorted(wanted[value]) for value in wanted.keys() - found.keys()]
+    both = [
+        (sorted(wanted[value]), sorted(found[value]))
+        for value in found.keys() & wanted.keys()
+        if found[value] != wanted[value]
+    ]
+    return (
+        f"{operation.name}: {len(back)} rows too many {back[:5]}, {len(lost)} missing {lost[:5]}, "
+        f"{len(both)} others {both[:3]}"
+    )
+
+
+def _check_summary(snapshot: Snapshot, contents: Contents) -> None:
+    """Compare the totals of a snapshot's summary with what is counted."""
+    assert snapshot.summary is not None
+    summary = snapshot.summary.additional_properties
+    by_content: dict[int, list[Any]] = {DATA: [], POSITIONS: [], EQUALITY: []}
+    for entry in contents.entries:
+        by_content[entry.content].append(entry)
+    counted = {
+        "total-data-files": len(by_content[DATA]),
+        "total-records": sum(entry.records for entry in by_content[DATA]),
+        "total-delete-files": len(by_content[POSITIONS]) + len(by_content[EQUALITY]),
+        "total-position-deletes": sum(entry.records for entry in by_content[POSITIONS]),
+        "total-equality-deletes": sum(entry.records for entry in by_content[EQUALITY]),
+    }
+    told = {key: int(summary[key]) for key in counted if key in summary}
+    assert told == {key: counted[key] for key in told}, f"{told} but counted {counted}"
