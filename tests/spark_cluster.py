@@ -234,6 +234,12 @@ class SparkCluster:
         self._daemons.append(server.daemon)
         return server
 
+    def written(self) -> Iterator[str]:
+        """Yield what daemons, executors and applications wrote down for people to read."""
+        for pattern in ("*.log", "events/*", "work/*/*/std*"):
+            for path in self.folder.glob(pattern):
+                yield path.read_text(errors="replace")
+
     def status(self) -> dict[str, Any]:
         """Return what the master tells of itself."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._page}/json/") as answer:
@@ -289,5 +295,7 @@ class ConnectServer:
             PYSPARK_PYTHON=str(cluster.python),
             SPARK_DAEMON_MEMORY="512m",
         )
+        ui = self.daemon.told(r"service 'SparkUI' on port (\d+)")
+        self.page = f"http://127.0.0.1:{ui}"
         port = self.daemon.told(r"Spark Connect server started at: \S*?:(\d+)")
         self.url = f"sc://127.0.0.1:{port}"
