@@ -32,6 +32,7 @@ from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import ChangeSet, commit_changes
 from lake.core.table.producer import next_sequence_number
+from lake.core.table.row_ids import LINEAGE_SINCE, next_row_id
 from lake.core.table.run_ids import EXPIRED_RUN_IDS, carried_run_ids
 
 if TYPE_CHECKING:
@@ -314,11 +315,14 @@ def _restoring(
         if snapshot.snapshot_id not in present:
             sequence += 1 if now.format_version > 1 else 0
             present.add(snapshot.snapshot_id)
-            changed = {
+            changed: dict[str, Any] = {
                 "sequence_number": sequence,
                 "parent_snapshot_id": None,
                 "timestamp_ms": max(session.clock.now_ms(), now.last_updated_ms),
             }
+            if now.format_version >= LINEAGE_SINCE:
+                # Its manifests' rows have their ids, and it brings no others.
+                changed |= {"first_row_id": next_row_id(now), "added_rows": 0}
             updates.append(AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))
         updates.append(
             SetSnapshotRefUpdate(
