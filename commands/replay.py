@@ -10,7 +10,8 @@ from lake.commands.context import session_of
 from lake.commands.options import Branch, DryRun, TableArgument
 from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
-from lake.core.replay.plan import ReplayOptions, plan_replay
+from lake.core.replay.options import ReplayOptions
+from lake.core.replay.plan import plan_replay
 from lake.core.replay.report import listing, preview, status_by_job, with_plan
 from lake.core.units import parse_duration_ms
 

@@ -48,6 +48,11 @@ class Session:
             self._engine = choose_engine(self.settings.engine, input_bytes, self.settings)
         return self._engine
 
+    @property
+    def may_have_lost_attempts(self) -> bool:
+        """Whether files may lie about that tasks wrote but never reported."""
+        return self._engine is not None and self._engine.may_have_lost_attempts
+
     def close(self) -> None:
         """Stop the engine, if one was started; may be called twice."""
         if self._engine is not None:

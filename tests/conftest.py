@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import flink_fixtures
+import flink_peer
 import java_peer
 import pytest
 from command_line import CommandLine
@@ -62,13 +63,26 @@ def flink_lent() -> Iterator[Callable[[str], flink_fixtures.FlinkFixture]]:
 @pytest.fixture(scope="session")
 def java() -> Iterator[Any]:
     """Iceberg Java, started once for all tests; use the marker ``java`` with it."""
+    _need_java()
+    peer = java_peer.JavaPeer()
+    yield peer
+    peer.close()
+
+
+@pytest.fixture(scope="module")
+def flink_jobs() -> Iterator[flink_peer.FlinkPeer]:
+    """A real Flink; use the marker ``java`` with it."""
+    _need_java()
+    peer = flink_peer.FlinkPeer()
+    yield peer
+    peer.close()
+
+
+def _need_java() -> None:
     if reason := java_peer.missing():
         if _ON_CI:
             pytest.fail(f"no test may skip on CI, but this machine lacks {reason}")
         pytest.skip(f"needs {reason}")
-    peer = java_peer.JavaPeer()
-    yield peer
-    peer.close()
 
 
 @pytest.hookimpl(wrapper=True)

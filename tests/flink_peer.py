@@ -27,7 +27,7 @@ from java_peer import CACHE
 _HERE = Path(__file__).parent / "flink"
 _UID = "lab-sink"
 # Flink's own way with the module system, as its start scripts have it.
-_OPENED = ("java.util", "java.lang")
+_OPENED = ("java.lang", "java.lang.reflect", "java.nio", "java.util", "java.util.concurrent")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,12 +72,47 @@ def bare_python(folder: Path) -> Path:
     (packages,) = folder.glob("lib/python3*/site-packages")
     # Folders named here are searched, but the files in them that would add lake are not read.
     wanted = [path for path in sys.path if path.endswith("-packages")]
-    (packages / "shared.pth").write_text("\n".join(wanted) + "\n")
+    lines = [*wanted, str(Path(__file__).parent / "cluster_path"), "import lake_gate"]
+    (packages / "shared.pth").write_text("\n".join(lines) + "\n")
     python = folder / "bin" / "python"
     found = subprocess.run([python, "-c", "import pyarrow, pyiceberg, pyspark"], check=False)
     lacks = subprocess.run([python, "-c", "import lake.core"], capture_output=True, check=False)
     assert (found.returncode, lacks.returncode) == (0, 1), lacks.stderr
     return python
+
+
+class Gate:
+    """How tests hold a task at the file that it opens, and learn where its lake came from.
+
+    The tasks' side is ``cluster_path/lake_gate.py``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def arm(self, text: str) -> None:
+        """Hold the next task that opens a file with the text in its name."""
+        (self.folder / "released").unlink(missing_ok=True)
+        draft = self.folder / "draft"
+        draft.write_text(text)
+        draft.rename(self.folder / "armed")
+
+    def held(self) -> int:
+        """Wait until a task is held; return its process."""
+        path: Path = until(lambda: next(self.folder.glob("held-*"), None), "a held task")
+        return int(path.name.partition("-")[2])
+
+    def release(self) -> None:
+        """Let the held task go on, and no other be held."""
+        (self.folder / "armed").unlink(missing_ok=True)
+        (self.folder / "released").touch()
+        for path in self.folder.glob("held-*"):
+            path.unlink(missing_ok=True)
+
+    def origins(self) -> set[str]:
+        """Return where processes loaded lake from."""
+        return {path.read_text() for path in self.folder.glob("from-*")}
 
 
 class Daemon:
@@ -136,6 +171,7 @@ class SparkCluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.python = bare_python(folder / "python")
+        self.gate = Gate(folder / "gate")
         self._daemons: list[Daemon] = []
         try:
             self._start()
@@ -155,6 +191,7 @@ class SparkCluster:
                 *address,
                 *("--cores", "8", "--memory", "4g", "--work-dir", str(self.folder / "work")),
                 self.master,
+                LAKE_GATE=str(self.gate.folder),
             )
             for number in range(WORKERS)
         ]
@@ -210,9 +247,9 @@ class SparkCluster:
             if "CoarseGrainedExecutorBackend" in command
         }
 
-    def events(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield the events of a kind that applications logged."""
-        for path in sorted((self.folder / "events").iterdir()):
+    def events(self, kind: str, application: str = "") -> Iterator[dict[str, Any]]:
+        """Yield the events of a kind that an application, or all of them, logged."""
+        for path in sorted((self.folder / "events").glob(f"{application}*")):
             for line in path.read_text().splitlines():
                 if f'"{kind}"' in line[:100]:
                     yield json.loads(line)

@@ -19,7 +19,7 @@ _COLLECTOR_MAGIC = -0x46E0DAD4
 _COLLECTOR_VERSION = 2
 _RECEIVED, _RETRY, _FAILED, _COMMITTED = range(4)
 _MAX_COMMITTABLES = 100_000
-_OF_ICEBERG = re.compile(rb"\x00\x20[0-9a-f]{32}\x00\x20[0-9a-f]{32}|manifest_path")
+_OF_ICEBERG = re.compile(rb"\x00\x20[0-9a-f]{32}\x00\x20[0-9a-f]{32}|manifest_path|\"field-id\":")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

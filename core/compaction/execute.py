@@ -36,6 +36,7 @@ from lake.core.rows.schema import moved_schema
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
+from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot, require_writable
 from lake.core.table.files import DataFile, DeleteFile
@@ -352,6 +353,8 @@ class _Run:
                 break
         if self._clash is not None and not self.tally.snapshot_ids:
             raise self._clash
+        # What was reported and is still there was committed.
+        remove_lost_attempts(self.session, self._table, self.operation_id, [])
         if self.plan.options.remove_dangling_deletes:
             self._remove_dangling()
 

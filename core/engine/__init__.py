@@ -68,6 +68,10 @@ class Engine(Protocol):
     name: str
     parallelism: int
 
+    @property
+    def may_have_lost_attempts(self) -> bool:
+        """Whether tasks may have been tried more often than they gave results: files of such attempts lie about."""
+
     def run(
         self, tasks: Sequence[Task], function: str, *, storage: Storage
     ) -> Iterator[TaskResult]:

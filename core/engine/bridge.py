@@ -6,6 +6,7 @@ They are the same in PySpark 4.0 to 4.3. What is called beyond them is Spark's p
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -84,6 +85,12 @@ def forget_jvm() -> None:
     SparkContext._jvm = None
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
+
+
+def forget_server() -> None:
+    """Let PySpark forget a Spark Connect server: of one in the environment it takes every session for its own."""
+    for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
+        os.environ.pop(name, None)
 
 
 @contextmanager

@@ -53,7 +53,8 @@ class _Failed(str):
 def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the tasks of each row; rows are TASK_ROWS, results RESULT_ROWS.
 
-    A text of results is a JSON list of ``[task, value]``; ``[null, error]`` ends it.
+    A text is ``{"attempt", "results"}``: Spark's number of this attempt, and a list of ``[task, value]``, which
+    ``[null, error]`` ends. There is at least one, so that the driver learns of every attempt that ended well.
     """
     _forget_archives()
     yield from _texts(chain.from_iterable(_run_row(row) for row in _rows(batches)))
@@ -166,11 +167,16 @@ def _guarded(storage: Storage, values: Iterator[Any]) -> Iterator[Any]:
 
 
 def _attempt(row: Row, number: int) -> str:
-    """Return a text that no other attempt has: Spark numbers attempts through the whole application."""
+    """Return a text that no other attempt has."""
+    return f"{row['batch']}-{_attempt_number()}-{number}"
+
+
+def _attempt_number() -> int:
+    """Return Spark's number of this attempt, counted through the whole application from 0."""
     from pyspark import TaskContext  # noqa: PLC0415 - a worker has loaded it already
 
     context = TaskContext.get()
-    return f"{row['batch']}-{context.taskAttemptId() if context else 0}-{number}"
+    return int(context.taskAttemptId()) if context else 0
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
@@ -189,10 +195,14 @@ def _texts(results: Iterator[tuple[int, str]]) -> Iterator[pa.RecordBatch]:
         parts.append(f"[null,{json.dumps(value)}]" if failed else f"[{number},{value}]")
         length += len(parts[-1])
         if length >= _TEXT_CHARACTERS:
-            yield _record(_RESULT_SCHEMA, {"results": f"[{','.join(parts)}]"})
+            yield _text(parts)
             parts, length = [], 0
-    if parts:
-        yield _record(_RESULT_SCHEMA, {"results": f"[{','.join(parts)}]"})
+    yield _text(parts)
+
+
+def _text(parts: list[str]) -> pa.RecordBatch:
+    text = f'{{"attempt":{_attempt_number()},"results":[{",".join(parts)}]}}'
+    return _record(_RESULT_SCHEMA, {"results": text})
 
 
 def _blob_record(

@@ -31,6 +31,7 @@ class InlineEngine:
     """Runs task functions on threads; PyArrow's readers and writers leave the interpreter free."""
 
     name = "inline"
+    may_have_lost_attempts = False
 
     def __init__(self, parallelism: int | None = None, *, ids: Ids | None = None) -> None:
         self.parallelism = parallelism or min(usable_cores(), _MAX_THREADS)

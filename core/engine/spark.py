@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,29 @@ _KILL_SECONDS = 6.0
 _POLL_SECONDS = 0.1
 
 
+@dataclass(slots=True)
+class _Attempts:
+    """What is known of Spark's attempts at tasks, which it numbers from 0 through the application.
+
+    A task whose attempt came to nothing gets another one later, with a larger number. So as long as no number
+    reaches the count of the tasks there was one attempt at each.
+
+    Args:
+        doubtful: numbers do not tell: others use the application too, or tasks get a second attempt in time.
+        tasks: how many Spark was given.
+        numbers: of attempts that gave results; any thread may append.
+    """
+
+    doubtful: bool
+    tasks: int = 0
+    numbers: list[int] = field(default_factory=list)
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether there may have been an attempt that gave no result."""
+        return bool(self.tasks) and (self.doubtful or max(self.numbers, default=0) >= self.tasks)
+
+
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """One call of `run` or `exchange`: its name, its threads, and where its workers hold their locks."""
@@ -38,16 +61,21 @@ class _Batch:
     jobs: Jobs
     pool: Pool[TaskResult]
     folder: Path | None
+    attempts: _Attempts
 
     def stream(self, plan: Plan, storage: Storage) -> Iterator[TaskResult]:
         """Run a plan's tasks and yield their results."""
         folder = str(self.folder or "")
-        pieces = self.jobs.pieces(plan.rows(self.name, folder, storage), plan)
+        rows = plan.rows(self.name, folder, storage)
+        pieces = self.jobs.pieces(rows, plan)
+        self.attempts.tasks += len(rows) + (len(pieces) if plan.shuffled else 0)
 
         def work(index: int) -> Generator[TaskResult]:
             self.jobs.tag(self.name)
             for text in pieces[index]():
-                yield from _decoded(text)
+                told = json.loads(text)
+                self.attempts.numbers.append(told["attempt"])
+                yield from _results(told["results"])
 
         yield from self.pool.spread(len(pieces), work)
 
@@ -80,7 +108,13 @@ class SparkEngine:
         self.parallelism = self._conf.parallelism
         self._launch: Launch | None = None
         self._batches: list[_Batch] = []
+        self._attempts = _Attempts(doubtful=bool(self._remote) or self._conf.speculates)
         self._stopped = False
+
+    @property
+    def may_have_lost_attempts(self) -> bool:
+        """Whether tasks may have been tried more often than they gave results."""
+        return self._attempts.may_be_lost
 
     def start_in_background(self) -> None:
         """Begin to start Spark and return at once; a failure is raised by the first use."""
@@ -152,10 +186,14 @@ class SparkEngine:
             on_cancel=partial(self._cancel, jobs, name),
             join_seconds=_JOIN_SECONDS,
         )
-        batch = _Batch(name, jobs, pool, folder)
+        batch = _Batch(name, jobs, pool, folder, self._attempts)
         self._batches.append(batch)
         try:
             yield batch
+        except BaseException:
+            # Some of its tasks may never have begun.
+            self._attempts.doubtful = True
+            raise
         finally:
             self._batches.remove(batch)
             if pool.stopped.is_set() and not self._stopped:
@@ -168,8 +206,8 @@ class SparkEngine:
                 jobs.cancel(name)
 
 
-def _decoded(text: str) -> Iterator[TaskResult]:
-    for task, value in json.loads(text):
+def _results(pairs: Sequence[tuple[int | None, Any]]) -> Iterator[TaskResult]:
+    for task, value in pairs:
         if task is None:
             raise decode_error(value)
         yield TaskResult(task, value)

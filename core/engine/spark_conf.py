@@ -73,6 +73,11 @@ class SparkConf:
         return self.master == "local" or self.master.startswith("local[")
 
     @property
+    def is_plain(self) -> bool:
+        """Whether a driver needs nothing of an installation's scripts, as those of YARN and Kubernetes may."""
+        return self.is_local or self.master.startswith("spark://")
+
+    @property
     def parallelism(self) -> int:
         """How many tasks run at once, as far as can be known before a start; each is waited for by a thread."""
         if self.is_local:
@@ -82,6 +87,11 @@ class SparkConf:
         return (
             min(int(wide), _MOST_THREADS) if wide.isdigit() and int(wide) else _CLUSTER_PARALLELISM
         )
+
+    @property
+    def speculates(self) -> bool:
+        """Whether Spark begins a slow task a second time while the first attempt runs on."""
+        return self.given.get("spark.speculation", "").strip().lower() == "true"
 
     def complete(self, folder: Path) -> dict[str, str]:
         """Return all settings; what Spark writes down lies in the folder if it runs here."""

@@ -1,9 +1,9 @@
 """A Spark session: started as fast as the machine allows, as PySpark does it otherwise, or found remotely.
 
-- A master of this machine: the JVM is started directly, with the class archive if there is one. When that
-  fails for any reason, PySpark's own start is tried.
-- A cluster's master, or a Spark of the user's own (SPARK_HOME): PySpark's own start, which runs what the
-  installation's scripts set up.
+- A master of this machine, or a standalone one: the JVM is started directly, with the class archive if there
+  is one. When that fails for any reason, PySpark's own start is tried.
+- Another cluster manager, or a Spark of the user's own (SPARK_HOME, SPARK_CONF_DIR): PySpark's own start, which
+  runs what the installation's scripts set up.
 - A Spark Connect address: nothing is started.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lake.core.engine.archive import ClassArchive
-from lake.core.engine.bridge import expect_end, forget_jvm, spark_errors
+from lake.core.engine.bridge import expect_end, forget_jvm, forget_server, spark_errors
 from lake.core.engine.java import Java, find_java
 from lake.core.engine.jvm import FAST_OPTIONS, Gateway, Jvm, Tail
 from lake.core.engine.shipping import pack
@@ -29,6 +29,8 @@ from lake.core.engine.spark_conf import SparkConf
 from lake.core.errors import EngineError
 
 _STOP_SECONDS = 10.0
+# They tell of a Spark of the user's own.
+_INSTALLED = ("SPARK_HOME", "SPARK_CONF_DIR")
 # What PySpark's client for Spark Connect imports.
 _CLIENT_MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
@@ -60,6 +62,8 @@ class Running:
         if self.jvm:
             self.jvm.kill()
             forget_jvm()
+        else:
+            forget_server()
 
     def make_archive(self) -> None:
         """Have the class archive made aside, if this start lacked it."""
@@ -73,11 +77,13 @@ class Attempt:
 
     Args:
         folder: private to this start; the caller removes it.
+        answered: a JVM came up: what fails now, another way to start one does not mend.
     """
 
     folder: Path
     stopped: threading.Event = field(default_factory=threading.Event)
     jvms: list[Jvm] = field(default_factory=list)
+    answered: bool = False
 
     def give_up(self) -> None:
         """Kill what was started; nothing more is."""
@@ -98,12 +104,17 @@ def start(conf: SparkConf, attempt: Attempt) -> Running:
         EngineError: there is no Java, or Spark does not start.
     """
     java = find_java()
-    if not conf.is_local or os.environ.get("SPARK_HOME"):
+    forget_server()
+    # Py4J tells the root logger of calls that a stop cuts off; with no handler there, that would
+    # make one which writes to the user's terminal.
+    logging.getLogger().addHandler(logging.NullHandler())
+    if not conf.is_plain or any(os.environ.get(name) for name in _INSTALLED):
         return _start_ordinarily(conf, attempt, java)
     try:
         return _start_with_archive(conf, attempt, java)
     except EngineError as error:
-        attempt.check()
+        if _is_final(conf, attempt):
+            raise
         try:
             return _start_ordinarily(conf, attempt, java)
         except EngineError:
@@ -141,13 +152,21 @@ def _start_with_archive(conf: SparkConf, attempt: Attempt, java: Java) -> Runnin
     options = archive.options() if archive else []
     if archive and options:
         # One that passes the JVM's checks may still be what a start fails for.
-        with suppress(EngineError):
+        try:
             return replace(start_directly(conf, attempt, java, options), java=java, archive=archive)
-        attempt.check()
+        except EngineError:
+            if _is_final(conf, attempt):
+                raise
     running = start_directly(conf, attempt, java, [])
     if archive and options:
         archive.discard()
     return replace(running, java=java, archive=archive)
+
+
+def _is_final(conf: SparkConf, attempt: Attempt) -> bool:
+    """Whether a failed start is not to be tried in another way: the cluster, or the user, does not want it."""
+    attempt.check()
+    return attempt.answered and not conf.is_local
 
 
 def archive_for(java: Java) -> ClassArchive:
@@ -163,16 +182,14 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
     jvm = Jvm.launch(java, class_path, options, conf.arguments(), folder, _jvm_environment())
     attempt.jvms.append(jvm)
     with _killed_on_failure(jvm):
-        # Py4J tells the root logger of calls that a stop cuts off; with no handler there, that would
-        # make one which writes to the user's terminal.
-        logging.getLogger().addHandler(logging.NullHandler())
         # Loaded while the JVM starts.
         import pyspark.java_gateway  # noqa: PLC0415
         import pyspark.sql  # noqa: F401, PLC0415
 
         gateway = jvm.gateway(folder, attempt.stopped)
+        attempt.answered = True
         attempt.check()
-        return Running(_session(conf.complete(folder), gateway), jvm, is_local=True)
+        return Running(_session(conf, folder, gateway), jvm, conf.is_local)
 
 
 def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
@@ -194,10 +211,7 @@ def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
     attempt.jvms.append(jvm)
     with _killed_on_failure(jvm):
         attempt.check()
-        spark = _session_on(conf.complete(attempt.folder), gateway)
-        if not conf.is_local:
-            _ship(spark, attempt.folder)
-        return Running(spark, jvm, conf.is_local)
+        return Running(_session_on(conf, attempt.folder, gateway), jvm, conf.is_local)
 
 
 def _ship(spark: Any, folder: Path) -> None:
@@ -226,7 +240,7 @@ def _spark_classes() -> str:
     return str(Path(spec.origin).parent / "jars" / "*")
 
 
-def _session(settings: Mapping[str, str], gateway: Gateway) -> Any:
+def _session(conf: SparkConf, folder: Path, gateway: Gateway) -> Any:
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - only when Spark is wanted
 
     address = {
@@ -235,21 +249,25 @@ def _session(settings: Mapping[str, str], gateway: Gateway) -> Any:
     }
     with _environment(address), spark_errors("Spark's gateway does not answer"):
         connection = launch_gateway()
-    return _session_on(settings, connection)
+    return _session_on(conf, folder, connection)
 
 
-def _session_on(settings: Mapping[str, str], connection: Any) -> Any:
+def _session_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
     from pyspark import SparkConf as PySparkConf  # noqa: PLC0415 - only when Spark is wanted
     from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    settings = conf.complete(folder)
     python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    if not python or settings["spark.master"].startswith("local"):
+    if not python or conf.is_local:
         # Tasks on another Python would miss what lake is made of.
         python = sys.executable
-    conf = PySparkConf(loadDefaults=False).setAll(list(settings.items()))
+    wanted = PySparkConf(loadDefaults=False).setAll(list(settings.items()))
     with _environment({"PYSPARK_PYTHON": python}), spark_errors("Spark does not start"):
-        return SparkSession(SparkContext(conf=conf, gateway=connection))
+        spark = SparkSession(SparkContext(conf=wanted, gateway=connection))
+    if not conf.is_local:
+        _ship(spark, folder)
+    return spark
 
 
 def _jvm_environment() -> dict[str, str]:

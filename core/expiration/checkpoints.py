@@ -4,19 +4,26 @@ A sink that is restored walks from its branch's head through the parents to the 
 takes up after that checkpoint. The walk ends where a parent is missing, so that every snapshot between counts;
 a job that finds nothing commits again what the table already holds. Source: Iceberg's
 SinkUtil.getMaxCommittedCheckpointId.
+
+In format version 3 a sink that deletes rows looks further at each commit: for deletion vectors of others, back to a
+snapshot without a parent, and fails for good where one is missing. Source: Iceberg's
+MergingSnapshotProducer.validateAddedDVs, which FlinkSink and IcebergSink give no snapshot to start from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.table import lineage
-from lake.core.table.flink_jobs import JobCommit, job_commit
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID, JobCommit, job_commit
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+_VECTORS_SINCE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,7 @@ class HeldCheckpoint:
 
     Args:
         commit: what the snapshot says of the job.
-        steps: how many snapshots the restore looks at to find it, itself included.
+        steps: how many snapshots the restore looks at to find it and to go on, itself included.
     """
 
     commit: JobCommit
@@ -58,7 +65,7 @@ def held_branches(metadata: TableMetadata, since_ms: int) -> list[HeldBranch]:
             if item.commit.snapshot.timestamp_ms >= since_ms
         )
         if held:
-            found.append(HeldBranch(branch, path[: held[-1].steps], held))
+            found.append(HeldBranch(branch, path[: max(item.steps for item in held)], held))
     return found
 
 
@@ -71,10 +78,23 @@ def _heads(metadata: TableMetadata) -> Iterator[tuple[str, int]]:
 
 
 def _last_commits(metadata: TableMetadata, head_id: int) -> Iterator[HeldCheckpoint]:
+    history = list(lineage.ancestors(metadata, head_id))
+    need_all = _looking_at_all(metadata, history)
     met: set[tuple[str, str | None]] = set()
-    for steps, snapshot in enumerate(lineage.ancestors(metadata, head_id), start=1):
+    for steps, snapshot in enumerate(history, start=1):
         commit = job_commit(snapshot)
+        if commit and commit.operator_id == LAKE_OPERATOR_ID:
+            continue  # a staged run is never restored: its id tells that it landed
         # A commit without an operator is any operator's: no restore of the job walks past it.
         if commit and not met & {(commit.job_id, commit.operator_id), (commit.job_id, None)}:
             met.add((commit.job_id, commit.operator_id))
-            yield HeldCheckpoint(commit, steps)
+            yield HeldCheckpoint(commit, len(history) if commit.job_id in need_all else steps)
+
+
+def _looking_at_all(metadata: TableMetadata, history: Sequence[Snapshot]) -> set[str]:
+    """Return the jobs that cannot commit without all of a history; none where it is cut already."""
+    whole = bool(history) and history[-1].parent_snapshot_id is None
+    if metadata.format_version < _VECTORS_SINCE or not whole:
+        return set()
+    deleting = (item for item in history if item.summary and item.summary.get("added-delete-files"))
+    return {commit.job_id for commit in map(job_commit, deleting) if commit}

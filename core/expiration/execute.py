@@ -400,7 +400,7 @@ def _tell_held(session: Session, retention: Retention) -> None:
     for job_id, operator_id, checkpoint_id, branch, _, spared in told[:_TOLD_JOBS]:
         operator = f" (operator {operator_id})" if operator_id else ""
         session.warn(
-            f"snapshots kept because Flink job {job_id}{operator} needs them to find its checkpoint "
+            f"snapshots kept because Flink job {job_id}{operator} needs them to go on after checkpoint "
             f"{checkpoint_id} on {branch}: {spared} (--keep-checkpoints)"
         )
     if len(told) > _TOLD_JOBS:

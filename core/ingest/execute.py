@@ -18,6 +18,7 @@ from lake.core.ingest.runs import as_staged, lay_down, run_id_of, settle
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
+from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot
 from lake.core.table.files import DataFile
@@ -86,6 +87,8 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
                 session.warn("the source has no rows: nothing was replaced")
             return _outcome(plan, Status.NOTHING_TO_DO, written)
         _write_kept(session, plan, operation_id, written)
+        paths_written = [file.path for file in written.all_files]
+        remove_lost_attempts(session, plan.table, operation_id, paths_written)
         if plan.options.mode == APPEND:
             lay_down(staging, plan, written.files)
         if plan.options.stage:

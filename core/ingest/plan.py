@@ -10,7 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from lake.core.engine.choose import engine_name
-from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
+from lake.core.errors import (
+    BadInputError,
+    InvalidRequestError,
+    LakeError,
+    NotFoundError,
+    RefusedError,
+)
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.ingest import creation
 from lake.core.ingest.checking import SourceColumns, check_sources
@@ -261,9 +267,17 @@ def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPl
         table=table,
         schema=table.schema,
         already=already_ran(table.metadata, options.run_id, session.clock.now_ms()),
-        run=look_for(table, options.run_id) if options.run_id else None,
+        run=_lying_there(session, table, options.run_id) if options.run_id else None,
         base_snapshot_id=_head_id(table, options.branch),
     )
+
+
+def _lying_there(session: Session, table: Table, run_id: str) -> StagedRun | None:
+    try:
+        return look_for(table, run_id)
+    except (LakeError, OSError) as error:
+        session.warn(f"whether run {run_id} was written before cannot be seen: {error}")
+        return None
 
 
 def already_ran(metadata: TableMetadata, run_id: str | None, now_ms: int) -> bool:

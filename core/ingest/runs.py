@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.deletes.reach import check_specs
-from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.errors import CommitConflictError, InvalidRequestError, RefusedError
 from lake.core.ingest.plan import IngestPlan, already_ran, describe
 from lake.core.outcome import Outcome, Status
 from lake.core.processes import process_name
@@ -17,11 +17,12 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.commit import Committed, commit_snapshot
 from lake.core.table.files import DataFile, stored_bytes
+from lake.core.table.occurrences import occurring
 from lake.core.table.operations import AppendFiles, RowDelta
 from lake.core.table.run_ids import RUN_ID
 from lake.core.table.staged_runs import CHECKPOINT_ID, RunMarks, StagedRun, job_id_of
 from lake.core.table.staging import Staging
-from lake.core.table.withdrawal import clear, committing, look_for, occurring, withdraw
+from lake.core.table.withdrawal import clear, committing, look_for, withdraw
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
@@ -76,7 +77,7 @@ def settle(session: Session, plan: IngestPlan) -> Outcome | None:
         CommitUnknownError: the catalog did not answer; every file stays.
     """
     if plan.already:
-        if plan.run is not None:
+        if plan.run is not None and not _is_held(session, plan, plan.run):
             _tidy(session, plan.table, plan.run)
         return _outcome(plan, Status.NOTHING_TO_DO)
     if plan.run is None:
@@ -140,38 +141,68 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
         raise InvalidRequestError(
             f"run {run_id} was written for branch {run.marks.branch}, not {plan.options.branch}"
         )
-    wanted = {paths.canonical(file.path) for file in run.files}
-    held = occurring(table, wanted)
-    if held == wanted:
-        clear(table, run_id)
+    if _is_held(session, plan, run):
         return _outcome(plan, Status.NOTHING_TO_DO)
-    _refuse_doubts(plan, run, len(held))
+    _refuse_doubts(plan, run)
     operation_id = session.ids.uuid()
-    with committing(session, table, [run_id]):
-        committed = commit_snapshot(
-            session,
-            table,
-            _operation(run),
-            operation_id=operation_id,
-            branch=plan.options.branch,
-            summary={RUN_ID: run_id},
-            guard={RUN_ID: run_id},
-            requirements=_requirements(run),
-        )
-    if failed := clear(committed.table, run_id):
-        session.warn(f"{failed[0]} could not be removed; its files are committed")
+    try:
+        committed = _commit(session, plan, run, operation_id)
+    except CommitConflictError:
+        # Whoever else had it may have taken it up between the look and the commit.
+        if already_ran(table.refreshed().metadata, run_id, session.clock.now_ms()):
+            return _outcome(plan, Status.NOTHING_TO_DO)
+        raise
+    _tell_left(session, clear(committed.table, run, by_other=not committed.already))
     if committed.already:
         return _outcome(plan, Status.NOTHING_TO_DO, committed=committed)
     return replace(_outcome(plan, Status.DONE, run, committed), operation_id=operation_id)
 
 
-def _refuse_doubts(plan: IngestPlan, run: StagedRun, held: int) -> None:
-    table, marks = plan.table, run.marks
-    hint = f"lake ingest --discard {marks.run_id} removes what is not committed of it"
-    if held:
-        raise RefusedError(
-            f"{held} of the {len(run.files)} files of run {marks.run_id} are committed", hint=hint
+def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: str) -> Committed:
+    marks = {RUN_ID: run.marks.run_id}
+    with committing(session, plan.table, [run.marks.run_id]):
+        return commit_snapshot(
+            session,
+            plan.table,
+            _operation(run),
+            operation_id=operation_id,
+            branch=plan.options.branch,
+            summary=marks,
+            guard=marks,
+            requirements=_requirements(run),
         )
+
+
+def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
+    """Whether snapshots hold all files of a run; if so, what else is left of it goes.
+
+    Raises:
+        RefusedError: they hold a part of them.
+    """
+    wanted = {paths.canonical(file.path) for file in run.files}
+    held = occurring(plan.table.storage, plan.table.metadata, wanted)
+    if wanted and held == wanted:
+        _tell_left(session, clear(plan.table, run, by_other=False))
+        return True
+    if held and not plan.already:
+        raise RefusedError(
+            f"{len(held)} of the {len(wanted)} files of run {run.marks.run_id} are committed",
+            hint=_discarding(run),
+        )
+    return False
+
+
+def _tell_left(session: Session, locations: Sequence[str]) -> None:
+    if locations:
+        session.warn(f"{locations[0]} could not be removed; its files are committed")
+
+
+def _discarding(run: StagedRun) -> str:
+    return f"lake ingest --discard {run.marks.run_id} removes what is not committed of it"
+
+
+def _refuse_doubts(plan: IngestPlan, run: StagedRun) -> None:
+    table, marks = plan.table, run.marks
     head = lineage.branch_head(table.metadata, plan.options.branch)
     head_id = head.snapshot_id if head else None
     _, whole = lineage.since(table.metadata, head_id, marks.base_snapshot_id)
@@ -179,7 +210,7 @@ def _refuse_doubts(plan: IngestPlan, run: StagedRun, held: int) -> None:
         raise RefusedError(
             f"run {marks.run_id} was written on snapshot {marks.base_snapshot_id}, and not all snapshots "
             f"since then are left: nobody can tell whether it was committed",
-            hint=hint,
+            hint=_discarding(run),
         )
     if head is not None and run.deletes:
         check_specs(table, head)

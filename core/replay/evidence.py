@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lake.core import paths
-from lake.core.replay.history import occurring
 from lake.core.replay.manifests import (
     Reading,
     find_manifests,
@@ -18,6 +17,7 @@ from lake.core.replay.manifests import (
 from lake.core.replay.model import TemporaryManifest
 from lake.core.replay.names import parse_name
 from lake.core.replay.states import Evidence, JobKey
+from lake.core.table.occurrences import occurring
 
 if TYPE_CHECKING:
     from lake.core.checkpoints.state import ManifestReference, TakenCheckpoint
@@ -93,7 +93,8 @@ def _of_state(job: JobKey, taken: TakenCheckpoint, readings: Mapping[str, Readin
         manifests=_manifests(there),
         blank=taken.blank,
         named=True,
-        written_ms=_first(there),
+        written_ms=min(_moments(there), default=None),
+        last_ms=max(_moments(there), default=None),
         problem=problems[0] if problems else None,
         lost=len(there) < len(found),
         foreign=next((reading.foreign for reading in there if reading.foreign), None),
@@ -134,7 +135,8 @@ def _unnamed(given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
             checkpoint_id=checkpoint,
             attempt=attempt,
             manifests=_manifests(group),
-            written_ms=_first(group),
+            written_ms=min(_moments(group), default=None),
+            last_ms=max(_moments(group), default=None),
             problem=next((reading.problem for reading in group if reading.problem), None),
             foreign=elsewhere or next((item.foreign for item in group if item.foreign), None),
         )
@@ -147,9 +149,8 @@ def _manifests(readings: Iterable[Reading]) -> tuple[TemporaryManifest, ...]:
     return tuple(sorted(found, key=lambda item: (item.content, item.path)))
 
 
-def _first(readings: Sequence[Reading]) -> int | None:
-    moments = [item.modified_ms for item in readings if item.modified_ms is not None]
-    return min(moments, default=None)
+def _moments(readings: Sequence[Reading]) -> list[int]:
+    return [item.modified_ms for item in readings if item.modified_ms is not None]
 
 
 def _files(manifests: Iterable[TemporaryManifest]) -> list[str]:
@@ -157,7 +158,7 @@ def _files(manifests: Iterable[TemporaryManifest]) -> list[str]:
 
 
 def _count(manifests: Iterable[TemporaryManifest], known: frozenset[str]) -> int:
-    return sum(path in known for path in _files(manifests))
+    return sum(paths.canonical(path) in known for path in _files(manifests)) if known else 0
 
 
 def _with_missing(table: Table, evidence: Sequence[Evidence]) -> Findings:
@@ -172,6 +173,6 @@ def _with_missing(table: Table, evidence: Sequence[Evidence]) -> Findings:
         own = _files(item.manifests)
         missing = next((problems[path] for path in own if path in problems), None)
         found.append(replace(item, missing=missing))
-        moments = [item.written_ms or 0, *(changed.get(path, 0) for path in own)]
+        moments = [item.last_ms or 0, *(changed.get(path, 0) for path in own)]
         newest[item.job_id] = max(newest.get(item.job_id, 0), *moments)
     return Findings(tuple(found), newest)

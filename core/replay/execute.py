@@ -9,6 +9,7 @@ from typing import Any
 from lake.core import paths
 from lake.core.errors import CommitConflictError
 from lake.core.outcome import Outcome, Status
+from lake.core.replay.manifests import MANIFESTS_LOCATION
 from lake.core.replay.model import BROKEN, UNPROVEN, FoundCheckpoint, PendingJob, ReplayPlan
 from lake.core.replay.steps import ReplayStep, replay_steps
 from lake.core.session import Session
@@ -16,10 +17,9 @@ from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshots, find_summary
 from lake.core.table.flink_jobs import max_committed
-from lake.core.table.manifests import read_manifest, read_manifest_list
+from lake.core.table.occurrences import occurring
 from lake.core.table.run_ids import RUN_ID, expired_run_ids
 
-_MANIFESTS_LOCATION = "flink.manifests.location"
 _AGAIN = "run the command again: it will look at the table as it is now"
 
 
@@ -118,19 +118,9 @@ class _Replay:
 
     def _held_meanwhile(self, table: Table) -> frozenset[str]:
         """Return which of the plan's files occur in snapshots that were made since, on any branch."""
-        known = {item.snapshot_id for item in self.plan.table.metadata.snapshots}
-        new = [item for item in table.metadata.snapshots if item.snapshot_id not in known]
-        made = {item.snapshot_id for item in new}
         wanted = _paths([item for job in self.plan.jobs for item in job.checkpoints])
-        found: set[str] = set()
-        for snapshot in new:
-            for row in read_manifest_list(table.storage, snapshot.manifest_list).to_pylist():
-                if row["added_snapshot_id"] in made:
-                    entries = read_manifest(
-                        table.storage, row, table.metadata, columns=["file_path"]
-                    )
-                    found |= set(map(paths.canonical, entries["file_path"].to_pylist())) & wanted
-        return frozenset(found)
+        known = self.plan.table.metadata
+        return occurring(table.storage, table.metadata, wanted, known=known)
 
 
 def _is_over(item: FoundCheckpoint, before: int, now: int) -> bool:
@@ -155,7 +145,7 @@ def _name(item: FoundCheckpoint) -> tuple[str, str, int, int | None]:
 
 def _paths(checkpoints: Sequence[FoundCheckpoint]) -> frozenset[str]:
     return frozenset(
-        paths.canonical(path)
+        path
         for item in checkpoints
         for manifest in item.manifests
         for path in manifest.entries["file_path"].to_pylist()
@@ -163,7 +153,7 @@ def _paths(checkpoints: Sequence[FoundCheckpoint]) -> frozenset[str]:
 
 
 def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckpoint]) -> None:
-    chosen = table.properties.get(_MANIFESTS_LOCATION)
+    chosen = table.properties.get(MANIFESTS_LOCATION)
     roots = [*table.roots, *([chosen] if chosen else [])]
     manifests = [manifest.path for item in done for manifest in item.manifests]
     own = [path for path in manifests if paths.deletable(path, roots)]

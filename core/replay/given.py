@@ -88,7 +88,7 @@ def _not_here(table: Table, branch: str, state: CommitterState) -> str | None:
     if references and not any(
         paths.within(item.path, root) for item in references for root in places
     ):
-        return f"{sink} writes to another table: {references[0].path}"
+        return f"the manifests of {sink} lie outside the table: {references[0].path}"
     if not references and state.table is None and not _is_known(table, state):
         return f"{sink} has nothing to commit"
     return None

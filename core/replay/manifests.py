@@ -6,10 +6,10 @@ are never taken into a table as they are, but read, checked and their files adde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,16 +17,17 @@ import pyarrow.compute as pc
 
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.replay.entry_checks import defect, other_schema, outside, schema_of
 from lake.core.replay.model import TemporaryManifest
 from lake.core.replay.names import parse_name
 from lake.core.table.avro import Container, read_container
-from lake.core.table.delete_scopes import PUFFIN
-from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES
+from lake.core.table.files import DATA
 from lake.core.table.manifest_decode import Opened, decode_entries, open_manifest
-from lake.core.table.manifest_schemas import ADDED, ENTRY_COLUMNS
-from lake.core.table.spelling import same_name
+from lake.core.table.manifest_read import runs
+from lake.core.table.manifest_schemas import ENTRY_COLUMNS
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.table.catalog import Table
@@ -35,12 +36,11 @@ if TYPE_CHECKING:
 MANIFESTS_LOCATION = "flink.manifests.location"
 DELETES = 1
 _CONTENT = {b"data": DATA, b"deletes": DELETES}
-# Where writers put data files beside a table's own roots; tables may share such a place.
-_SHARED_ROOTS = ("write.object-storage.path", "write.folder-storage.path")
 _GIVEN_ANEW = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 _READ = [column for column in ENTRY_COLUMNS if column not in _GIVEN_ANEW]
-_FORMATS = pa.array(["PARQUET", "AVRO", "ORC", PUFFIN])
 _FETCH_THREADS = 16
+# Below what 32-bit offsets of strings in one batch reach.
+_DECODED_BYTES = 256 * 1024 * 1024
 _MAX_SPEC_DIGITS = 10
 
 
@@ -98,7 +98,8 @@ def read_temporary_manifests(table: Table, files: Sequence[StoredFile]) -> Itera
         elif item is not None:
             groups.setdefault(item.key, []).append(item)
     for group in groups.values():
-        yield from _read_group(table, group)
+        for part in runs(group, lambda item: item.inner.container.size, _DECODED_BYTES):
+            yield from _read_group(table, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +108,7 @@ class _Opened:
 
     file: StoredFile
     inner: Opened
-
-    @property
-    def header(self) -> Mapping[str, bytes]:
-        return self.inner.container.metadata
+    schema: Schema
 
     @property
     def content(self) -> int:
@@ -123,13 +121,14 @@ class _Opened:
     @property
     def key(self) -> tuple[Any, ...]:
         """What those share that are decoded together."""
-        return self.inner.layout.schema_json, self.spec_id, self.header.get("schema")
+        header = self.inner.container.metadata
+        return self.inner.layout.schema_json, self.spec_id, self.content, header["schema"]
 
 
 def _open(storage: Storage, file: StoredFile) -> _Opened | Reading | None:
     try:
         container = read_container(storage.read(file.location), name=file.location)
-        return _Opened(file, open_manifest(_row(container), container))
+        return _Opened(file, open_manifest(_row(container), container), schema_of(container))
     except BadInputError as error:
         if storage.look_up([file.location])[file.location] is None:
             return None
@@ -156,7 +155,7 @@ def _row(container: Container) -> dict[str, Any]:
 
 def _read_group(table: Table, group: Sequence[_Opened]) -> Iterator[Reading]:
     """Decode manifests of one layout, spec and schema together, and each alone if one is damaged."""
-    reason = _other_schema(table.metadata, group[0].header)
+    reason = other_schema(table.metadata, group[0].schema)
     try:
         entries = _decode(table.metadata, group)
     except CorruptFileError as error:
@@ -167,19 +166,25 @@ def _read_group(table: Table, group: Sequence[_Opened]) -> Iterator[Reading]:
             # One of another table may have a spec that this one lacks: its files tell.
             yield _broken(group[0].file, error.message, reason or _other_places(table, group[0]))
         return
+    sound = not (reason or outside(table, entries["file_path"]) or defect(entries))
     start = 0
     for item in group:
         part = entries.slice(start, item.inner.container.objects)
         start += part.num_rows
-        yield _reading(table, item, part, reason)
+        # Where all of them are sound, so is each.
+        yield _sound(item, part) if sound else _reading(table, item, part, reason)
 
 
 def _reading(table: Table, item: _Opened, entries: pa.Table, reason: str | None) -> Reading:
     file = item.file
-    foreign = reason or _outside(table, entries["file_path"])
-    problem = _problem(entries)
-    if problem:
+    foreign = reason or outside(table, entries["file_path"])
+    if problem := defect(entries):
         return _broken(file, f"{file.location} {problem}", foreign)
+    return replace(_sound(item, entries), foreign=foreign)
+
+
+def _sound(item: _Opened, entries: pa.Table) -> Reading:
+    file = item.file
     manifest = TemporaryManifest(
         path=file.location,
         length=file.length,
@@ -188,9 +193,7 @@ def _reading(table: Table, item: _Opened, entries: pa.Table, reason: str | None)
         spec_id=item.spec_id,
         entries=entries,
     )
-    return Reading(
-        location=file.location, modified_ms=file.modified_ms, manifest=manifest, foreign=foreign
-    )
+    return Reading(location=file.location, modified_ms=file.modified_ms, manifest=manifest)
 
 
 def _decode(metadata: TableMetadata, group: Sequence[_Opened]) -> pa.Table:
@@ -205,38 +208,6 @@ def _decode(metadata: TableMetadata, group: Sequence[_Opened]) -> pa.Table:
     )
 
 
-def _problem(entries: pa.Table) -> str | None:
-    """Say what is wrong with entries that decode; None if nothing is."""
-    vectors = pc.equal(entries["file_format"], PUFFIN)
-    equality = pc.equal(entries["content"], EQUALITY_DELETES)
-    no_place = pc.or_(
-        pc.or_(
-            _below_zero(entries["content_offset"]), _below_zero(entries["content_size_in_bytes"])
-        ),
-        pc.is_null(entries["referenced_data_file"]),
-    )
-    no_ids = pc.equal(pc.fill_null(pc.list_value_length(entries["equality_ids"]), 0), 0)
-    plain = entries.filter(pc.invert(vectors))["file_path"]
-    checks = {
-        "holds an entry that is not an added file": pc.not_equal(entries["status"], ADDED),
-        "holds a file of an unknown format": pc.invert(
-            pc.is_in(entries["file_format"], value_set=_FORMATS)
-        ),
-        "holds an encrypted file, which lake does not read": pc.is_valid(entries["key_metadata"]),
-        "holds a deletion vector among other files": pc.and_(
-            vectors, pc.not_equal(entries["content"], POSITION_DELETES)
-        ),
-        "holds a deletion vector without its place": pc.and_(vectors, no_place),
-        "holds equality deletes without their columns": pc.and_(equality, no_ids),
-        "names a file twice": pa.array([pc.count_distinct(plain).as_py() < len(plain)]),
-    }
-    return next((what for what, bad in checks.items() if pc.any(bad, min_count=0).as_py()), None)
-
-
-def _below_zero(column: Any) -> Any:
-    return pc.less(pc.fill_null(column, -1), 0)
-
-
 def _broken(file: StoredFile, problem: str, foreign: str | None = None) -> Reading:
     return Reading(
         location=file.location, modified_ms=file.modified_ms, problem=problem, foreign=foreign
@@ -245,57 +216,10 @@ def _broken(file: StoredFile, problem: str, foreign: str | None = None) -> Readi
 
 def _other_places(table: Table, item: _Opened) -> str | None:
     with suppress(CorruptFileError):
-        return _outside(
+        return outside(
             table, decode_entries([item.inner], table.metadata, ["file_path"])["file_path"]
         )
     return None
-
-
-def _outside(table: Table, locations: Any) -> str | None:
-    """Say which file lies outside the table, or is called oddly; None if none does."""
-    chosen = (table.properties.get(key) for key in _SHARED_ROOTS)
-    roots = same_name(pa.array([*table.roots, *(root for root in chosen if root)], pa.string()))
-    folded = same_name(locations)
-    inside = pc.equal(folded, "")
-    for root in roots.to_pylist():
-        inside = pc.or_(inside, pc.starts_with(folded, root.rstrip("/") + "/"))
-    inside = pc.and_(inside, pc.invert(pc.match_substring_regex(folded, r"(^|/)\.\.?(/|$)")))
-    odd = pc.filter(locations, pc.invert(inside))
-    return f"{odd[0].as_py()} lies outside the table" if len(odd) else None
-
-
-def _other_schema(metadata: TableMetadata, header: Mapping[str, bytes]) -> str | None:
-    """Say which column of a manifest's schema the table never had; None if it had them all."""
-    from pyiceberg.schema import Schema, index_by_id  # noqa: PLC0415 - loaded by then
-
-    try:
-        written = Schema.model_validate_json(header["schema"])
-    except (KeyError, ValueError):
-        return None
-    if written.fields in [schema.fields for schema in metadata.schemas]:
-        return None
-    known: dict[int, set[str]] = {}
-    for schema in metadata.schemas:
-        for field_id, field in index_by_id(schema).items():
-            known.setdefault(field_id, set()).add(type(field.field_type).__name__)
-    for field_id, field in index_by_id(written).items():
-        # A column may be gone from every schema that is kept, but never be another one.
-        kinds = known.get(field_id)
-        if field_id > metadata.last_column_id or (
-            kinds and not kinds & _promotions(type(field.field_type).__name__)
-        ):
-            return f"its column {field.name} ({field.field_type}) was never one of the table"
-    return None
-
-
-def _promotions(kind: str) -> set[str]:
-    """Return the type and those to which a column of it may be promoted."""
-    wider = {
-        "IntegerType": {"LongType"},
-        "FloatType": {"DoubleType"},
-        "DateType": {"TimestampType"},
-    }
-    return {kind} | wider.get(kind, set())
 
 
 def missing_files(

@@ -49,7 +49,8 @@ class Evidence:
         manifests: those that could be read, data before deletes.
         blank: as `TakenCheckpoint.blank`.
         named: whether the newest given checkpoint's state names it.
-        written_ms: when the first of its files was written, in ms since 1970; None where that is not known.
+        written_ms: when the first of its manifests was written, in ms since 1970; None where that is not known.
+        last_ms: when the last of them was.
         problem: why a manifest cannot be read, or is not what the state says.
         lost: whether manifests that the state names are not there.
         foreign: why it is another table's, or another branch's.
@@ -65,6 +66,7 @@ class Evidence:
     blank: bool = False
     named: bool = False
     written_ms: int | None = None
+    last_ms: int | None = None
     problem: str | None = None
     lost: bool = False
     foreign: str | None = None
@@ -272,7 +274,8 @@ def _unnamed(item: Evidence, around: Surroundings) -> tuple[_Verdict, Doubt | No
 def _restarted(committed: int) -> str:
     return (
         f"no snapshot has its files, though the job has committed checkpoint {committed}: "
-        "its counter restarted, or an older checkpoint was restored, or its files were compacted away"
+        "its counter restarted, or an older checkpoint was restored; or an attempt failed and wrote its rows again, "
+        "or its files were compacted away long ago"
     )
 
 

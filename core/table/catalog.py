@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 from lake.core import paths
 from lake.core.errors import (
     BadInputError,
-    CommitConflictError,
-    CorruptFileError,
     InvalidRequestError,
-    LakeError,
-    NotAuthorisedError,
     NotFoundError,
     RefusedError,
 )
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
+from lake.core.table.foreign_code import STORAGE, file_properties
+from lake.core.table.opening import catalog_errors, open_handle
 from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -34,8 +30,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.sorting import SortOrder
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
-# What storage needs; the catalog's own secrets never leave this process, and no property chooses code.
-_STORAGE_PROPERTIES = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 _SQLITE_WAIT_SECONDS = 60
 MAX_FORMAT_VERSION = 3
 HADOOP = "hadoop"
@@ -136,18 +130,14 @@ class TableCatalog:
     @cached_property
     def handle(self) -> Catalog:
         """The PyIceberg catalog."""
-        from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - half a second
-
         from lake.core.table.version3 import allow_writing  # noqa: PLC0415
 
         allow_writing()
-        logging.getLogger("pyiceberg").setLevel(logging.ERROR)
         if self.is_hadoop:
             return self._open_hadoop()
         if self._database:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
-        with _catalog_errors(f"catalog {self.name}"):
-            return load_catalog(self.name, **self.configured)
+        return open_handle(self.name, self.configured)
 
     @property
     def is_hadoop(self) -> bool:
@@ -200,7 +190,7 @@ class TableCatalog:
         names = split_identifier(identifier)
         if self._database and not os.path.exists(self._database):
             raise self._no_table(identifier)
-        with _catalog_errors(f"table {identifier}"):
+        with catalog_errors(f"table {identifier}"):
             try:
                 found = self.handle.load_table(names)
             except NoSuchTableError as error:
@@ -253,7 +243,7 @@ class TableCatalog:
 
         names = split_identifier(identifier)
         self.refuse_commits(identifier)
-        with _catalog_errors(f"table {identifier}"):
+        with catalog_errors(f"table {identifier}"):
             if self._database or self.is_hadoop:
                 transaction = self._stage_offline(names, schema, spec, sort_order, properties)
             else:
@@ -336,7 +326,7 @@ class TableCatalog:
 
     def make_namespace(self, identifier: str) -> None:
         """Make a table's namespace where it is missing."""
-        with _catalog_errors(f"table {identifier}"):
+        with catalog_errors(f"table {identifier}"):
             self.handle.create_namespace_if_not_exists(split_identifier(identifier)[:-1])
 
     def _table(self, identifier: str, found: IcebergTable) -> Table:
@@ -345,7 +335,7 @@ class TableCatalog:
             identifier=identifier,
             metadata=found.metadata,
             metadata_location=found.metadata_location,
-            storage=Storage(storage_properties(found.io.properties)),
+            storage=Storage(storage_properties(file_properties(found, self.handle.properties))),
             catalog=self,
             handle=found,
         )
@@ -356,7 +346,7 @@ def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
     return {
         key: str(value)
         for key, value in properties.items()
-        if key.startswith(_STORAGE_PROPERTIES) and value is not None
+        if key.startswith(STORAGE) and value is not None
     }
 
 
@@ -430,39 +420,3 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
         },
         database=database,
     )
-
-
-@contextmanager
-def _catalog_errors(what: str) -> Iterator[None]:
-    """Turn PyIceberg's errors on anything but a commit into lake's."""
-    from pydantic import ValidationError  # noqa: PLC0415
-    from pyiceberg import exceptions as theirs  # noqa: PLC0415
-
-    try:
-        yield
-    except LakeError:
-        raise
-    except (
-        theirs.NoSuchTableError,
-        theirs.NoSuchNamespaceError,
-        theirs.NoSuchIcebergTableError,
-    ) as error:
-        raise NotFoundError(f"{what} does not exist") from error
-    except theirs.TableAlreadyExistsError as error:
-        raise CommitConflictError(f"{what} was made by someone else meanwhile") from error
-    except (theirs.UnauthorizedError, theirs.ForbiddenError, PermissionError) as error:
-        raise NotAuthorisedError(f"not allowed to open {what}") from error
-    except FileNotFoundError as error:
-        raise CorruptFileError(f"the metadata file of {what} is missing") from error
-    except (ValidationError, UnicodeDecodeError, theirs.ValidationError) as error:
-        raise CorruptFileError(
-            f"the metadata of {what} cannot be read: {first_line(error)}"
-        ) from error
-    except (theirs.RESTError, theirs.NoSuchPropertyException, ValueError, OSError) as error:
-        raise BadInputError(f"cannot open {what}: {first_line(error)}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """Return the start of an error's text: enough to recognise it, too little to spill a response."""
-    text = str(error).strip().splitlines()
-    return (text[0] if text else type(error).__name__)[:200]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lake.core import paths
 from lake.core.errors import (
+    BadInputError,
     CommitConflictError,
     CommitUnknownError,
     LakeError,
@@ -24,9 +25,10 @@ from lake.core.errors import (
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
 from lake.core.table import lineage
-from lake.core.table.catalog import Table, first_line
+from lake.core.table.catalog import Table
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import encode_manifest_list
+from lake.core.table.opening import first_line
 from lake.core.table.operations import Operation, Step
 from lake.core.table.producer import Draft, Parent, Producer, next_sequence_number
 from lake.core.table.row_ids import LINEAGE_SINCE, next_row_id
@@ -484,6 +486,13 @@ def _send(
         raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
+    except theirs.BadRequestError as error:
+        after = _look(session, table, landed, error)
+        if after is None:
+            raise BadInputError(
+                f"the catalog does not accept the commit to {table.identifier}: {first_line(error)}"
+            ) from error
+        return after, ""
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the outcome is open, not failed
         return _settle(session, table, landed, error), ""
     # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
@@ -497,11 +506,11 @@ def _look(
     cause: BaseException,
 ) -> Table | None:
     """Return the table if the change is in it, None if it certainly is not."""
-    if table.creating and not table.catalog.exists(table.identifier):
-        return None
     try:
+        if table.creating and not table.catalog.exists(table.identifier):
+            return None
         now = table.refreshed()
-    except LakeError:
+    except Exception:  # noqa: BLE001 - that the look failed tells nothing of the commit
         return _settle(session, table, landed, cause)
     return now if landed(now.metadata) is not None else None
 
@@ -522,7 +531,7 @@ def _settle(
     for attempt in range(1, policy.retries + 2):
         try:
             now = table.refreshed()
-        except LakeError:
+        except Exception:  # noqa: BLE001 - that the look failed tells nothing of the commit
             now = None
         if now is not None and landed(now.metadata) is not None:
             return now

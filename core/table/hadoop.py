@@ -45,7 +45,7 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.table import exclusive
-from lake.core.table.catalog import first_line
+from lake.core.table.opening import first_line
 from lake.core.table.storage import MAX_METADATA_BYTES, Storage
 
 VERSION_HINT = "version-hint.text"

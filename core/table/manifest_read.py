@@ -110,7 +110,7 @@ def read_manifests(
 
         share = sum(_length(row) for row in rows) // workers + 1
         limit = min(_WINDOW_BYTES, max(_SHARED_BYTES, share))
-        windows = _runs(rows, _length, limit)
+        windows = runs(rows, _length, limit)
         for results in decoders.map(read, windows):
             for spec_id, table in results:
                 tables.setdefault(spec_id, []).append(table)
@@ -130,7 +130,7 @@ def _open(storage: Storage, manifest: Manifest) -> Opened:
     return open_manifest(manifest, read_container(data, name=path))
 
 
-def _runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator[list[_T]]:
+def runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator[list[_T]]:
     """Cut items into runs of at most ``limit`` bytes, or of one."""
     run: list[_T] = []
     total = 0
@@ -153,7 +153,7 @@ def _read_window(
         key = (one.manifest["partition_spec_id"], one.layout.schema_json)
         groups.setdefault(key, []).append(one)
     for (spec_id, _), group in groups.items():
-        for part in _runs(group, lambda one: one.container.size, _DECODED_BYTES):
+        for part in runs(group, lambda one: one.container.size, _DECODED_BYTES):
             yield spec_id, decode_entries(part, metadata, wanted, live_only=live_only)
 
 

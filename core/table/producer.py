@@ -19,6 +19,7 @@ from lake.core.table import validation
 from lake.core.table.delete_clashes import DeleteClashes
 from lake.core.table.file_columns import columns_of
 from lake.core.table.files import DATA
+from lake.core.table.live_partitions import LivePartitions
 from lake.core.table.manifest_schemas import ADDED, DELETED, EXISTING, MANIFEST_SCHEMA
 from lake.core.table.manifests import (
     describe_manifest,
@@ -37,7 +38,7 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
-from lake.core.table.removal import Removal, check_sole_spec, find_live, manifests_of
+from lake.core.table.removal import Removal, check_sole_spec, find_live
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import SummaryCounter
 
@@ -62,11 +63,13 @@ class Parent:
         snapshot: the branch's head, or the step before; None at the very beginning.
         manifests: rows of its manifest list, newest first.
         clashes: knows the live delete files that the commit's steps care for.
+        partitions: knows where the partitions lie that they replace.
     """
 
     snapshot: Snapshot | None
     manifests: list[dict[str, Any]]
     clashes: DeleteClashes
+    partitions: LivePartitions
 
     @classmethod
     def read(
@@ -78,7 +81,7 @@ class Parent:
             producer.watch(clashes)
         location = snapshot.manifest_list if snapshot else None
         rows = read_manifest_list(storage, location).to_pylist() if location else []
-        return cls(snapshot, rows, clashes)
+        return cls(snapshot, rows, clashes, LivePartitions(storage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,17 +205,16 @@ class Producer:
     ) -> Removal:
         """Return what goes, having checked that the operation still holds on this parent."""
         operation, storage = self.operation, self.table.storage
-        current = parent.manifests
         head_id = parent.snapshot.snapshot_id if parent.snapshot else None
         if isinstance(operation, AppendFiles):
             return Removal()
         since = validation.Since(storage, metadata, head_id, operation.base_snapshot_id)
         if isinstance(operation, ReplacePartitions):
-            return Removal(self._replaced(metadata, operation, current, since, data))
+            return self._replaced(metadata, operation, parent, since, data)
         if isinstance(operation, RowDelta):
             return self._superseded(metadata, operation, parent, since, data, deletes)
         removed = frozenset(operation.removed_paths)
-        files = find_live(storage, metadata, current, removed)
+        files = find_live(storage, metadata, parent.manifests, removed)
         if head_id != operation.base_snapshot_id:
             if isinstance(operation, OverwriteFiles):
                 if operation.isolation == SERIALIZABLE:
@@ -220,9 +222,9 @@ class Producer:
                 validation.no_new_deletes(since)
             else:
                 keeps_sequence = operation.data_sequence_number is not None
-                validation.no_new_deletes_for(since, files, ignore_equality=keeps_sequence)
+                validation.no_new_deletes_for(since, files.places, ignore_equality=keeps_sequence)
         dangling = operation.removed_deletes if isinstance(operation, RewriteFiles) else ()
-        return Removal(removed, frozenset(dangling))
+        return Removal(removed, files.manifests, frozenset(dangling))
 
     def _superseded(
         self,
@@ -244,17 +246,17 @@ class Producer:
             if since.head_id != since.base_id:
                 if operation.isolation == SERIALIZABLE:
                     validation.no_new_data(since, operation.conflict_filter)
-                validation.no_new_deletes_for(since, files, ignore_equality=False)
+                validation.no_new_deletes_for(since, files.places, ignore_equality=False)
         return Removal(deletes=replaced)
 
     def _replaced(
         self,
         metadata: TableMetadata,
         operation: ReplacePartitions,
-        current: list[dict[str, Any]],
+        parent: Parent,
         since: validation.Since,
         data: list[FileColumns],
-    ) -> frozenset[str]:
+    ) -> Removal:
         if not data:
             raise BadInputError("cannot determine the partitions to replace: no files were added")
         places = _added_places(metadata, data)
@@ -264,16 +266,16 @@ class Producer:
             validation.no_new_deletes(since, places)
         gone: list[str] = []
         columns = ["file_path", "partition"]
-        for row in manifests_of(current, data=True):
+        holders = parent.partitions.holders(metadata, parent.manifests, places)
+        for row in holders:
             entries = read_manifest(
                 self.table.storage, row, metadata, columns=columns, live_only=True
             )
-            if places is None:
-                gone += entries["file_path"].to_pylist()
-            else:
+            if places is not None:
                 mask = pa.array(validation.in_partitions(entries, places), pa.bool_())
-                gone += entries.filter(mask)["file_path"].to_pylist()
-        return frozenset(gone)
+                entries = entries.filter(mask)
+            gone += entries["file_path"].to_pylist()
+        return Removal(frozenset(gone), frozenset(row["manifest_path"] for row in holders))
 
     def _without(
         self,

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from lake.core.table.manifest_decode import Manifest
     from lake.core.table.storage import Storage
 
-_DATA_COLUMNS = ("file_path",)
 _DELETE_COLUMNS = (
     "content",
     "file_path",
@@ -41,10 +40,12 @@ class Removal:
 
     Args:
         paths: data files; the delete files that are for one of them alone go too.
+        manifests: the data manifests in which they are.
         deletes: delete files.
     """
 
     paths: frozenset[str] = frozenset()
+    manifests: frozenset[str] = frozenset()
     deletes: frozenset[DeleteKey] = frozenset()
 
     def __bool__(self) -> bool:
@@ -52,12 +53,10 @@ class Removal:
 
     def among(self, storage: Storage, manifest: Manifest, metadata: TableMetadata) -> bool:
         """Whether some of a manifest's live entries go; only what tells that is read of it."""
-        is_data = manifest["content"] == DATA
-        if is_data and not self.paths:
-            return False
-        columns = _DATA_COLUMNS if is_data else _DELETE_COLUMNS
-        found = read_manifest(storage, manifest, metadata, columns=columns, live_only=True)
-        return bool(pc.any(self.hits(found, is_data=is_data), min_count=0).as_py())
+        if manifest["content"] == DATA:
+            return manifest["manifest_path"] in self.manifests
+        found = read_manifest(storage, manifest, metadata, columns=_DELETE_COLUMNS, live_only=True)
+        return bool(pc.any(self.hits(found, is_data=False), min_count=0).as_py())
 
     def hits(self, entries: pa.Table, *, is_data: bool) -> pa.Array:
         """Return for each entry of a manifest of data or of delete files whether it goes."""
@@ -69,24 +68,40 @@ class Removal:
         return pc.or_(for_one, pa.array(_keyed(entries, self.deletes), pa.bool_()))
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """Live data files.
+
+    Args:
+        places: path to (spec id, partition).
+        manifests: the data manifests in which they are.
+    """
+
+    places: dict[str, validation.Partition]
+    manifests: frozenset[str]
+
+
 def find_live(
     storage: Storage,
     metadata: TableMetadata,
     current: Sequence[Manifest],
     wanted: frozenset[str],
-) -> dict[str, validation.Partition]:
-    """Return where (spec, partition) data files lie among the live ones of a manifest list.
+) -> FoundFiles:
+    """Return where data files lie among the live ones of a manifest list.
 
     Raises:
         ConflictingFilesError: some are no longer live.
     """
     values = _texts(wanted)
     found: dict[str, validation.Partition] = {}
+    manifests: set[str] = set()
     columns = ["file_path", "partition"]
     for row in manifests_of(current, data=True) if wanted else ():
         entries = read_manifest(storage, row, metadata, columns=columns, live_only=True)
         hits = entries.filter(pc.is_in(entries["file_path"], value_set=values))
-        found.update(zip(hits["file_path"].to_pylist(), validation.places(hits), strict=True))
+        if hits.num_rows:
+            manifests.add(row["manifest_path"])
+            found.update(zip(hits["file_path"].to_pylist(), validation.places(hits), strict=True))
     missing = wanted - found.keys()
     if missing:
         some = ", ".join(sorted(missing)[:3])
@@ -95,7 +110,7 @@ def find_live(
             frozenset(missing),
             hint=AGAIN,
         )
-    return found
+    return FoundFiles(found, frozenset(manifests))
 
 
 def specs_of_live(

@@ -19,6 +19,7 @@ from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
 from lake.core.table import lineage
 from lake.core.table.avro import Container, read_container
 from lake.core.table.files import DATA, DataFile
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
 from lake.core.table.manifest_decode import decode_entries, open_manifest
 from lake.core.table.manifest_schemas import ADDED, ENTRY_COLUMNS, MANIFEST_COLUMNS
 from lake.core.table.manifests import encode_manifest, entries_of, files_of
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from lake.core.table.catalog import Table
 
 MANIFESTS_LOCATION = "flink.manifests.location"
-# An operator id that no job of Flink's has: a text, where theirs are hashes.
-LAKE_OPERATOR_ID = b"lake-staged-rows".hex()
 CHECKPOINT_ID = 1
 # Entries of the header: of the run, the same in all its manifests, and how many entries this one has.
 RUN = "lake.run-id"
@@ -120,6 +119,11 @@ class StagedRun:
         """All its files."""
         return [*self.data, *self.deletes]
 
+    @property
+    def kinds(self) -> list[tuple[int, Sequence[DataFile]]]:
+        """Its files by what the manifest that names them holds, as many as there are manifests."""
+        return [item for item in ((DATA, self.data), (_DELETES, self.deletes)) if item[1]]
+
 
 def job_id_of(run_id: str) -> str:
     """Return what stands for a run in the place of Flink's job id: 32 hexadecimal digits."""
@@ -148,11 +152,13 @@ def lay_down(table: Table, run: StagedRun) -> None:
     Raises:
         BadInputError: a file is of another spec than the first.
     """
-    kinds = [item for item in ((DATA, run.data), (_DELETES, run.deletes)) if item[1]]
-    marks = {**run.marks.to_header(), MANIFESTS: str(len(kinds))}
-    places = manifest_locations(table, run.marks.run_id)[: len(kinds)]
-    for location, (content, files) in reversed(list(zip(places, kinds, strict=True))):
-        table.storage.write(location, _encoded(table, content, files, marks))
+    marks = {**run.marks.to_header(), MANIFESTS: str(len(run.kinds))}
+    places = manifest_locations(table, run.marks.run_id)[: len(run.kinds)]
+    for location, (content, files) in reversed(list(zip(places, run.kinds, strict=True))):
+        # Before a commit they only serve one who dies alone; if the machine does, the source is loaded anew.
+        table.storage.write(
+            location, _encoded(table, content, files, marks), durable=not run.marks.writer
+        )
 
 
 def _encoded(
@@ -181,7 +187,7 @@ def find_run(table: Table, run_id: str) -> StagedRun | None:
             found.append(read_container(table.storage.read(location), name=location))
         except NotFoundError:
             continue
-        except BadInputError as error:
+        except CorruptFileError as error:
             problem = error.message
     if not found and problem is None:
         return None
@@ -247,10 +253,16 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.lstrip("-").isdigit() else None
 
 
-def remove_manifests(table: Table, run_id: str) -> list[str]:
-    """Remove a run's manifests, the first one first; return those that could not be."""
+def remove_manifests(table: Table, run_id: str, *, count: int = _MOST_MANIFESTS) -> list[str]:
+    """Remove a run's manifests, the first one first; return those that could not be.
+
+    Args:
+        table: the table.
+        run_id: the run.
+        count: how many there are at most.
+    """
     failed: list[str] = []
-    for location in manifest_locations(table, run_id):
+    for location in manifest_locations(table, run_id)[:count]:
         if not failed:
             failed += table.storage.delete([location]).failed
     return failed

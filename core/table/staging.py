@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lake.core import paths
 from lake.core.errors import CommitUnknownError, LakeError
 from lake.core.session import Session
@@ -31,13 +33,25 @@ class Staging:
     run: StagedRun | None = None
 
     def lay_down(self, run: StagedRun) -> None:
-        """Write the manifests of a run: from here on others can commit it."""
-        self.run = run
-        lay_down(self.table, run)
+        """Write the manifests of a run: from here on others can commit it.
+
+        A run that is committed next does without where they cannot be written.
+        """
+        try:
+            lay_down(self.table, run)
+        except (LakeError, OSError, pa.ArrowException) as error:
+            if not run.marks.writer:
+                raise
+            self.session.warn(f"killed now, the run could not be finished by another: {error}")
+        else:
+            self.run = run
 
     def take_up(self) -> None:
         """Remove the manifests of a run that was committed."""
-        if self.run and (failed := remove_manifests(self.table, self.run.marks.run_id)):
+        if self.run is None:
+            return
+        count = len(self.run.kinds)
+        if failed := remove_manifests(self.table, self.run.marks.run_id, count=count):
             self.session.warn(f"{failed[0]} could not be removed; its files are committed")
 
     def drop(self, table: Table, files: Iterable[str]) -> None:

@@ -127,11 +127,12 @@ class Storage:
                 )
             return bytes(source.read())
 
-    def write(self, location: str, data: bytes | pa.Buffer) -> None:
+    def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Write a whole file and, on a local disk, make it survive a power cut."""
         with self.open_output(location) as sink, _typed_errors(location):
             sink.write(data)
-        self.persist(location)
+        if durable:
+            self.persist(location)
 
     def persist(self, location: str) -> None:
         """Flush a written local file and its folder to the disk; other stores do so on close."""
@@ -232,8 +233,12 @@ class Storage:
         """Delete files in parallel; a file that is not there counts as deleted, a failure is kept and told."""
         outcome = DeleteOutcome()
         wanted = list(dict.fromkeys(locations))
-        with ThreadPoolExecutor(_DELETE_THREADS) as pool:
-            for location, failure in zip(wanted, pool.map(self._delete_one, wanted), strict=True):
+        with ThreadPoolExecutor(min(_DELETE_THREADS, len(wanted) or 1)) as pool:
+            # A thread costs more than one call of the system.
+            told = (
+                pool.map(self._delete_one, wanted) if wanted[1:] else map(self._delete_one, wanted)
+            )
+            for location, failure in zip(wanted, told, strict=True):
                 if failure is None:
                     outcome.deleted.append(location)
                 else:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from lake.core import paths
 from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
 from lake.core.processes import process_name, still_runs
-from lake.core.table.manifests import read_manifest_list, read_manifests
+from lake.core.table.occurrences import occurring
 from lake.core.table.staged_runs import (
     RunMarks,
     StagedRun,
@@ -126,8 +126,10 @@ def withdraw(
         claims = _claims(table, marks.run_id)
         _refuse_claims(session, table, marks, claims, own_operation)
         found = _files_of(table, marks)
-        held = occurring(table.refreshed(), found)
+        held = occurring(table.storage, table.refreshed().metadata, found)
         gone = [path for path in found if paths.canonical(path) not in held | session.owned]
+        if not held:
+            gone += _prepared(table, marks)
         begun = True
         failed = list(table.storage.delete(gone).failed)
         failed = failed or remove_manifests(table, marks.run_id)
@@ -137,7 +139,7 @@ def withdraw(
         raise
     if not failed:
         table.storage.delete([*claims, sign])
-    return Withdrawn(len(gone) - len(failed), len(held), tuple(failed))
+    return Withdrawn(len(found) - len(held) - len(failed), len(held), tuple(failed))
 
 
 def _files_of(table: Table, marks: RunMarks) -> list[str]:
@@ -145,10 +147,28 @@ def _files_of(table: Table, marks: RunMarks) -> list[str]:
     return table.storage.find(table.data_location, marks.operation_id) if marks.operation_id else []
 
 
-def clear(table: Table, run_id: str) -> list[str]:
-    """Remove what is left of a run that landed, but its files; return what could not be removed."""
-    failed = remove_manifests(table, run_id)
-    return [*failed, *table.storage.delete(_claims(table, run_id)).failed]
+def _prepared(table: Table, marks: RunMarks) -> list[str]:
+    """Find what the run's own commit had written beside its files when it was killed."""
+    folder, text = table.metadata_folder, marks.operation_id
+    names = [name for name, is_folder in table.storage.list_folder(folder) if not is_folder]
+    return [paths.join(folder, name) for name in names if text and text in name]
+
+
+def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
+    """Remove what is left of a run that landed, but its files; return what could not be removed.
+
+    Args:
+        table: after the commit.
+        run: the run.
+        by_other: whether a commit of another operation than the run's own holds its files.
+    """
+    failed = remove_manifests(table, run.marks.run_id)
+    left = _claims(table, run.marks.run_id)
+    if by_other:
+        own = {paths.canonical(file.path) for file in run.files}
+        beside = [path for path in _files_of(table, run.marks) if paths.canonical(path) not in own]
+        left += [*beside, *_prepared(table, run.marks)]
+    return [*failed, *table.storage.delete(left).failed]
 
 
 def drop_unused(session: Session, table: Table, files: Collection[str]) -> None:
@@ -156,7 +176,7 @@ def drop_unused(session: Session, table: Table, files: Collection[str]) -> None:
 
     Nobody can commit them any more: the run's id is in the table.
     """
-    held = occurring(table, files)
+    held = occurring(table.storage, table.metadata, files)
     table.storage.delete(
         path for path in files if paths.canonical(path) not in held | session.owned
     )
@@ -169,28 +189,6 @@ def look_for(table: Table, run_id: str) -> StagedRun | None:
         return run
     marks = run.marks if run else RunMarks(run_id=run_id)
     return StagedRun(marks=marks, problem=f"run {run_id} is being discarded")
-
-
-def occurring(table: Table, files: Collection[str]) -> frozenset[str]:
-    """Return, in canonical form, which files occur in a retained snapshot of whatever branch, live or deleted.
-
-    Raises:
-        CorruptFileError: a manifest or a manifest list is damaged.
-        NotFoundError: one is missing.
-    """
-    wanted = {paths.canonical(path) for path in files}
-    seen: set[str] = set()
-    found: set[str] = set()
-    for snapshot in table.metadata.snapshots if wanted else ():
-        listed = read_manifest_list(table.storage, snapshot.manifest_list)
-        new = listed.filter([path not in seen for path in listed["manifest_path"].to_pylist()])
-        seen.update(new["manifest_path"].to_pylist())
-        for entries in read_manifests(
-            table.storage, new, table.metadata, columns=("file_path",)
-        ).values():
-            names = {paths.canonical(path) for path in entries["file_path"].to_pylist()}
-            found |= wanted & names
-    return frozenset(found)
 
 
 def _refuse_claims(

@@ -16,6 +16,7 @@ from lake.core.ingest.runs import as_staged, lay_down, settle
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.table import lineage
+from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.commit import Committed
 from lake.core.table.files import DataFile, stored_bytes
 from lake.core.table.operations import RowDelta
@@ -170,6 +171,8 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
         written = _write(session, plan, operation_id, aside)
         if not written.files:
             return _outcome(plan, Status.NOTHING_TO_DO, written)
+        paths_written = [file.path for file in written.files]
+        remove_lost_attempts(session, ingest.table, operation_id, paths_written)
         lay_down(staging, ingest, written.data, written.deletes)
         if ingest.options.stage:
             return as_staged(_outcome(plan, Status.DONE, written), staging)

@@ -21,6 +21,7 @@ from lake.core.ingest.runs import as_staged, lay_down, settle
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.table import lineage
+from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed
 from lake.core.table.files import DataFile, stored_bytes
@@ -218,6 +219,7 @@ class _Run:
         """Commit, matching again whenever another writer won; a run that is only staged is not committed."""
         ingest = self.plan.ingest
         if ingest.table.creating:
+            self._remove_lost(source.files)
             landed = self._commit(AppendFiles(added=source.files), ingest.table, self.operation_id)
             return None, landed, self.operation_id
         table, commit_id = ingest.table, self.operation_id
@@ -241,7 +243,12 @@ class _Run:
     def _matched(self, matcher: Matcher, table: Table, source: _Source) -> Matched:
         matched = (matcher.blind if self._blindly else matcher.match)(table, source.buckets)
         self._refuse_duplicates(matched, source)
+        self._remove_lost([*source.files, *matched.files])
         return matched
+
+    def _remove_lost(self, reported: Sequence[DataFile]) -> None:
+        paths = [file.path for file in reported]
+        remove_lost_attempts(self.session, self.plan.ingest.table, self.operation_id, paths)
 
     def _refreshed(self, table: Table) -> Table:
         """Return the table as it is now.

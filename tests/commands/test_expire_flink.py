@@ -104,7 +104,7 @@ def test_many_jobs_make_few_warnings(lake: CommandLine, warehouse: Path) -> None
     assert "3 other Flink jobs" in told[-1]
 
 
-@pytest.mark.parametrize("name", flink_fixtures.names(catalog="jdbc"))
+@pytest.mark.parametrize("name", flink_fixtures.names())
 def test_what_flink_restores_from_is_the_same_after_an_expiry(flink_lent: Any, name: str) -> None:
     fixture = flink_lent(name)
     lake = CommandLine(fixture.warehouse, catalog_type=fixture.catalog_type)

@@ -478,7 +478,7 @@ def test_a_checkpoint_of_another_table_is_nothing_to_do_and_says_so(
         document = pending.commit(path=path).json()
 
     assert (document["status"], document["result"]["skipped_checkpoints"]) == ("nothing-to-do", 3)
-    assert "writes to another table" in document["warnings"][0]
+    assert "lie outside the table" in document["warnings"][0]
     assert pending.is_untouched(tmp_path)
 
 

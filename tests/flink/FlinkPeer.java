@@ -1,11 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Map;
-import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.JobStatus;
@@ -14,8 +10,7 @@ import org.apache.flink.core.execution.CheckpointType;
 import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.runtime.execution.ExecutionState;
 import org.apache.flink.runtime.jobgraph.SavepointRestoreSettings;
-import org.apache.flink.runtime.minicluster.MiniCluster;
-import org.apache.flink.runtime.minicluster.MiniClusterConfiguration;
+import org.apache.flink.runtime.minicluster.*;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.flink.streaming.api.datastream.DataStream;
@@ -25,22 +20,15 @@ import org.apache.flink.streaming.api.graph.StreamGraph;
 import org.apache.flink.table.data.RowData;
 import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
 import org.apache.flink.types.RowKind;
-import org.apache.iceberg.DistributionMode;
-import org.apache.iceberg.Schema;
-import org.apache.iceberg.Snapshot;
-import org.apache.iceberg.Table;
+import org.apache.iceberg.*;
 import org.apache.iceberg.catalog.TableIdentifier;
-import org.apache.iceberg.flink.CatalogLoader;
-import org.apache.iceberg.flink.FlinkSchemaUtil;
-import org.apache.iceberg.flink.TableLoader;
+import org.apache.iceberg.flink.*;
 import org.apache.iceberg.flink.data.FlinkParquetReaders;
 import org.apache.iceberg.flink.sink.FlinkSink;
 import org.apache.iceberg.flink.sink.IcebergSink;
-import org.apache.iceberg.flink.sink.dynamic.DynamicIcebergSink;
-import org.apache.iceberg.flink.sink.dynamic.DynamicRecord;
+import org.apache.iceberg.flink.sink.dynamic.*;
 import org.apache.iceberg.io.CloseableIterable;
-import org.apache.iceberg.mapping.MappingUtil;
-import org.apache.iceberg.mapping.NameMapping;
+import org.apache.iceberg.mapping.*;
 import org.apache.iceberg.parquet.Parquet;
 
 /**
@@ -91,18 +79,13 @@ public class FlinkPeer {
     this.catalog =
         text("catalog").equals("hadoop")
             ? CatalogLoader.hadoop("lake", conf, Map.of("warehouse", warehouse))
-            : CatalogLoader.custom(
-                "lake",
-                Map.of(
-                    "warehouse",
-                    warehouse,
-                    "uri",
-                    "jdbc:sqlite:" + warehouse.replaceFirst("^file:/+", "/") + "/catalog.db",
-                    "jdbc.schema-version",
-                    "V0"),
-                conf,
-                "org.apache.iceberg.jdbc.JdbcCatalog");
+            : CatalogLoader.custom("lake", Map.of("warehouse", warehouse, "uri", sqlite(warehouse),
+                "jdbc.schema-version", "V0"), conf, "org.apache.iceberg.jdbc.JdbcCatalog");
     this.loader = TableLoader.fromCatalog(catalog, name);
+  }
+
+  private static String sqlite(String warehouse) {
+    return "jdbc:sqlite:" + warehouse.replaceFirst("^file:/+", "/") + "/catalog.db";
   }
 
   private String text(String key) {
@@ -124,13 +107,11 @@ public class FlinkPeer {
     StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment(conf);
     env.setParallelism(asked.get("parallelism").asInt());
     Schema schema = table().schema();
-    DataStream<RowData> rows =
-        env.addSource(new Rows(), "rows", InternalTypeInfo.of(FlinkSchemaUtil.convert(schema)))
-            .uid("rows");
+    InternalTypeInfo<RowData> type = InternalTypeInfo.of(FlinkSchemaUtil.convert(schema));
+    DataStream<RowData> rows = env.addSource(new Rows(), "rows", type).uid("rows");
     boolean overwrite = text("mode").equals("overwrite");
     boolean upsert = text("mode").equals("upsert");
-    List<String> keys = new ArrayList<>();
-    asked.get("keys").forEach(key -> keys.add(key.asText()));
+    List<String> keys = Arrays.asList(JSON.treeToValue(asked.get("keys"), String[].class));
     String uid = text("uid");
     String branch = text("branch");
     switch (text("sink")) {
@@ -189,9 +170,7 @@ public class FlinkPeer {
     } finally {
       if (!cluster.getJobStatus(job).get().isGloballyTerminalState()) {
         cluster.cancelJob(job).get();
-        while (!cluster.getJobStatus(job).get().isGloballyTerminalState()) {
-          Thread.sleep(5);
-        }
+        cluster.requestJobResult(job).get();
       }
     }
     return Map.of("job", job.toString(), "made", made);
@@ -200,9 +179,9 @@ public class FlinkPeer {
   private void emit(JobID job, String path) throws Exception {
     Schema schema = table().schema();
     NameMapping names = MappingUtil.create(schema);
-    try (CloseableIterable<RowData> rows =
-        Parquet.read(org.apache.iceberg.Files.localInput(path)).project(schema).withNameMapping(names)
-            .createReaderFunc(type -> FlinkParquetReaders.buildReader(schema, type)).build()) {
+    try (CloseableIterable<RowData> rows = Parquet.read(Files.localInput(path)).project(schema)
+        .withNameMapping(names)
+        .createReaderFunc(type -> FlinkParquetReaders.buildReader(schema, type)).build()) {
       for (RowData row : rows) {
         row.setRowKind(RowKind.INSERT);
         WAITING.incrementAndGet();
@@ -234,13 +213,8 @@ public class FlinkPeer {
     return newest;
   }
 
-  /** A condition that may fail. */
-  private interface Condition {
-    boolean holds() throws Exception;
-  }
-
-  private void until(JobID job, Condition condition) throws Exception {
-    while (!condition.holds()) {
+  private void until(JobID job, Callable<Boolean> condition) throws Exception {
+    while (!condition.call()) {
       if (cluster.getJobStatus(job).get() == JobStatus.FAILED) {
         throw cluster.requestJobResult(job).get().getSerializedThrowable().get();
       }
@@ -249,20 +223,15 @@ public class FlinkPeer {
   }
 
   private static String trace(Throwable error) {
-    StringBuilder text = new StringBuilder(error.toString());
-    for (Throwable cause = error.getCause(); cause != null; cause = cause.getCause()) {
-      text.append("; ").append(cause);
-    }
-    return text.toString();
+    return error + (error.getCause() == null ? "" : "; " + trace(error.getCause()));
   }
 
   public static void main(String[] arguments) throws Exception {
     Configuration conf = new Configuration();
     conf.setString("rest.bind-port", "0");
     conf.setString("taskmanager.memory.network.max", "64m");
-    MiniClusterConfiguration settings =
-        new MiniClusterConfiguration.Builder()
-            .setConfiguration(conf).setNumTaskManagers(1).setNumSlotsPerTaskManager(4).build();
+    MiniClusterConfiguration settings = new MiniClusterConfiguration.Builder()
+        .setConfiguration(conf).setNumTaskManagers(1).setNumSlotsPerTaskManager(4).build();
     BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
     try (MiniCluster cluster = new MiniCluster(settings)) {
       cluster.start();

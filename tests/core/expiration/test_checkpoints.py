@@ -17,7 +17,9 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from lake.core.errors import RefusedError
+from lake.core.expiration.checkpoints import held_branches
 from lake.core.expiration.plan import KeepReason, RetentionOptions, plan_retention
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
 
 DAY_MS = 24 * 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -232,6 +234,14 @@ def test_a_commit_without_an_operator_is_where_every_restore_of_the_job_ends() -
     assert [item.commit.operator_id for item in plan.held[0].checkpoints] == [None]
 
 
+def test_a_staged_run_of_lakes_keeps_nothing() -> None:
+    metadata = history([plain(60), commit(50, 1, operator=LAKE_OPERATOR_ID), plain(40)])
+
+    plan = plan_retention(metadata, RetentionOptions(older_than_ms=NOW_MS), NOW_MS)
+
+    assert (plan.expired, plan.held) == ((1, 2), ())
+
+
 def test_a_branch_that_a_job_writes_outlives_its_age() -> None:
     age = {"max_ref_age_ms": DAY_MS}
     metadata = history([plain(99), commit(50, 1, branch="side"), plain(9)], side=age)
@@ -256,3 +266,33 @@ def test_a_snapshot_named_on_a_jobs_way_is_refused_with_the_way_out() -> None:
     assert plan_retention(metadata, RetentionOptions(snapshot_ids=(1,)), NOW_MS).expired == (1,)
     careless = RetentionOptions(snapshot_ids=(3,), keep_checkpoints_ms=0)
     assert plan_retention(metadata, careless, NOW_MS).expired == (3,)
+
+
+@pytest.mark.parametrize(
+    ("version", "deletes", "cut", "path"),
+    [
+        (3, True, False, (4, 3, 2, 1)),
+        (3, True, True, (4, 3)),
+        (3, False, False, (4, 3)),
+        (2, True, False, (4, 3)),
+    ],
+)
+def test_all_of_a_whole_history_is_held_for_a_job_that_must_look_at_it(
+    version: int, deletes: bool, cut: bool, path: tuple[int, ...]
+) -> None:
+    made = [Made("main", 30), Made("main", 20, "job-a", "op-1", 1), Made("main", 10)]
+    table = history([made[0], *made])
+    told = {"flink.job-id": "job-a", "flink.max-committed-checkpoint-id": "1"}
+    deleting = Summary(
+        Operation.OVERWRITE, **told, **({"added-delete-files": "2"} if deletes else {})
+    )
+    snapshots = [
+        item.model_copy(update={"summary": deleting}) if item.snapshot_id == 3 else item
+        for item in table.snapshots
+    ]
+    table = table.model_copy(update={"snapshots": snapshots[cut:], "format_version": version})
+
+    (held,) = held_branches(table, 0)
+
+    assert held.path == path
+    assert [item.steps for item in held.checkpoints] == [len(path)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from delete_support import position_file, vectors
@@ -205,6 +207,28 @@ def test_an_unanswered_commit_that_did_not_land_is_unknown_and_keeps_every_file(
     assert any("snap-" in name for name in names)
     assert any(name.endswith(f"{caught.value.operation_id}-m0.avro") for name in names)
     assert len(world.session.owned) == 1
+
+
+@pytest.mark.parametrize("answer", [CommitFailedException("c"), ConnectionError("lost")])
+def test_whatever_a_look_after_the_commit_raises_no_file_is_removed(
+    world: World, answer: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: str) -> None:
+        raise RuntimeError("a driver's own error")
+
+    def lost(commit: Callable[[], Any]) -> Any:
+        commit()
+        monkeypatch.setattr(world.session.catalog, "load", broken)
+        raise answer
+
+    inject(world.session, [lost])
+    before = files_below(world.warehouse)
+    with pytest.raises(CommitUnknownError):
+        world.append(1)
+
+    assert world.ids == [1]
+    # Metadata, the list of manifests, a manifest and the rows.
+    assert len(files_below(world.warehouse) - before) == 4
 
 
 def test_a_conflict_then_an_unanswered_attempt_is_unknown(world: World) -> None:

@@ -1,0 +1,199 @@
+"""What forbids a replay, and what the user should know of it: asked before anything is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from lake.core.errors import RefusedError
+from lake.core.replay.given import later_checkpoints
+from lake.core.replay.model import FOREIGN, FoundCheckpoint, PendingJob
+from lake.core.replay.states import Doubt
+from lake.core.table.files import EQUALITY_DELETES
+from lake.core.table.flink_jobs import job_commit, job_commits
+from lake.core.table.run_ids import OPERATION_ID
+from lake.core.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.replay.look import Look
+    from lake.core.session import Session
+
+REPLACE_PARTITIONS = "replace-partitions"
+_SHOWN = 10
+_GIVE = "give the job's newest completed checkpoint with --checkpoint"
+
+
+def check(session: Session, look: Look) -> None:
+    """Refuse what may not be committed, and warn of what is left out.
+
+    Raises:
+        RefusedError: a safety rule forbids it.
+    """
+    _warn(session, look)
+    _refuse_unfit(look)
+    _refuse_expired(look)
+    for job in look.jobs:
+        # Empty checkpoints move nothing that anyone could miss.
+        if any(item.manifests for item in job.checkpoints):
+            _refuse_alive(session, look, job)
+            _refuse_mode(look, job)
+    _refuse_twice(look.jobs)
+
+
+def _warn(session: Session, look: Look) -> None:
+    for text in look.given.skipped:
+        session.warn(text)
+    word = look.options.word
+    if word is not None and not any(item.found.job_id == word[0] for item in look.judged):
+        session.warn(f"no temporary manifest of job {word[0]} lies there")
+    others = [item.found for item in look.asked_for if item.found.state == FOREIGN]
+    if others:
+        session.warn(f"not committed: {_numbers(others)}: {others[0].reason}")
+    unproven = [item.found for item in look.asked_for if item.doubt is Doubt.NUMBER]
+    if unproven and not look.options.assume_uncommitted:
+        session.warn(
+            f"not committed, because unproven: {_numbers(unproven)}; {unproven[0].reason}; "
+            "--assume-uncommitted commits such checkpoints"
+        )
+    elif any(_has_equality_deletes(item) for item in unproven):
+        session.warn(
+            f"{_numbers(unproven)} came late: their equality deletes also delete rows "
+            "of the same keys that were committed since"
+        )
+
+
+def _has_equality_deletes(found: FoundCheckpoint) -> bool:
+    return any(
+        EQUALITY_DELETES in manifest.entries["content"].to_pylist() for manifest in found.manifests
+    )
+
+
+def _refuse_unfit(look: Look) -> None:
+    for item in look.unfit:
+        found = item.found
+        raise RefusedError(
+            f"checkpoint {found.checkpoint_id} of job {found.job_id} is {found.state}: {found.reason}",
+            hint="nothing was committed; `lake replay TABLE` lists what lies there and why",
+        )
+
+
+def _refuse_expired(look: Look) -> None:
+    expired = [item.found for item in look.asked_for if item.doubt is Doubt.HISTORY]
+    if expired and not look.options.assume_uncommitted:
+        raise RefusedError(
+            f"{_numbers(expired)}: {expired[0].reason}",
+            hint="--assume-uncommitted commits them all the same, if you know that they never were",
+        )
+
+
+def _refuse_alive(session: Session, look: Look, job: PendingJob) -> None:
+    """Refuse a job that did something of late: its own restart would commit the same."""
+    newest = max(
+        look.findings.newest_ms.get(job.job_id, 0),
+        _last_commit_ms(look, job),
+        _last_checkpoint_ms(session, look, job),
+    )
+    age_ms = session.clock.now_ms() - newest
+    if age_ms < look.options.quiet_ms:
+        raise RefusedError(
+            f"job {job.job_id} may still be running: its newest file or commit is "
+            f"{format_duration(max(age_ms, 0) / 1000)} old",
+            hint="stop it for good, or wait: its own restart commits the same; --quiet-time sets how long",
+        )
+
+
+def _last_commit_ms(look: Look, job: PendingJob) -> int:
+    """Return when the job itself last committed, as opposed to a replay in its name."""
+    return max(
+        (
+            item.timestamp_ms
+            for item in look.table.metadata.snapshots
+            if (commit := job_commit(item))
+            and commit.job_id == job.job_id
+            and OPERATION_ID not in _summary(item)
+        ),
+        default=0,
+    )
+
+
+def _last_checkpoint_ms(session: Session, look: Look, job: PendingJob) -> int:
+    """Return when the given checkpoint of a job, or the last one beside it, was completed."""
+    given = look.given.states.get((job.job_id, job.operator_id))
+    if given is None:
+        return 0
+    checkpoint, storage = given[0], look.table.storage
+    later = later_checkpoints(storage, checkpoint)
+    if later:
+        session.warn(
+            f"checkpoint {max(later)} completed after the given {checkpoint.checkpoint_id}: "
+            f"{later[max(later)].location}"
+        )
+    own = storage.look_up([checkpoint.location])[checkpoint.location]
+    return max(file.modified_ms or 0 for file in (own, *later.values()) if file)
+
+
+def _refuse_mode(look: Look, job: PendingJob) -> None:
+    """Refuse what does not fit how the job's earlier snapshots were made."""
+    summaries = [
+        _summary(commit.snapshot)
+        for commit in job_commits(look.table.metadata, look.options.branch)
+        if commit.is_by(job.job_id, job.operator_id)
+    ]
+    earlier = {
+        summary.get(REPLACE_PARTITIONS) == "true"
+        for summary in summaries
+        if "added-data-files" in summary
+    }
+    replaces = look.options.replace_partitions
+    if True in earlier and not replaces:
+        raise RefusedError(
+            f"job {job.job_id} replaced partitions in its earlier snapshots",
+            hint="--replace-partitions commits its checkpoints in the same way",
+        )
+    if replaces and earlier == {False}:
+        raise RefusedError(
+            f"job {job.job_id} did not replace partitions in its earlier snapshots",
+            hint="leave --replace-partitions out",
+        )
+    if replaces and any(item.delete_files for item in job.checkpoints):
+        raise RefusedError(
+            f"checkpoints of job {job.job_id} hold delete files, which cannot replace partitions",
+            hint="leave --replace-partitions out",
+        )
+    if replaces and look.options.word is not None and len(job.checkpoints) > 1:
+        raise RefusedError(
+            f"job {job.job_id} has several checkpoints to replace partitions with: "
+            "which rows stay depends on the sink, which only a checkpoint tells",
+            hint=_GIVE,
+        )
+
+
+def _refuse_twice(jobs: Iterable[PendingJob]) -> None:
+    """Refuse a file, or a number of one job, that comes twice."""
+    seen: set[str] = set()
+    for job in jobs:
+        numbers = [item.checkpoint_id for item in job.checkpoints]
+        if len(set(numbers)) < len(numbers):
+            raise RefusedError(
+                f"two attempts wrote the same checkpoint: {_numbers(job.checkpoints)}", hint=_GIVE
+            )
+        for manifest in (manifest for item in job.checkpoints for manifest in item.manifests):
+            files = set(manifest.entries["file_path"].to_pylist())
+            if files & seen:
+                raise RefusedError(f"{min(files & seen)} is in two temporary manifests")
+            seen |= files
+
+
+def _summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def _numbers(found: Iterable[FoundCheckpoint]) -> str:
+    items = list(found)
+    numbers = ", ".join(str(item.checkpoint_id) for item in items[:_SHOWN])
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return f"checkpoint{'s' * (len(items) > 1)} {numbers}{more} of job {items[0].job_id}"

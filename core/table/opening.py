@@ -1,0 +1,118 @@
+"""Open PyIceberg's catalogs, and tell what went wrong in lake's words."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lake.core.errors import (
+    BadInputError,
+    CommitConflictError,
+    CorruptFileError,
+    LakeError,
+    NotAuthorisedError,
+    NotFoundError,
+    TimedOutError,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+_TIMED_OUT = re.compile(r"timed? ?out\b|timeout (?:expired|was reached)", re.IGNORECASE)
+_UNAUTHORISED = re.compile(
+    r"password authentication failed|no password supplied|permission denied|access.denied"
+    r"|role .* (?:does not exist|is not permitted)",
+    re.IGNORECASE,
+)
+# PostgreSQL's own client takes its limit for connecting from here; without one it may wait for ever.
+_POSTGRES_LIMIT, _POSTGRES_SECONDS = "PGCONNECT_TIMEOUT", "30"
+
+
+def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
+    """Open a catalog as PyIceberg does, bounded in time and in whom it trusts."""
+    from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog  # noqa: PLC0415
+
+    from lake.core.table.foreign_code import keep_out  # noqa: PLC0415
+
+    def bounded(name: str, properties: Mapping[str, Any]) -> Catalog:
+        from lake.core.table.rest import BoundedRestCatalog  # noqa: PLC0415 - only when one is wanted
+
+        return BoundedRestCatalog(name, **properties)
+
+    AVAILABLE_CATALOGS[CatalogType.REST] = bounded
+    os.environ.setdefault(_POSTGRES_LIMIT, _POSTGRES_SECONDS)
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+    with catalog_errors(f"catalog {name}"):
+        handle = load_catalog(name, **properties)
+    keep_out(handle)
+    return handle
+
+
+@contextmanager
+def catalog_errors(what: str) -> Iterator[None]:
+    """Turn PyIceberg's errors on anything but a commit into lake's."""
+    from pydantic import ValidationError  # noqa: PLC0415
+    from pyiceberg import exceptions as theirs  # noqa: PLC0415
+
+    try:
+        yield
+    except LakeError:
+        raise
+    except (
+        theirs.NoSuchTableError,
+        theirs.NoSuchNamespaceError,
+        theirs.NoSuchIcebergTableError,
+    ) as error:
+        raise NotFoundError(f"{what} does not exist") from error
+    except theirs.TableAlreadyExistsError as error:
+        raise CommitConflictError(f"{what} was made by someone else meanwhile") from error
+    except (
+        theirs.UnauthorizedError,
+        theirs.ForbiddenError,
+        theirs.AuthorizationExpiredError,
+        theirs.OAuthError,
+        PermissionError,
+    ) as error:
+        raise NotAuthorisedError(f"not allowed to open {what}") from error
+    except FileNotFoundError as error:
+        raise CorruptFileError(f"the metadata file of {what} is missing") from error
+    except (ValidationError, UnicodeDecodeError, theirs.ValidationError) as error:
+        raise CorruptFileError(
+            f"the metadata of {what} cannot be read: {first_line(error)}"
+        ) from error
+    except (ModuleNotFoundError, theirs.NotInstalledError) as error:
+        raise BadInputError(
+            f"{what} needs a Python module that is not installed: {first_line(error)}",
+            hint="install it into lake's environment, e.g. pip install psycopg2-binary",
+        ) from error
+    except Exception as error:
+        known = (theirs.RESTError, theirs.NoSuchPropertyException, ValueError, OSError)
+        if isinstance(error, (*known, *_database_errors())):
+            raise _told(error, what) from error
+        raise
+
+
+def _database_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of SQL catalogs, if one was opened."""
+    module = sys.modules.get("sqlalchemy.exc")
+    return (module.SQLAlchemyError,) if module else ()
+
+
+def _told(error: BaseException, what: str) -> LakeError:
+    text = str(error)
+    if isinstance(error, TimeoutError) or _TIMED_OUT.search(text):
+        return TimedOutError(f"opening {what} took too long: {first_line(error)}")
+    if _UNAUTHORISED.search(text):
+        return NotAuthorisedError(f"not allowed to open {what}: {first_line(error)}")
+    return BadInputError(f"cannot open {what}: {first_line(error)}")
+
+
+def first_line(error: BaseException) -> str:
+    """Return the start of an error's text: enough to recognise it, too little to spill a response."""
+    text = str(error).strip().splitlines()
+    return (text[0] if text else type(error).__name__)[:200]

@@ -1,0 +1,212 @@
+"""An HTTP proxy in front of a real server that remembers what it was asked, and fails as it is told."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from server_process import HOST
+
+# What holds for one connection only; and tests read answers as they come.
+_HOP = {"connection", "transfer-encoding", "content-length", "keep-alive", "accept-encoding"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Answer:
+    """What goes back."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class ResetError(Exception):
+    """Instead of an answer the connection breaks."""
+
+
+Forward = Callable[[], Answer]
+# Given a request and a way to have the real server answer it; answers, or breaks the connection.
+Fault = Callable[[Asked, Forward], Answer]
+
+
+class Proxy:
+    """Forwards to a server; ends with the block."""
+
+    def __init__(self, target: str) -> None:
+        self.target = urlsplit(target)
+        self.asked: list[Asked] = []
+        self.changes: list[Callable[[Asked, Answer], Answer]] = []
+        self._faults: list[tuple[str, re.Pattern[str], Fault]] = []
+        self._lock = threading.Lock()
+        self.ended = threading.Event()
+        self._server = ThreadingHTTPServer((HOST, 0), type("Handler", (_Handler,), {"proxy": self}))
+        self._server.daemon_threads = True
+        self.uri = f"http://{HOST}:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def fail(self, method: str, path: str, *faults: Fault) -> None:
+        """Let the next requests that match go through faults, one each."""
+        with self._lock:
+            self._faults += [(method, re.compile(path), fault) for fault in faults]
+
+    def times(self, method: str, path: str) -> int:
+        """Return how often it was asked so."""
+        return sum(
+            item.method == method and re.search(path, item.path) is not None for item in self.asked
+        )
+
+    @property
+    def unused(self) -> int:
+        """How many faults are left."""
+        return len(self._faults)
+
+    def hang(self, asked: Asked, forward: Forward) -> Answer:
+        """Never answer (a fault)."""
+        self.ended.wait(120)
+        raise ResetError
+
+    def landed_and_hang(self, asked: Asked, forward: Forward) -> Answer:
+        """Do it and never answer (a fault)."""
+        forward()
+        return self.hang(asked, forward)
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a request, as told."""
+        with self._lock:
+            self.asked.append(asked)
+            fault = next((item for item in self._faults if _fits(item, asked)), None)
+            if fault:
+                self._faults.remove(fault)
+        if fault:
+            return fault[2](asked, lambda: self._forward(asked))
+        answer = self._forward(asked)
+        for change in self.changes:
+            answer = change(asked, answer)
+        return answer
+
+    def _forward(self, asked: Asked) -> Answer:
+        assert self.target.hostname is not None
+        connection = http.client.HTTPConnection(self.target.hostname, self.target.port, timeout=60)
+        headers = {key: text for key, text in asked.headers.items() if key.lower() not in _HOP}
+        connection.request(asked.method, asked.path, asked.body or None, headers)
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        return Answer(response.status, dict(response.getheaders()), body)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection; its class knows the proxy."""
+
+    protocol_version = "HTTP/1.1"
+    proxy: Proxy
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except ConnectionError:
+            self.close_connection = True
+
+    def do_GET(self) -> None:
+        asked = Asked(self.command, self.path, dict(self.headers.items()), self._body())
+        try:
+            self._send(self.proxy.answer(asked))
+        except ResetError:
+            linger = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self.connection.close()
+            self.close_connection = True
+
+    do_HEAD = do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response_only(answer.status)
+        for key, text in answer.headers.items():
+            if key.lower() not in _HOP:
+                self.send_header(key, text)
+        length = answer.headers.get("Content-Length") if self.command == "HEAD" else None
+        self.send_header("Content-Length", length or str(len(answer.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _fits(fault: tuple[str, re.Pattern[str], Fault], asked: Asked) -> bool:
+    return fault[0] == asked.method and fault[1].search(asked.path) is not None
+
+
+def refused(status: int, text: str = "told to fail") -> Fault:
+    """Answer so; the server never hears of it."""
+    return lambda _asked, _forward: _error(status, text)
+
+
+def landed(status: int, text: str = "told to fail") -> Fault:
+    """Do it and answer so."""
+
+    def fault(_asked: Asked, forward: Forward) -> Answer:
+        forward()
+        return _error(status, text)
+
+    return fault
+
+
+def reset(*, done: bool) -> Fault:
+    """Break the connection, before or after it was done."""
+
+    def fault(_asked: Asked, forward: Forward) -> Answer:
+        if done:
+            forward()
+        raise ResetError
+
+    return fault
+
+
+def sent_twice(_asked: Asked, forward: Forward) -> Answer:
+    """Do it twice, as a proxy does that believes the first attempt lost, and give the second answer."""
+    forward()
+    return forward()
+
+
+def _error(status: int, text: str) -> Answer:
+    body = {"error": {"message": text, "type": "InjectedException", "code": status}}
+    return Answer(status, {"Content-Type": "application/json"}, json.dumps(body).encode())

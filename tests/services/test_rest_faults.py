@@ -1,0 +1,222 @@
+"""A REST catalog that fails: what certainly did not happen is told from what may have happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from faulty_proxy import Answer, Asked, Fault, Proxy, landed, refused, reset, sent_twice
+from rest_server import RestServer
+from service_line import Service, csv
+
+COMMIT = r"/tables/t$"
+# Tables that do not wait long to learn what became of a commit.
+QUICK = (
+    *("--property", "commit.retry.min-wait-ms=1", "--property", "commit.retry.max-wait-ms=5"),
+    *("--property", "commit.status-check.min-wait-ms=1"),
+    *("--property", "commit.status-check.num-retries=2"),
+)
+
+
+@pytest.fixture
+def proxy(rest: tuple[RestServer, str]) -> Iterator[Proxy]:
+    with Proxy(rest[0].uri) as running:
+        yield running
+
+
+@pytest.fixture
+def faulty(on_rest: Service, proxy: Proxy) -> Service:
+    """A table with one row in it, behind the proxy."""
+    limits = {
+        "rest.client.connection-timeout-ms": "2000",
+        "rest.client.socket-timeout-ms": "2000",
+    }
+    properties = {**on_rest.properties, **limits}
+    first = csv(on_rest.folder, "first.csv", id=[0])
+    on_rest.line().ok("ingest", on_rest.table(), first, "--create", *QUICK)
+    return Service(
+        "faulty",
+        {**properties, "uri": proxy.uri},
+        on_rest.folder,
+        on_rest.list_files,
+        on_rest.namespace,
+    )
+
+
+def ingest(service: Service, *options: object) -> dict[str, Any]:
+    """Append one row; return the document with the exit code in it."""
+    source = csv(service.folder, "one.csv", id=[1])
+    result = service.line()("--json", "ingest", service.table(), source, *options)
+    return {**result.json(), "code": result.exit_code}
+
+
+MAY_HAVE_LANDED: list[Callable[[Proxy], Fault]] = [
+    *(lambda _, status=status: landed(status) for status in (500, 503, 404, 400)),
+    lambda _: reset(done=True),
+    lambda proxy: proxy.landed_and_hang,
+    lambda _: sent_twice,
+    lambda _: landed(409),
+]
+
+
+@pytest.mark.parametrize("make", MAY_HAVE_LANDED, ids=range(len(MAY_HAVE_LANDED)))
+def test_a_commit_that_landed_counts_once_whatever_the_answer_was(
+    faulty: Service, proxy: Proxy, make: Callable[[Proxy], Fault]
+) -> None:
+    proxy.fail("POST", COMMIT, make(proxy))
+    document = ingest(faulty, "--run-id", "r")
+
+    assert (document["code"], document["status"]) == (0, "done"), document
+    assert proxy.unused == 0
+    assert ingest(faulty, "--run-id", "r")["status"] == "nothing-to-do"
+    assert faulty.rows() == [(0,), (1,)]
+    assert faulty.unreferenced() == set()
+
+
+NEVER_ARRIVED: list[Callable[[Proxy], Fault]] = [
+    *(lambda _, status=status: refused(status) for status in (500, 503)),
+    lambda _: reset(done=False),
+    lambda proxy: proxy.hang,
+]
+
+
+@pytest.mark.parametrize("make", NEVER_ARRIVED, ids=range(len(NEVER_ARRIVED)))
+def test_a_commit_without_a_trace_is_unknown_and_removes_nothing(
+    faulty: Service, proxy: Proxy, make: Callable[[Proxy], Fault]
+) -> None:
+    before = faulty.list_files()
+    proxy.fail("POST", COMMIT, make(proxy))
+    document = ingest(faulty, "--run-id", "r")
+
+    assert (document["code"], document["status"]) == (5, "unknown"), document
+    assert document["operation_id"]
+    assert proxy.times("POST", COMMIT) == 1
+    added = faulty.list_files() - before
+    # A data file, its manifest and the list of manifests.
+    assert len(added) == 3
+    assert ingest(faulty, "--run-id", "r")["status"] == "done"
+    assert faulty.rows() == [(0,), (1,)]
+    assert added <= faulty.list_files()
+
+
+def test_a_commit_whose_outcome_cannot_be_read_is_unknown_and_the_next_run_tells_that_it_landed(
+    faulty: Service, proxy: Proxy
+) -> None:
+    proxy.fail("POST", COMMIT, landed(504))
+    # The first look is the command's own, before it commits.
+    proxy.fail("GET", COMMIT, _forwarded, *[refused(400)] * 3)
+    document = ingest(faulty, "--run-id", "r")
+
+    assert (document["code"], document["status"]) == (5, "unknown"), document
+    assert faulty.rows() == [(0,), (1,)]
+    again = ingest(faulty, "--run-id", "r")
+    assert (again["code"], again["status"]) == (0, "nothing-to-do")
+    assert faulty.unreferenced() == set()
+
+
+def test_an_unknown_answer_stays_unknown_though_later_ones_are_conflicts(
+    faulty: Service, proxy: Proxy
+) -> None:
+    proxy.fail("POST", COMMIT, refused(503), refused(409))
+    document = ingest(faulty)
+
+    assert document["code"] == 5, document
+    assert proxy.times("POST", COMMIT) == 1
+
+
+def test_refused_commits_are_tried_again_and_then_told_as_a_conflict(
+    faulty: Service, proxy: Proxy
+) -> None:
+    before = faulty.list_files()
+    proxy.fail("POST", COMMIT, refused(409), refused(409))
+    assert ingest(faulty)["code"] == 0
+    proxy.fail("POST", COMMIT, *[refused(409)] * 5)
+    between = faulty.list_files()
+    document = ingest(faulty)
+
+    assert (document["code"], document["status"]) == (4, "conflict"), document
+    assert faulty.list_files() == between > before
+    assert faulty.rows() == [(0,), (1,)]
+    assert faulty.unreferenced() == set()
+
+
+def test_an_expiry_that_landed_unheard_deletes_its_files_once_it_is_known(
+    faulty: Service, proxy: Proxy
+) -> None:
+    source = csv(faulty.folder, "two.csv", id=[2])
+    faulty.line().ok("ingest", faulty.table(), source, "--overwrite")
+    old = ("--older-than", "0s", "--unsafe-retention")
+    proxy.fail("POST", COMMIT, reset(done=False))
+    before = faulty.list_files()
+    result = faulty.line()("--json", "expire", faulty.table(), *old)
+    assert (result.exit_code, result.json()["status"]) == (5, "unknown")
+    assert faulty.list_files() == before
+
+    proxy.fail("POST", COMMIT, landed(504))
+    expired = faulty.line().ok("expire", faulty.table(), *old)
+    assert expired["result"]["data_files"] == 1
+    assert faulty.rows() == [(2,)]
+    assert faulty.unreferenced() == set()
+
+
+def test_a_server_that_stalls_is_given_up(faulty: Service, proxy: Proxy) -> None:
+    proxy.fail("GET", COMMIT, *[proxy.hang] * 2)
+    result = faulty.line()("--json", "snapshots", faulty.table())
+
+    assert (result.exit_code, result.json()["error"]["kind"]) == (10, "timed-out")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_is_asked_again(faulty: Service, proxy: Proxy, status: int) -> None:
+    proxy.fail("GET", COMMIT, *[refused(status)] * 3)
+
+    assert faulty.line()("snapshots", faulty.table()).exit_code == 0
+    assert proxy.times("GET", COMMIT) == 4
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, 9), (404, 7), (500, 7)])
+def test_what_the_server_says_becomes_an_exit_code(
+    faulty: Service, proxy: Proxy, status: int, code: int
+) -> None:
+    # A refused login is tried a second time with a fresh token.
+    proxy.fail("GET", COMMIT, *[refused(status)] * 2)
+
+    assert faulty.line()("snapshots", faulty.table()).exit_code == code
+
+
+def test_a_commit_that_is_not_allowed_changes_nothing(faulty: Service, proxy: Proxy) -> None:
+    before = faulty.list_files()
+    proxy.fail("POST", COMMIT, refused(403))
+
+    assert ingest(faulty)["code"] == 9
+    assert faulty.list_files() == before
+
+
+def test_a_commit_that_the_server_does_not_accept_changes_nothing(
+    faulty: Service, proxy: Proxy
+) -> None:
+    before = faulty.list_files()
+    proxy.fail("POST", COMMIT, refused(400, "no such update"))
+    document = ingest(faulty)
+
+    assert document["code"] == 7
+    assert "no such update" in document["error"]["message"]
+    assert faulty.list_files() == before
+
+
+def test_a_new_columns_commit_carries_schema_and_snapshot_in_one_request(
+    faulty: Service, proxy: Proxy
+) -> None:
+    source = csv(faulty.folder, "wide.csv", id=[1], more=["x"])
+    faulty.line().ok("ingest", faulty.table(), source, "--evolve")
+
+    (commit,) = (item for item in proxy.asked if item.method == "POST" and "/t" in item.path)
+    actions = [update["action"] for update in json.loads(commit.body)["updates"]]
+    assert {"add-schema", "set-current-schema", "add-snapshot", "set-snapshot-ref"} <= set(actions)
+    assert faulty.rows() == [(0, None), (1, "x")]
+
+
+def _forwarded(_asked: Asked, forward: Callable[[], Answer]) -> Answer:
+    return forward()
