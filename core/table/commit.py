@@ -382,7 +382,7 @@ def _send(
     except LakeError:
         # Raised before anything is changed.
         raise
-    except theirs.CommitFailedException as error:
+    except (theirs.CommitFailedException, theirs.TableAlreadyExistsError) as error:
         # A proxy that sends twice turns a success into a conflict: only the table knows.
         after = _look(session, table, landed, error)
         return after, first_line(error)
@@ -411,12 +411,27 @@ def _look(
 ) -> Table | None:
     """Return the table if the change is in it, None if it certainly is not."""
     try:
-        if table.creating and not table.catalog.exists(table.identifier):
-            return None
-        now = table.refreshed()
+        missing = table.creating and not table.catalog.exists(table.identifier)
+        now = None if missing else table.refreshed()
     except Exception:  # noqa: BLE001 - that the look failed tells nothing of the commit
         return _settle(session, table, landed, cause)
-    return now if landed(now.metadata) is not None else None
+    if now is not None and landed(now.metadata) is not None:
+        return now
+    _forget_metadata(session, table, now)
+    return None
+
+
+def _forget_metadata(session: Session, table: Table, now: Table | None) -> None:
+    """Remove the metadata file that a catalog in this process wrote for a commit that did not happen."""
+    logged = {entry.metadata_file for entry in now.metadata.metadata_log} if now else set()
+    live = logged | ({now.metadata_location} if now else set())
+    own = [
+        location
+        for location in table.catalog.written_metadata
+        if location not in live and paths.deletable(location, table.roots)
+    ]
+    if table.storage.delete(own).failed:
+        session.warn("an unused metadata file could not be removed")
 
 
 def _settle(

@@ -38,7 +38,7 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
-from lake.core.table.removal import Removal, find_live
+from lake.core.table.removal import Removal, check_sole_spec, find_live
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import SummaryCounter
 
@@ -245,6 +245,8 @@ class Producer:
         replaced = frozenset(operation.replaced_deletes)
         added = [part.entries for part in deletes]
         parent.clashes.check(metadata, parent.manifests, added, replaced)
+        if operation.sole_spec is not None:
+            check_sole_spec(self.table.storage, metadata, parent.manifests, operation.sole_spec)
         if operation.validates:
             named = _texts(deletes, "referenced_data_file") - _texts(data, "file_path")
             files = find_live(self.storage, metadata, parent.manifests, named)
