@@ -19,7 +19,7 @@ import pyiceberg.table.update as updates
 
 from lake.cli import app
 from lake.core.errors import LakeError
-from lake.core.table import storage, write_behind
+from lake.core.table import storage
 from lake.core.table.storage import Storage
 
 Hook = Callable[[str, str], None]
@@ -42,7 +42,7 @@ def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
     """Call a hook with what is done and the location, before (and after) each call of storage."""
     with (
         patch.object(storage, "ThreadPoolExecutor", _OneByOne),
-        patch.object(write_behind, "ThreadPoolExecutor", _OneByOne),
+        patch("lake.core.table.write_behind.ThreadPoolExecutor", _OneByOne),
     ):
         patches = [
             patch.object(Storage, name, _wrapped(getattr(Storage, name), kind, before, after))
