@@ -9,8 +9,10 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import DryRun, TableArgument
+from lake.core.expiration.deleting import Removed
 from lake.core.expiration.execute import execute, file_details, plan_expiration, preview
 from lake.core.expiration.plan import RetentionOptions
+from lake.core.expiration.recovery import finish_journals
 from lake.core.outcome import Outcome
 from lake.core.table.catalog import Table
 from lake.core.table.lineage import parse_time_ms, resolve
@@ -55,6 +57,9 @@ def expire(
     """
     session = session_of(context)
     loaded = session.table(table)
+    if snapshot and not (dry_run or keep_files):
+        # A killed run may have forgotten the very snapshots that are named, and left their files.
+        finish_journals(session, loaded, Removed())
     options = RetentionOptions(
         older_than_ms=_moment(older_than, session.clock.now_ms()),
         retain_last=retain_last,
