@@ -97,7 +97,7 @@ class World:
         self.scheduler = Scheduler(Random(f"{seed} turns"), config.stay)
         self.clock = SimClock(lambda: self.point("woken"))
         self.ids = SimIds(Random(f"{seed} names"))
-        self.catalog = SimCatalog(self.point, self._judged(self._committed), self.ids.uuid)
+        self.catalog = SimCatalog(self._at_catalog, self._judged(self._committed), self.ids.uuid)
         self.catalog.faults = self._answer
         self.model = Model()
         self.reference = Reference()
@@ -106,6 +106,8 @@ class World:
         self.kept: dict[str, Any] = {}
         self.open_outcomes: set[str] = set()
         self._operations: dict[str | None, Operation] = {}
+        # Told of every hook, with what is about to be done and where.
+        self.watch: Callable[[str, str], None] | None = None
         self._values = itertools.count()
         self._sources = itertools.count()
         self._reachable: tuple[str, set[str]] = ("", set())
@@ -132,9 +134,18 @@ class World:
         self.clock.now += 7
         self.scheduler.point(what)
 
+    def _at_catalog(self, what: str) -> None:
+        self._tell(what, "")
+        self.point(what)
+
+    def _tell(self, kind: str, location: str) -> None:
+        if self.watch is not None:
+            self.watch(kind, location)
+
     def _before(self, kind: str, location: str) -> None:
         if kind == "delete":
             self._judged(self._check_deletable)(location)
+        self._tell(kind, location)
         self.point(f"{kind} {os.path.basename(location)}")
 
     def _answer(self, commit: Callable[[], Any]) -> Any:
@@ -212,11 +223,15 @@ class World:
             head = current.refs.get(operation.branch)
             operation.base = head.snapshot_id if head else None
             operation.names = {field.name: field.field_id for field in current.schema().fields}
+        outer = self._operations.get(actor)
         self._operations[actor] = operation
         try:
             yield operation
         finally:
-            del self._operations[actor]
+            if outer is None:
+                del self._operations[actor]
+            else:
+                self._operations[actor] = outer
 
     def step(self, operation: Operation, verb: str, *arguments: object) -> Outcome | LakeError:
         """Run a command as an operation and check what it says of itself."""
@@ -403,6 +418,22 @@ class World:
         }
 
     # A world's life
+
+    def save(self) -> Callable[[], None]:
+        """Return what brings back the table, and what is known of it, as they are now."""
+        saved = self.folder / f"saved-{next(self._sources)}"
+        shutil.copytree(self.warehouse, saved)
+        catalog, model = self.catalog.saved(), self.model.saved()
+        now = self.clock.now
+
+        def restore() -> None:
+            shutil.rmtree(self.warehouse)
+            shutil.copytree(saved, self.warehouse)
+            catalog()
+            model()
+            self.clock.now = now
+
+        return restore
 
     def make_table(self) -> None:
         """Make the table by the first load."""
