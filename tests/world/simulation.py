@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import uuid
 from collections import Counter
@@ -46,6 +47,7 @@ MAIN = "main"
 COLUMNS = {"id": pa.int64(), "part": pa.string(), "value": pa.int64()}
 PARTS = ["x", "y z"]
 DAY_MS = 24 * 3_600_000
+_THEIRS = re.compile(r"/other-|-deletes\.(parquet|puffin)$|/metadata/[0-9a-f-]{36}-m\d+\.avro$")
 _NO_CHANGE = {Status.NOTHING_TO_DO, Status.ALREADY_RUNNING, Status.DRY_RUN}
 
 
@@ -434,6 +436,24 @@ class World:
             self.clock.now = now
 
         return restore
+
+    def come_to_rest(self) -> None:
+        """Run the maintenance once, then again: the second time changes nothing, and nothing lies about."""
+        self.catalog.faults = None
+        compact = ["--min-input-files", "2", "--delete-file-threshold", "1"]
+        expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
+        for _ in range(2):
+            self.step(Operation("compact"), "compact", *compact)
+        for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):
+            before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
+            again = self.step(Operation(verb, may_drop=True), verb, *options)
+        assert isinstance(again, Outcome)
+        assert again.status is Status.NOTHING_TO_DO
+        assert (before, deletes) == (self.catalog.location(TABLE), self.counts["deletes"])
+        if not self.open_outcomes:
+            # What other writers wrote and did not commit is their own.
+            own = [name for name in self.leftovers() if not _THEIRS.search(name)]
+            assert not own, f"left behind: {own[:5]}"
 
     def make_table(self) -> None:
         """Make the table by the first load."""
