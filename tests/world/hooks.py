@@ -19,7 +19,7 @@ import pyiceberg.table.update as updates
 
 from lake.cli import app
 from lake.core.errors import LakeError
-from lake.core.table import storage
+from lake.core.table import exclusive, storage
 from lake.core.table.storage import Storage
 
 Hook = Callable[[str, str], None]
@@ -48,6 +48,8 @@ def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
             patch.object(Storage, name, _wrapped(getattr(Storage, name), kind, before, after))
             for name, kind in CALLS.items()
         ]
+        replace = _called(exclusive.replace, "create", before, after)
+        patches.append(patch.object(exclusive, "replace", replace))
         for one in patches:
             one.start()
         try:
@@ -63,6 +65,17 @@ def _wrapped(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
         done = real(self, location, *rest, **named)
         if after is not None:
             after(kind, location)
+        return done
+
+    return call
+
+
+def _called(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
+    def call(path: str, *rest: Any) -> Any:
+        before(kind, path)
+        done = real(path, *rest)
+        if after is not None:
+            after(kind, path)
         return done
 
     return call
