@@ -13,7 +13,7 @@ import pytest
 from lake.core.signals import uninterrupted
 
 
-class Stopped(Exception):
+class StopError(Exception):
     """What the handlers of these tests raise."""
 
 
@@ -30,10 +30,10 @@ def other_thread() -> Iterator[None]:
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
 def stop(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
-    """A signal whose handler raises `Stopped`."""
+    """A signal whose handler raises `StopError`."""
 
     def handler(number: int, _frame: object) -> None:
-        raise Stopped(number)
+        raise StopError(number)
 
     before = signal.signal(request.param, handler)
     yield request.param
@@ -45,7 +45,7 @@ def test_a_signal_waits_for_the_end_of_the_block_whatever_threads_there_are(
 ) -> None:
     done = []
 
-    with pytest.raises(Stopped), uninterrupted():
+    with pytest.raises(StopError), uninterrupted():
         os.kill(os.getpid(), stop)
         time.sleep(0.1)
         done.append("block")
@@ -56,7 +56,7 @@ def test_a_signal_waits_for_the_end_of_the_block_whatever_threads_there_are(
 def test_a_signal_waits_for_the_end_of_the_outermost_block(stop: signal.Signals) -> None:
     done = []
 
-    with pytest.raises(Stopped), uninterrupted():
+    with pytest.raises(StopError), uninterrupted():
         with uninterrupted():
             os.kill(os.getpid(), stop)
         done.append("outer")
@@ -68,7 +68,7 @@ def test_a_signal_after_the_block_is_handled_as_before_it(stop: signal.Signals) 
     with uninterrupted():
         pass
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StopError):
         signal.raise_signal(stop)
 
 
