@@ -30,6 +30,8 @@ _ALWAYS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
+    # A shuffle's files hold the storage's secrets, for those who reduce.
+    "spark.io.encryption.enabled": "true",
     "spark.log.level": "ERROR",
     "spark.redaction.regex": _REDACTED,
     "spark.sql.redaction.options.regex": _REDACTED,

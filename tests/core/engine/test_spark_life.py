@@ -156,6 +156,10 @@ def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) 
     tasks = [Task({"n": 0, "blobs": [[0, "x"]]})]
     list(engine.run(tasks, DRILL + "twice", storage=storage))
     list(engine.exchange(tasks, DRILL + "send", DRILL + "receive", [{}], storage=storage))
+    folder = engine._launch.folder  # type: ignore[union-attr]
+    shuffled = [path.read_bytes() for path in folder.rglob("shuffle_*.data")]
+    assert any(shuffled)
+    assert not any(CANARY.encode() in data for data in shuffled)
     jvm, spark = jvm_of(engine), engine._launch.running().spark  # type: ignore[union-attr]
     plan = plans.exchange(tasks, DRILL + "send", DRILL + "receive", [{}], 2)
     frame = plan.build(frame_of(spark, plan.rows("x", "", storage), TASK_ROWS))
