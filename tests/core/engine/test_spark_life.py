@@ -141,6 +141,21 @@ def test_a_worker_that_dies_is_an_error_of_the_engine(own: SparkEngine) -> None:
     echo(own)
 
 
+def test_an_attempt_that_was_lost_is_noticed(tmp_path: Path) -> None:
+    engine = SparkEngine(Settings(master="local[2,2]"))
+    tasks = [Task({"n": n, "blobs": [[n, "x"]]}) for n in range(3)]
+    list(engine.run(tasks, DRILL + "twice", storage=Storage()))
+    list(engine.exchange(tasks, DRILL + "send", DRILL + "receive", [{}] * 3, storage=Storage()))
+    assert not engine.may_have_lost_attempts
+
+    dying = [Task({"n": 1, "died": str(tmp_path / "died")})]
+    (result,) = engine.run(dying, DRILL + "die_once", storage=Storage())
+
+    assert result.value == {"n": 1}
+    assert engine.may_have_lost_attempts
+    engine.stop()
+
+
 def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) -> None:
     events = tmp_path / "events"
     events.mkdir()
