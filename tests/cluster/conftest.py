@@ -67,7 +67,8 @@ def there(request: pytest.FixtureRequest, cluster: SparkCluster) -> Iterator[Las
     if request.param == "master":
         settings = Settings(master=cluster.master, spark_conf=cluster.conf())
     else:
-        settings = Settings(remote=request.getfixturevalue("server").url)
+        url = request.getfixturevalue("server").url
+        settings = Settings(remote=url, spark_conf={"spark.default.parallelism": "2"})
     engine = Lasting(settings)
     yield engine
     engine.end()

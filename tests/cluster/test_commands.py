@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tarfile
 import time
 from pathlib import Path
 
@@ -110,17 +111,27 @@ def test_a_scan_to_a_folder_of_this_machine_is_read_by_this_process(
     assert any("not the cluster" in warning for warning in document["warnings"])
 
 
-def test_tasks_run_on_both_executors_with_the_lake_that_was_shipped(
+def test_tasks_run_on_executors_with_the_lake_that_was_sent(
     lake: CommandLine, cluster: SparkCluster, tmp_path: Path
 ) -> None:
     begun(lake, tmp_path / "in")
     before = {item["id"] for item in cluster.status()["completedapps"]}
     for path in cluster.gate.folder.glob("from-*"):
         path.unlink()
+    # An environment as an archive: here a Python that calls another.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").write_text(f'#!/bin/sh\nexec {cluster.python} "$@"\n')
+    (tmp_path / "bin/python").chmod(0o755)
+    with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "bin", "bin")
+    conf = {
+        **cluster.conf(),
+        "spark.archives": f"{tmp_path}/environment.tar.gz#environment",
+        "spark.pyspark.python": "./environment/bin/python",
+    }
 
     done = lake.process(
-        *("-q", "--master", cluster.master, *options(cluster.conf())),
-        *("compact", "db.t", "--rewrite-all"),
+        *("-q", "--master", cluster.master, *options(conf)), "compact", "db.t", "--rewrite-all"
     )
 
     assert (done.exit_code, done.stderr) == (0, ""), done
