@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lake.core.engine import Task
 from lake.core.engine import spark_plans as plans
+from lake.core.engine import spark_start
 from lake.core.engine.archive import ClassArchive
 from lake.core.engine.bridge import frame_of
 from lake.core.engine.executor import TASK_ROWS
@@ -281,6 +283,28 @@ def test_sparks_own_start_does_when_the_direct_one_fails(
     session = jvm_of(own).process.pid
     own.stop()
     until(lambda: not processes_of(session))
+
+
+def test_a_cluster_that_takes_no_application_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = []
+    launch = Jvm.launch
+
+    def counted(*arguments: Any) -> Jvm:
+        launched.append(launch(*arguments))
+        return launched[-1]
+
+    def refused(*_: object) -> None:
+        raise EngineError("the masters do not answer")
+
+    monkeypatch.setattr(Jvm, "launch", counted)
+    monkeypatch.setattr(spark_start, "_session_on", refused)
+    engine = SparkEngine(Settings(master="spark://127.0.0.1:1"))
+
+    with pytest.raises(EngineError, match="do not answer"):
+        echo(engine)
+
+    engine.stop()
+    assert [jvm.process.poll() is not None for jvm in launched] == [True]
 
 
 def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:
