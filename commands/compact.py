@@ -7,13 +7,15 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, DryRun, TableArgument, Where
+from lake.commands.options import Branch, DryRun, TableArgument, Wait, Where
 from lake.commands.parsing import parse_pairs
 from lake.core.compaction.execute import execute, plan_compaction, preview
 from lake.core.compaction.options import compaction_options
 from lake.core.errors import InvalidRequestError, RefusedError
 from lake.core.outcome import Outcome
-from lake.core.units import parse_size
+from lake.core.table.catalog import Table
+from lake.core.table.one_run import run_alone
+from lake.core.units import parse_duration_ms, parse_size
 
 
 def compact(
@@ -80,6 +82,7 @@ def compact(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="As Spark's procedure names it.")
     ] = None,
     branch: Branch = "main",
+    wait: Wait = None,
     dry_run: DryRun = False,
 ) -> Outcome:
     """Rewrite small files into large ones; no row changes.
@@ -110,8 +113,14 @@ def compact(
         "remove_dangling_deletes": remove_dangling_deletes or None,
     }
     options = compaction_options(chosen, parse_pairs(option or [], "--option"), loaded.properties)
-    plan = plan_compaction(loaded, options, branch=branch)
-    return preview(plan) if dry_run else execute(session, plan)
+    wait_ms = None if wait is None else parse_duration_ms(wait)
+    if dry_run:
+        return preview(plan_compaction(loaded, options, branch=branch))
+
+    def work(now: Table, operation_id: str) -> Outcome:
+        return execute(session, plan_compaction(now, options, branch=branch), operation_id)
+
+    return run_alone(session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms)
 
 
 def _check_strategy(strategy: str, by: str | None) -> None:

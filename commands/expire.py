@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import DryRun, TableArgument
+from lake.commands.options import DryRun, TableArgument, Wait
 from lake.core.expiration.deleting import Removed
 from lake.core.expiration.execute import execute, file_details, plan_expiration, preview
 from lake.core.expiration.plan import RetentionOptions
@@ -16,6 +16,7 @@ from lake.core.expiration.recovery import finish_journals
 from lake.core.outcome import Outcome
 from lake.core.table.catalog import Table
 from lake.core.table.lineage import parse_time_ms, resolve
+from lake.core.table.one_run import run_alone
 from lake.core.units import is_duration, parse_duration_ms
 
 
@@ -49,6 +50,7 @@ def expire(
     branch: Annotated[
         str | None, typer.Option("--branch", metavar="NAME", help="This branch's snapshots only.")
     ] = None,
+    wait: Wait = None,
     dry_run: DryRun = False,
 ) -> Outcome:
     """Forget old snapshots and delete the files that only they reach.
@@ -68,13 +70,20 @@ def expire(
         branch=branch,
         keep_checkpoints_ms=parse_duration_ms(keep_checkpoints),
     )
-    plan = plan_expiration(
-        session, loaded, options, clean_metadata=clean_metadata, keep_files=keep_files
-    )
-    outcome = preview(plan) if dry_run else execute(session, plan)
-    if session.settings.verbose:
-        outcome = replace(outcome, details=[*outcome.details, file_details(plan)])
-    return outcome
+    wait_ms = None if wait is None else parse_duration_ms(wait)
+
+    def work(now: Table, operation_id: str | None) -> Outcome:
+        plan = plan_expiration(
+            session, now, options, clean_metadata=clean_metadata, keep_files=keep_files
+        )
+        outcome = preview(plan) if operation_id is None else execute(session, plan)
+        if session.settings.verbose:
+            outcome = replace(outcome, details=[*outcome.details, file_details(plan)])
+        return outcome
+
+    if dry_run:
+        return work(loaded, None)
+    return run_alone(session, loaded, work, command="expire", wait_ms=wait_ms)
 
 
 def _moment(text: str | None, now_ms: int) -> int | None:

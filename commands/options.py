@@ -12,6 +12,10 @@ TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="namespace.table", show_default=False)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and touch nothing.")]
+Wait = Annotated[
+    str | None,
+    typer.Option("--wait", metavar="DURATION", help="Wait so long for another run to end."),
+]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to work on.")]
 Where = Annotated[
     str | None,

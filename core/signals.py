@@ -5,19 +5,28 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-_STOPS = {signal.SIGINT, signal.SIGTERM}
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Deliver stop signals only after the block (only the main thread receives any)."""
+    """Deliver stop signals only after the block (only the main thread handles any)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    received: list[int] = []
     try:
-        yield
+        # Handlers, not the thread's mask: the system then gives the signal to another thread, and
+        # Python runs the handler in this one all the same.
+        with ExitStack() as restored:
+            for number in _STOPS:
+                before = signal.getsignal(number)
+                if before not in {None, signal.SIG_IGN}:
+                    restored.callback(signal.signal, number, before)
+                    signal.signal(number, lambda one, _frame: received.append(one))
+            yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for got in received:
+            signal.raise_signal(got)

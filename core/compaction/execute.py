@@ -294,8 +294,13 @@ def preview(plan: CompactionPlan) -> Outcome:
     return replace(_outcome(plan, Status.DRY_RUN), details=[("groups", columns, rows)])
 
 
-def execute(session: Session, plan: CompactionPlan) -> Outcome:
+def execute(session: Session, plan: CompactionPlan, operation_id: str | None = None) -> Outcome:
     """Rewrite and commit; groups that clash with other writers are planned once more.
+
+    Args:
+        session: the invocation's.
+        plan: what to rewrite.
+        operation_id: the first commit's; None for a new one.
 
     Raises:
         CommitConflictError: nothing could be committed.
@@ -305,7 +310,7 @@ def execute(session: Session, plan: CompactionPlan) -> Outcome:
     """
     if not plan.groups and not plan.options.remove_dangling_deletes:
         return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
-    run = _Run(session, plan)
+    run = _Run(session, plan, operation_id or session.ids.uuid())
     try:
         with staged(session, plan.table, run.operation_id):
             run.all_rounds()
@@ -329,10 +334,10 @@ class _Run:
     All files that it writes carry one id in their names; it is also the mark of the first commit.
     """
 
-    def __init__(self, session: Session, plan: CompactionPlan) -> None:
+    def __init__(self, session: Session, plan: CompactionPlan, operation_id: str) -> None:
         self.session = session
         self.plan = plan
-        self.operation_id = session.ids.uuid()
+        self.operation_id = operation_id
         self.tally = _Tally()
         self._table = plan.table
         self._clash: CommitConflictError | None = None

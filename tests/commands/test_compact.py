@@ -749,7 +749,7 @@ def test_a_stopped_compaction_leaves_nothing_behind(lake: CommandLine, number: i
 
 def _wait_for_new_file(warehouse: Path, before: set[str], process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 60
-    while not files_below(warehouse) - before:
+    while not any(name.endswith(".parquet") for name in files_below(warehouse) - before):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -1,7 +1,7 @@
 """Hooks at every read, list, write and delete of lake's storage, and a world's time and names everywhere.
 
-The files are real. Deletes run one after the other in the thread that asks for them, so that each is a point
-of its own.
+The files are real. Deletes, and writes in the background, run one after the other in the thread that asks for
+them, so that each is a point of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -17,6 +18,8 @@ from unittest.mock import patch
 import pyiceberg.table.update as updates
 
 from lake.cli import app
+from lake.commands import compact, expire
+from lake.core.errors import LakeError
 from lake.core.table import exclusive, storage
 from lake.core.table.storage import Storage
 
@@ -38,7 +41,10 @@ CALLS = {
 @contextmanager
 def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
     """Call a hook with what is done and the location, before (and after) each call of storage."""
-    with patch.object(storage, "ThreadPoolExecutor", _OneByOne):
+    with (
+        patch.object(storage, "ThreadPoolExecutor", _OneByOne),
+        patch("lake.core.table.write_behind.ThreadPoolExecutor", _OneByOne),
+    ):
         patches = [
             patch.object(Storage, name, _wrapped(getattr(Storage, name), kind, before, after))
             for name, kind in CALLS.items()
@@ -90,6 +96,29 @@ class _OneByOne:
 
     def map(self, function: Callable[[Any], Any], values: Any) -> Iterator[Any]:
         return map(function, values)
+
+    def submit(self, function: Callable[..., Any], *values: Any, **named: Any) -> Future[Any]:
+        """Do it at once; only what storage itself raises waits to be asked for."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(function(*values, **named))
+        except LakeError as error:
+            done.set_exception(error)
+        return done
+
+    def shutdown(self) -> None:
+        pass
+
+
+@contextmanager
+def unlocked() -> Iterator[None]:
+    """Let runs of compact and expire overlap: nothing may depend on their lock."""
+
+    def run(session: Any, table: Any, work: Callable[..., Any], **_: Any) -> Any:
+        return work(table, session.ids.uuid())
+
+    with patch.object(compact, "run_alone", run), patch.object(expire, "run_alone", run):
+        yield
 
 
 @contextmanager

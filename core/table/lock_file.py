@@ -1,0 +1,189 @@
+"""A lock file on a local disk: made in one step, kept young by its owner, taken over from the dead by one.
+
+Whoever removes the file holds the kernel's lock on its inode meanwhile, so that no two take it over and no late
+owner removes another's. Nothing needs this lock for safety: where it cannot be written, there is none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from lake.core.clock import SystemClock
+from lake.core.processes import process_name, still_runs
+
+HEARTBEAT_SECONDS = 15
+TTL_SECONDS = 120
+_LONGEST = 4096
+_TRIES = 10
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAKE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who holds a lock; all empty where its file does not tell.
+
+    Args:
+        host: the machine's name, for people.
+        pid: the process's number, for people.
+        process: its name that no other process has (`process_name`).
+        command: what it runs.
+        operation_id: the run's.
+        since_ms: when it began, in ms since 1970.
+        heartbeat_ms: when it last said that it lives; the file's own time is what counts.
+        ttl_seconds: how long after that it is taken for dead.
+    """
+
+    host: str = ""
+    pid: int = 0
+    process: str = ""
+    command: str = ""
+    operation_id: str = ""
+    since_ms: int = 0
+    heartbeat_ms: int = 0
+    ttl_seconds: int = TTL_SECONDS
+
+
+class HeldLock:
+    """A lock file of one's own, from when it was made to `release`."""
+
+    def __init__(self, path: str, descriptor: int, owner: Owner) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._owner = owner
+        self._over = threading.Event()
+        self._beat()
+        self._beats = threading.Thread(target=self._keep_young, name="lake-lock", daemon=True)
+        self._beats.start()
+
+    def _keep_young(self) -> None:
+        while not self._over.wait(HEARTBEAT_SECONDS):
+            self._beat()
+
+    def _beat(self) -> None:
+        now_ms = SystemClock().now_ms()
+        told = json.dumps(asdict(replace(self._owner, heartbeat_ms=now_ms)))
+        # Its own inode, whoever may have taken the name over.
+        with suppress(OSError):
+            os.pwrite(self._descriptor, told.encode(), 0)
+
+    def release(self) -> None:
+        """Remove the file, unless another run has taken its name over."""
+        self._over.set()
+        self._beats.join()
+        try:
+            with suppress(OSError), _sole_remover(self._descriptor, wait=True):
+                if _names(self._path, self._descriptor):
+                    os.unlink(self._path)
+        finally:
+            os.close(self._descriptor)
+
+
+def take(path: str, command: str, operation_id: str) -> HeldLock | Owner | None:
+    """Take a lock: the lock, or else its owner, or None where there can be none.
+
+    Args:
+        path: the file's, in a folder that is there.
+        command: what the lock is for.
+        operation_id: the run's.
+    """
+    now_ms = SystemClock().now_ms()
+    me = Owner(socket.gethostname(), os.getpid(), process_name(), command, operation_id, now_ms)
+    for _ in range(_TRIES):
+        try:
+            return HeldLock(path, os.open(path, _MAKE, 0o600), me)
+        except FileExistsError:
+            pass
+        except OSError:
+            return None
+        try:
+            owner = _owner_unless_dead(path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+        if owner is not None:
+            return owner
+    # So many others come and go that one of them is at work.
+    return Owner()
+
+
+def _owner_unless_dead(path: str) -> Owner | None:
+    """Return a lock's owner; remove a dead one's file and return None.
+
+    Raises:
+        OSError: it is no regular file, cannot be opened, or lies on a disk without locks.
+    """
+    descriptor = os.open(path, _LOOK)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path} is no file")
+        owner = _read(descriptor)
+        if not _is_dead(owner, status.st_mtime):
+            return owner
+        try:
+            with _sole_remover(descriptor, wait=False):
+                # Looked at again: it may have been another's, or have come to life, until just now.
+                mine = _names(path, descriptor)
+                if mine and _is_dead(owner, os.fstat(descriptor).st_mtime):
+                    os.unlink(path)
+        except BlockingIOError:
+            return owner
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _is_dead(owner: Owner, heartbeat: float) -> bool:
+    if owner.process and still_runs(owner.process) is False:
+        return True
+    # A time far ahead is a clock's mistake: nobody could ever wait for its end.
+    return abs(SystemClock().now_ms() / 1000 - heartbeat) > TTL_SECONDS
+
+
+def _read(descriptor: int) -> Owner:
+    try:
+        told: Any = json.loads(os.pread(descriptor, _LONGEST, 0))
+        return Owner(
+            host=str(told["host"]),
+            pid=int(told["pid"]),
+            process=str(told["process"]),
+            command=str(told["command"]),
+            operation_id=str(told["operation_id"]),
+            since_ms=int(told["since_ms"]),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return Owner()
+
+
+def _names(path: str, descriptor: int) -> bool:
+    """Whether a path is still that of an open file."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _sole_remover(descriptor: int, *, wait: bool) -> Iterator[None]:
+    """Keep others from removing an open file.
+
+    Raises:
+        BlockingIOError: another is about to, and there was no waiting for it.
+        OSError: the disk knows no locks.
+    """
+    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

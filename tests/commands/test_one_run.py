@@ -1,0 +1,240 @@
+"""Runs from cron that overlap: the second of two maintenance runs of a table leaves, everything else goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine
+from table_support import files_below, ids_in, make_table
+
+from lake.core.session import Session, open_session
+from lake.core.settings import Settings
+from lake.core.table.lock_file import HeldLock, take
+
+COMMANDS = [
+    ("compact", "db.t", "--rewrite-all"),
+    ("expire", "db.t", "--older-than", "0s", "--unsafe-retention"),
+]
+
+
+@pytest.fixture
+def table(lake: CommandLine) -> Path:
+    """A table of three files in three snapshots; its lock's path."""
+    made = make_table(lake.warehouse)
+    for number in range(3):
+        made.append(pa.table({"id": pa.array([number], pa.int64()), "name": [f"n{number}"]}))
+    return lake.warehouse / "db" / "t" / "metadata" / "lake.lock"
+
+
+@pytest.fixture
+def held(table: Path) -> Iterator[HeldLock]:
+    """The table's lock in another's hands."""
+    lock = take(str(table), "compact", "op-1")
+    assert isinstance(lock, HeldLock)
+    yield lock
+    if table.exists():
+        lock.release()
+
+
+class Watched:
+    """A session that notes, at each commit, whether the lock is there."""
+
+    def __init__(self, lock: Path) -> None:
+        self.lock = lock
+        self.seen: list[bool] = []
+
+    def __call__(self, settings: Settings) -> Session:
+        session = open_session(settings)
+        handle = session.catalog.handle
+        real = handle.commit_table
+
+        def commit(*arguments: object) -> object:
+            self.seen.append(self.lock.exists())
+            return real(*arguments)  # type: ignore[arg-type]
+
+        handle.commit_table = commit  # type: ignore[method-assign, assignment]
+        return session
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_second_run_leaves_with_status_already_running(
+    lake: CommandLine, table: Path, held: HeldLock, command: tuple[str, ...]
+) -> None:
+    before = files_below(lake.warehouse)
+    document = lake.ok(*command)
+    text = lake(*command)
+    quiet = lake("-q", *command)
+
+    assert (document["command"], document["status"]) == (command[0], "already-running")
+    assert (document["snapshot_ids"], document["result"]) == ([], {})
+    assert document["base_snapshot_id"]
+    assert (text.exit_code, quiet.exit_code) == (0, 0)
+    assert f"{command[0]} db.t: already-running" in text.stdout + text.stderr
+    assert f"\t{os.getpid()}\top-1\t" in text.stdout
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+    assert files_below(lake.warehouse) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_run_holds_the_lock_while_it_works_and_leaves_none(
+    lake: CommandLine, table: Path, command: tuple[str, ...]
+) -> None:
+    watched = Watched(table)
+    document = CommandLine(lake.warehouse, open_session=watched).ok(*command)
+
+    assert document["status"] == "done"
+    assert watched.seen == [True]
+    assert not table.exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_run_that_fails_leaves_no_lock(
+    lake: CommandLine, table: Path, command: tuple[str, ...]
+) -> None:
+    for manifest_list in table.parent.glob("snap-*.avro"):
+        manifest_list.write_bytes(b"none")
+
+    assert lake(*command).exit_code == 7
+    assert not table.exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_wait_that_runs_out_is_exit_code_8(
+    lake: CommandLine, table: Path, held: HeldLock, command: tuple[str, ...]
+) -> None:
+    result = lake("--json", *command, "--wait", "100ms")
+
+    assert result.exit_code == 8
+    assert result.json()["error"]["kind"] == "locked"
+    assert "op-1" in result.json()["error"]["message"]
+
+
+def test_a_wait_ends_with_the_other_run_and_sees_what_it_did(
+    lake: CommandLine, table: Path, held: HeldLock
+) -> None:
+    waiting = lake.start("--json", *COMMANDS[0], "--wait", "60s")
+    time.sleep(1)
+    lake.ok("ingest", "db.t", str(_rows(lake.warehouse.parent, 3)))
+    held.release()
+    document = json.loads(waiting.communicate(timeout=60)[0])
+
+    assert document["status"] == "done"
+    assert document["result"]["rewritten_files"] == 4
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_dry_run_needs_no_lock(
+    lake: CommandLine, table: Path, held: HeldLock, command: tuple[str, ...]
+) -> None:
+    assert lake.ok(*command, "--dry-run")["status"] == "dry-run"
+
+
+def test_loading_and_reading_go_on_beside_a_maintenance_run(
+    lake: CommandLine, table: Path, held: HeldLock
+) -> None:
+    loaded = lake.ok("ingest", "db.t", str(_rows(lake.warehouse.parent, 3)))
+    scanned = lake.ok("scan", "db.t")
+
+    assert loaded["status"] == "done"
+    assert scanned["result"]["rows"] == 4
+    assert lake.ok("snapshots", "db.t")["status"] == "done"
+    assert lake.ok("replay", "db.t")["status"] == "nothing-to-do"
+
+
+def _rows(folder: Path, first: int) -> Path:
+    path = folder / f"{first}.parquet"
+    pq.write_table(pa.table({"id": pa.array([first], pa.int64()), "name": [f"n{first}"]}), path)
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_leaves_no_lock(
+    lake: CommandLine, table: Path, number: signal.Signals
+) -> None:
+    before = files_below(lake.warehouse)
+    process = lake.start("--json", *COMMANDS[0])
+    while not table.exists():
+        assert process.poll() is None, process.communicate()
+    process.send_signal(number)
+    process.communicate(timeout=60)
+
+    assert process.returncode == 128 + number
+    assert files_below(lake.warehouse) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_after_a_killed_run_the_next_one_takes_the_lock_over(
+    lake: CommandLine, table: Path, command: tuple[str, ...]
+) -> None:
+    process = lake.start("--json", *command)
+    while not table.exists():
+        assert process.poll() is None, process.communicate()
+    process.kill()
+    process.communicate()
+    left = table.exists()
+    again = lake.ok(*command)
+
+    assert left
+    assert again["status"] in {"done", "nothing-to-do"}
+    assert ids_in(lake.warehouse) == [0, 1, 2]
+    assert not table.exists()
+
+
+def test_of_processes_that_start_together_every_one_ends_well_and_the_rows_stay(
+    lake: CommandLine, table: Path
+) -> None:
+    running = [lake.start("--json", *command) for command in COMMANDS * 2]
+    documents = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+
+    assert {process.returncode for process in running} == {0}
+    assert "done" in {document["status"] for document in documents}
+    assert {document["status"] for document in documents} <= {
+        "done",
+        "nothing-to-do",
+        "already-running",
+    }
+    assert ids_in(lake.warehouse) == [0, 1, 2]
+    assert not table.exists()
+
+
+def test_a_folder_that_cannot_be_written_does_without_a_lock(
+    lake: CommandLine, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def refusing(path: object, *arguments: object, **named: object) -> int:
+        if str(path).endswith("lake.lock"):
+            raise PermissionError(13, "Permission denied")
+        return real(path, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", refusing)
+    result = lake("--json", *COMMANDS[0])
+
+    assert result.json()["status"] == "done"
+    assert (result.stderr, result.json()["warnings"]) == ("", [])
+
+
+def test_a_hadoop_catalog_takes_no_lock_for_a_version(tmp_path: Path) -> None:
+    folders = CommandLine(tmp_path / "folders", catalog_type="hadoop")
+    for first in (1, 2):
+        folders.ok("ingest", "db.t", str(_rows(tmp_path, first)), "--create")
+    path = tmp_path / "folders" / "db" / "t" / "metadata" / "lake.lock"
+    lock = take(str(path), "compact", "op-1")
+    assert isinstance(lock, HeldLock)
+    beside = folders.ok("ingest", "db.t", str(_rows(tmp_path, 3)))
+    listed = folders.ok("snapshots", "db.t")["result"]["snapshots"]
+    lock.release()
+    compacted = folders.ok(*COMMANDS[0])
+
+    assert beside["status"] == "done"
+    assert len(listed) == 3
+    assert compacted["result"]["rewritten_files"] == 3
+    assert not path.exists()

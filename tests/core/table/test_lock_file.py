@@ -1,0 +1,197 @@
+"""The lock of maintenance runs: one of many takes it, its owner alone removes it, the dead lose it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lake.core.table import lock_file
+from lake.core.table.lock_file import HeldLock, Owner, take
+
+_GONE = -10 * lock_file.TTL_SECONDS
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "metadata"
+    folder.mkdir()
+    return folder / "lake.lock"
+
+
+def taken(path: Path) -> HeldLock:
+    lock = take(str(path), "compact", "op-1")
+    assert isinstance(lock, HeldLock)
+    return lock
+
+
+def aged(path: Path, seconds: float) -> None:
+    moment = path.stat().st_mtime + seconds
+    os.utime(path, (moment, moment))
+
+
+def left_by_a_killed_process(path: Path) -> None:
+    program = textwrap.dedent(
+        """
+        import os, sys
+        from lake.core.table.lock_file import take
+        take(sys.argv[1], "expire", "op-0")
+        os._exit(9)
+        """
+    )
+    subprocess.run([sys.executable, "-c", program, path], check=False)
+
+
+def without_a_process(path: Path) -> None:
+    """Make the lock of a run on another machine, where nobody can tell whether it lives."""
+    lock = taken(path)
+    told = {**json.loads(path.read_text()), "process": "elsewhere#1@1", "host": "elsewhere"}
+    lock.release()
+    path.write_text(json.dumps(told))
+
+
+def test_a_lock_tells_its_owner_and_goes_with_it(path: Path) -> None:
+    lock = taken(path)
+    told = json.loads(path.read_text())
+    private = path.stat().st_mode & 0o077
+    lock.release()
+
+    assert told["pid"] == os.getpid()
+    assert (told["command"], told["operation_id"]) == ("compact", "op-1")
+    assert told["host"]
+    assert told["heartbeat_ms"] >= told["since_ms"]
+    assert told["ttl_seconds"] == lock_file.TTL_SECONDS
+    assert private == 0
+    assert not path.exists()
+
+
+def test_the_second_is_told_who_holds_it(path: Path) -> None:
+    lock = taken(path)
+    other = take(str(path), "expire", "op-2")
+    lock.release()
+
+    assert isinstance(other, Owner)
+    assert (other.pid, other.command, other.operation_id) == (os.getpid(), "compact", "op-1")
+
+
+def test_its_heartbeat_keeps_a_lock_young(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock_file, "HEARTBEAT_SECONDS", 0.01)
+    lock = taken(path)
+    aged(path, _GONE)
+    old = path.stat().st_mtime
+    while path.stat().st_mtime == old:
+        pass
+    other = take(str(path), "expire", "op-2")
+    lock.release()
+
+    assert isinstance(other, Owner)
+
+
+def test_the_lock_of_a_killed_process_is_taken_over_at_once(path: Path) -> None:
+    left_by_a_killed_process(path)
+    before = json.loads(path.read_text())
+    lock = taken(path)
+    after = json.loads(path.read_text())
+    lock.release()
+
+    assert (before["operation_id"], after["operation_id"]) == ("op-0", "op-1")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("seconds", [_GONE, -_GONE])
+def test_a_lock_of_elsewhere_is_taken_over_when_its_time_has_passed(
+    path: Path, seconds: float
+) -> None:
+    without_a_process(path)
+    held = take(str(path), "compact", "op-1")
+    aged(path, seconds)
+    lock = taken(path)
+    lock.release()
+
+    assert isinstance(held, Owner)
+    assert held.host == "elsewhere"
+
+
+def test_a_paused_owner_that_lost_its_lock_leaves_it_to_the_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = taken(path)
+    aged(path, _GONE)
+    lock = taken(path)
+    paused._beat()
+    told = path.read_text()
+    paused.release()
+
+    assert path.read_text() == told
+    lock.release()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("leave", [left_by_a_killed_process, without_a_process])
+def test_of_many_that_take_over_a_dead_lock_one_wins(
+    path: Path, leave: Callable[[Path], None]
+) -> None:
+    for _ in range(20):
+        leave(path) if leave is without_a_process else _dead_copy(path)
+        aged(path, _GONE)
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: take(str(path), "compact", "op"), range(8)))
+        locks = [item for item in found if isinstance(item, HeldLock)]
+        for lock in locks:
+            lock.release()
+
+        assert len(locks) == 1
+        assert not path.exists()
+
+
+def _dead_copy(path: Path) -> None:
+    kept = path.with_suffix(".kept")
+    if not kept.exists():
+        left_by_a_killed_process(kept)
+    path.write_bytes(kept.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"pid": 1}', "[" * 4000, '{"pid": "' + "9" * 5000 + '"}']
+)
+def test_a_lock_that_tells_nothing_is_believed_until_its_time_has_passed(
+    path: Path, text: str
+) -> None:
+    path.write_text(text)
+    found = take(str(path), "compact", "op-1")
+    aged(path, _GONE)
+    lock = taken(path)
+    lock.release()
+
+    assert found == Owner()
+
+
+def make_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_link(path: Path) -> None:
+    path.with_name("elsewhere").write_text("{}")
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def remove_parent(path: Path) -> None:
+    path.parent.rmdir()
+
+
+@pytest.mark.parametrize("make", [make_folder, make_pipe, make_link, remove_parent])
+def test_where_there_can_be_no_lock_there_is_none(path: Path, make: Callable[[Path], None]) -> None:
+    make(path)
+
+    assert take(str(path), "compact", "op-1") is None
