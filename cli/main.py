@@ -25,6 +25,7 @@ from lake.core.redaction import Redactor
 from lake.core.session import Session
 from lake.core.session import open_session as open_real_session
 from lake.core.settings import Settings
+from lake.core.table.storage_errors import storage_error
 
 OpenSession = Callable[[Settings], Session]
 _SIGNAL_CODES = 128
@@ -88,6 +89,8 @@ def _run(arguments: list[str], state: State) -> _Ending:
     except SystemExit:
         # Typer's own end when any pipe breaks.
         return 0 if _reader_left() else LakeError("the other side closed a connection")
+    except OSError as error:
+        return storage_error(error) or error
     except Exception as error:  # noqa: BLE001 - a defect: told as one, with its trace
         return error
     return ended if isinstance(ended, Outcome | int) else 0

@@ -13,6 +13,7 @@ from lake.core.outcome import Outcome
 from lake.core.replay.options import ReplayOptions
 from lake.core.replay.plan import plan_replay
 from lake.core.replay.report import listing, preview, status_by_job, with_plan
+from lake.core.table.staged_runs import job_id_of
 from lake.core.units import parse_duration_ms
 
 
@@ -28,7 +29,9 @@ def replay(
     ] = None,
     job: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="The job whose checkpoints to commit, on your word."),
+        typer.Option(
+            metavar="ID", help="Commit this job's checkpoints, or a staged run, on your word."
+        ),
     ] = None,
     completed: Annotated[
         int | None, typer.Option(metavar="N", help="The number of its newest completed checkpoint.")
@@ -58,7 +61,7 @@ def replay(
     session = session_of(context)
     options = ReplayOptions(
         checkpoints=tuple(checkpoint or ()),
-        job_id=job,
+        job_id=job_id_of(job) if job is not None else None,
         completed=completed,
         replace_partitions=replace_partitions,
         quiet_ms=parse_duration_ms(quiet_time),

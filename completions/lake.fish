@@ -104,7 +104,7 @@ complete -c lake -n '__fish_seen_subcommand_from expire' -l wait -r -F -d 'Wait 
 complete -c lake -n '__fish_seen_subcommand_from expire' -l dry-run -d 'Show the plan and touch nothing'
 complete -c lake -n '__fish_seen_subcommand_from expire' -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l checkpoint -r -F -d 'Commit what this completed checkpoint or savepoint proves; repeatable'
-complete -c lake -n '__fish_seen_subcommand_from replay' -l job -r -F -d 'The job whose checkpoints to commit, on your word'
+complete -c lake -n '__fish_seen_subcommand_from replay' -l job -r -F -d 'Commit this job\'s checkpoints, or a staged run, on your word'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l completed -r -F -d 'The number of its newest completed checkpoint'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l replace-partitions -d 'The job ran in overwrite mode'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l quiet-time -r -F -d 'How long the job must have been quiet'

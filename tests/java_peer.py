@@ -62,8 +62,15 @@ def jars() -> str:
 
 
 def catalog_conf(name: str, warehouse: str) -> dict[str, str]:
-    """Return the Spark settings of a JdbcCatalog on a lake warehouse."""
+    """Return the Spark settings of a JdbcCatalog on a lake warehouse, or of the REST catalog at an address."""
     key = f"spark.sql.catalog.{name}"
+    if warehouse.startswith("http"):
+        return {
+            key: "org.apache.iceberg.spark.SparkCatalog",
+            f"{key}.type": "rest",
+            f"{key}.uri": warehouse,
+            f"{key}.cache-enabled": "false",
+        }
     return {
         key: "org.apache.iceberg.spark.SparkCatalog",
         f"{key}.type": "jdbc",

@@ -9,11 +9,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from server_process import HOST, Server, free_port
 
 USER = "lake"
+_TRIES = 300
 # Nothing is kept, so nothing need reach the disk.
 _SETTINGS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=60")
 
@@ -37,6 +39,7 @@ class Postgres:
             self._identity = _unprivileged(self._folder)
             self._initialise()
             self.server = self._start()
+            self._wait()
         except BaseException:
             shutil.rmtree(self._folder)
             raise
@@ -68,6 +71,17 @@ class Postgres:
         """Stop it and remove its files."""
         self.server.end()
         shutil.rmtree(self._folder)
+
+    def _wait(self) -> None:
+        """Return when it takes statements: it listens before that."""
+        for _ in range(_TRIES):
+            try:
+                self.run("SELECT 1")
+            except subprocess.CalledProcessError:
+                time.sleep(0.1)
+            else:
+                return
+        raise RuntimeError(f"PostgreSQL does not start:\n{self.server.output[-4000:]}")
 
     def _initialise(self) -> None:
         secret = self._folder / "password"

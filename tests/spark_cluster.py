@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-PATIENCE_SECONDS = 90
+PATIENCE_SECONDS = 60
 _SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
-WORKERS = 2
+# Two: Spark gives a task a second attempt at the same time on another host only.
+HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
 def missing() -> str | None:
@@ -81,6 +82,11 @@ def bare_python(folder: Path) -> Path:
     return python
 
 
+def options(conf: dict[str, str]) -> list[str]:
+    """Return settings as `lake` takes them."""
+    return [part for key, value in conf.items() for part in ("--spark-conf", f"{key}={value}")]
+
+
 class Gate:
     """How tests hold a task at the file that it opens, and learn where its lake came from.
 
@@ -99,7 +105,7 @@ class Gate:
         draft.rename(self.folder / "armed")
 
     def held(self) -> int:
-        """Wait until a task is held; return its process."""
+        """Wait until a task is held; return its process, also when it is gone."""
         path: Path = until(lambda: next(self.folder.glob("held-*"), None), "a held task")
         return int(path.name.partition("-")[2])
 
@@ -180,20 +186,20 @@ class SparkCluster:
             raise
 
     def _start(self) -> None:
-        address = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        master = self._daemon("master", _MASTER, *address)
+        master = self._daemon("master", _MASTER, *_listening("127.0.0.1"))
         self.master = master.told(r"Starting Spark master at (spark://\S+)")
         self._page = master.told(r"started at http://[^:]+:(\d+)")
         self.workers = [
             self._daemon(
                 f"worker-{number}",
                 _WORKER,
-                *address,
+                *_listening(host),
                 *("--cores", "8", "--memory", "4g", "--work-dir", str(self.folder / "work")),
                 self.master,
                 LAKE_GATE=str(self.gate.folder),
+                SPARK_LOCAL_IP=host,
             )
-            for number in range(WORKERS)
+            for number, host in enumerate(HOSTS)
         ]
         for worker in self.workers:
             worker.told(r"Successfully registered with (master)")
@@ -203,7 +209,7 @@ class SparkCluster:
         self._daemons.append(daemon)
         return daemon
 
-    def conf(self, **more: str) -> dict[str, str]:
+    def conf(self) -> dict[str, str]:
         """Return the settings of a small application: an executor with one core on each worker."""
         events = self.folder / "events"
         events.mkdir(exist_ok=True)
@@ -211,8 +217,8 @@ class SparkCluster:
             "spark.pyspark.python": str(self.python),
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
-            "spark.cores.max": str(WORKERS),
-            "spark.default.parallelism": str(WORKERS),
+            "spark.cores.max": str(len(HOSTS)),
+            "spark.default.parallelism": str(len(HOSTS)),
             "spark.executor.extraJavaOptions": _SMALL,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -220,14 +226,19 @@ class SparkCluster:
             "spark.eventLog.dir": events.as_uri(),
             "spark.eventLog.compress": "false",
             "spark.eventLog.rolling.enabled": "false",
-            **{key.replace("__", "."): value for key, value in more.items()},
         }
 
-    def connect(self, **more: str) -> ConnectServer:
+    def connect(self, conf: dict[str, str] | None = None) -> ConnectServer:
         """Start a Spark Connect server on the cluster; `close` ends it too."""
-        server = ConnectServer(self, self.conf(**more))
+        server = ConnectServer(self, conf or self.conf())
         self._daemons.append(server.daemon)
         return server
+
+    def written(self) -> Iterator[str]:
+        """Yield what daemons, executors and applications wrote down for people to read."""
+        for pattern in ("*.log", "events/*", "work/*/*/std*"):
+            for path in self.folder.glob(pattern):
+                yield path.read_text(errors="replace")
 
     def status(self) -> dict[str, Any]:
         """Return what the master tells of itself."""
@@ -260,6 +271,10 @@ class SparkCluster:
             self._daemons.pop().close()
 
 
+def _listening(host: str) -> list[str]:
+    return ["--host", host, "--port", "0", "--webui-port", "0"]
+
+
 class ConnectServer:
     """A Spark Connect server whose executors are the cluster's."""
 
@@ -280,5 +295,7 @@ class ConnectServer:
             PYSPARK_PYTHON=str(cluster.python),
             SPARK_DAEMON_MEMORY="512m",
         )
+        ui = self.daemon.told(r"service 'SparkUI' on port (\d+)")
+        self.page = f"http://127.0.0.1:{ui}"
         port = self.daemon.told(r"Spark Connect server started at: \S*?:(\d+)")
         self.url = f"sc://127.0.0.1:{port}"

@@ -19,6 +19,10 @@ _MANIFEST_NAME = re.compile(
     r"(?P<job>[0-9a-f]{32})-((?P<operator>[0-9a-f]{32})-)?[0-9]{5,}-[0-9]+-"
     r"(?P<checkpoint>[0-9]{1,19})-[0-9]{5,}(-[0-9a-f-]{36})?\.avro"
 )
+# What Flink and the sinks call what gathers files ("Sink pre-commit aggregator", "Pre Commit"), and what writes them
+# ("IcebergStreamWriter", "Sink: Writer"); users only put something before or behind.
+_AGGREGATOR = re.compile("commit", re.IGNORECASE)
+_BEFORE_COMMITTER = re.compile("commit|writer", re.IGNORECASE)
 _UNALIGNED_HINT = "Stop the job with a savepoint, or take an aligned checkpoint, and give that."
 
 
@@ -82,14 +86,17 @@ def _check_nothing_on_its_way(
 ) -> None:
     """Refuse an unaligned checkpoint if files may have been on their way from a writer to a committer.
 
-    Writers and IcebergSink's aggregator are stateless and not marked in any way; so is many an operator that has
-    nothing to do with a sink, which is then refused without need.
+    Between them, the operators of a sink are stateless and known by name alone, which Flink before 2.0 does not
+    keep. There, many an operator that has nothing to do with a sink is refused without need.
     """
     aggregates = any(committer.sink != FLINK_SINK for committer in committers)
     for operator in operators:
         committing = bool(operator.handles)
-        inputs = operator.inputs if committing or (operator.is_stateless and aggregates) else 0
-        outputs = operator.outputs if committing or operator.is_stateless else 0
+        inputs = outputs = 0
+        if committing or (aggregates and _may_be(operator, _AGGREGATOR)):
+            inputs = operator.inputs
+        if committing or _may_be(operator, _BEFORE_COMMITTER):
+            outputs = operator.outputs
         if inputs or outputs:
             raise RefusedError(
                 f"{metadata} is an unaligned checkpoint: operator {operator.title} has"
@@ -97,6 +104,11 @@ def _check_nothing_on_its_way(
                 " which may be files that its committer had not taken yet",
                 hint=_UNALIGNED_HINT,
             )
+
+
+def _may_be(operator: OperatorState, names: re.Pattern[str]) -> bool:
+    """Whether an operator may be one of those that have such names and no state."""
+    return operator.is_stateless and (not operator.name or bool(names.search(operator.name)))
 
 
 def _check_distinct(checkpoint: Checkpoint) -> None:

@@ -26,9 +26,10 @@ _OLDEST, _COORDINATORS, _PROPERTIES, _NAMES, _TAGGED_CHANNELS, _REGIONS = range(
 _NEWEST = _REGIONS
 # The fewest bytes that an operator can take.
 _OPERATOR_BYTES = 28
-# Flink's own bound, and one that no job comes near.
+# Flink's own bound, and what no job comes near.
 _MAX_PARALLELISM = 1 << 15
 _MAX_OPERATORS = 1 << 14
+_MAX_HANDLES = 1 << 17
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,12 +85,14 @@ def read_metadata(source: ByteReader, wanted: frozenset[str]) -> tuple[int, list
     for _ in range(source.count(8)):
         _skip_master_state(source)
     operators = []
+    handles = 0
     for _ in range(source.count(_OPERATOR_BYTES)):
         operator = _operator(source, version, wanted)
         if operator.handles or operator.inputs or operator.outputs:
             operators.append(operator)
-        if len(operators) > _MAX_OPERATORS:
-            raise source.refused(f"more than {_MAX_OPERATORS} committers")
+        handles += len(operator.handles)
+        if len(operators) > _MAX_OPERATORS or handles > _MAX_HANDLES:
+            raise source.refused(f"{len(operators)} committers in {handles} subtasks")
     if version < _PROPERTIES:
         source.expect_end()
     elif bytes(source.take(len(_JAVA_OBJECT))) != _JAVA_OBJECT:

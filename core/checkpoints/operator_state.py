@@ -21,6 +21,8 @@ _OFFSET_BYTES = 8
 # Far more than a committer ever has; each costs a hundred bytes and more.
 _MAX_ELEMENTS = 100_000
 _MAX_CHECKPOINTS = 100_000
+# The only text that is read is a job's id.
+_MAX_TEXT = 1000
 
 
 def elements(handle: OperatorHandle, source: ByteReader) -> Iterator[tuple[str, ByteReader]]:
@@ -84,7 +86,7 @@ def java_string(source: ByteReader) -> str:
         CorruptFileError: it is null or not a text.
     """
     length = _variable(source) - 1
-    if not 0 <= length <= source.remaining:
+    if not 0 <= length <= _MAX_TEXT:
         raise source.corrupt(f"a text of {length} characters")
     units = b"".join(_unit(source) for _ in range(length))
     source.expect_end()

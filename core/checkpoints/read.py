@@ -48,7 +48,9 @@ def read_checkpoint(storage: Storage, location: str) -> Checkpoint:
 
 
 def _find_metadata(storage: Storage, location: str) -> str:
-    base = location.rstrip("/") or "/"
+    found = paths.parse(location)
+    base = location if ":/" in location else found.path
+    base = base.rstrip("/") or "/"
     if base.rpartition("/")[2] == METADATA:
         if storage.exists(base):
             return base

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
 from pyiceberg.transforms import VoidTransform
 
 from lake.core.errors import RefusedError
 from lake.core.table.delete_scopes import is_global
-from lake.core.table.files import DATA
-from lake.core.table.live import live_manifests
-from lake.core.table.manifests import read_manifest_list, read_manifests
+from lake.core.table.manifests import read_manifest_list
+from lake.core.table.removal import specs_of_live
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -68,21 +66,20 @@ def check_specs(table: Table, snapshot: Snapshot) -> None:
     if is_global(table.spec):
         return
     listed = read_manifest_list(table.storage, snapshot.manifest_list)
-    mine = pc.equal(listed["partition_spec_id"], table.spec.spec_id)
-    others = live_manifests(
-        listed.filter(pc.and_(pc.equal(listed["content"], DATA), pc.invert(mine)))
+    numbers = specs_of_live(
+        table.storage, table.metadata, listed.to_pylist(), but=table.spec.spec_id
     )
-    # A list may lack the counts: the few manifests that are left tell.
-    found = read_manifests(
-        table.storage, others, table.metadata, columns=("status",), live_only=True
-    )
-    numbers = [spec_id for spec_id, entries in found.items() if entries.num_rows]
     if numbers:
         raise RefusedError(
-            f"{table.identifier} has files of other partition specs ({', '.join(map(str, numbers))}), "
+            f"{table.identifier} has files of other partition specs ({', '.join(map(str, sorted(numbers)))}), "
             "whose rows equality deletes of the current one do not reach",
             hint="use --deletes position",
         )
+
+
+def sole_spec(table: Table) -> int | None:
+    """Return the spec that all data files must have when such deletes are committed; None for any."""
+    return None if table.creating or is_global(table.spec) else table.spec.spec_id
 
 
 def same_spec(table: Table) -> tuple[TableRequirement, ...]:

@@ -14,6 +14,7 @@ from lake.core.engine import TaskContext
 from lake.core.errors import EngineError, LakeError
 from lake.core.redaction import Redactor
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import storage_error
 
 # Task functions are named by text that travels through Spark: no other code may be named so.
 _PACKAGE = "lake.core."
@@ -58,9 +59,12 @@ def encode_error(error: LakeError, trace: str = "") -> str:
 
 
 def encode_defect(error: Exception, storage: Storage) -> str:
-    """Return anything else that a task raised as an `EngineError`, without the storage's secrets."""
+    """Return anything else that a task raised as an error of lake's, without the storage's secrets."""
     redact = Redactor()
     redact.learn(storage.properties)
+    known = storage_error(error) if isinstance(error, OSError) else None
+    if known is not None:
+        return encode_error(type(known)(redact(known.message), hint=known.hint))
     trace = redact("".join(traceback.format_exception(error)), limit=None)
     message = redact(f"a task failed: {type(error).__name__}: {error}")
     return encode_error(EngineError(message), trace[-_TRACE_LIMIT:])

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
-from lake.core import paths
-from lake.core.errors import LakeError
+from lake.core.errors import CommitUnknownError
+from lake.core.expiration import journal
+from lake.core.expiration.deleting import Removed, delete_files
+from lake.core.expiration.lost_refs import assert_refs, put_back
 from lake.core.expiration.plan import (
     KeepReason,
     Retention,
@@ -26,20 +25,19 @@ from lake.core.expiration.plan import (
     plan_retention,
 )
 from lake.core.expiration.reach import KINDS, Garbage, Reachability
+from lake.core.expiration.recovery import finish_journals
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import ChangeSet, commit_changes
-from lake.core.table.producer import next_sequence_number
 from lake.core.table.run_ids import EXPIRED_RUN_IDS, carried_run_ids
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.table.update import TableUpdate
 
-_BATCH = 1000
 _TOLD_JOBS = 5
 
 
@@ -111,41 +109,59 @@ def preview(plan: ExpirationPlan) -> Outcome:
     )
 
 
-def execute(session: Session, plan: ExpirationPlan) -> Outcome:
+def execute(session: Session, plan: ExpirationPlan, operation_id: str | None = None) -> Outcome:
     """Commit the plan, then delete its files.
+
+    Args:
+        session: the invocation's.
+        plan: what to do.
+        operation_id: the run's; None for a new one.
 
     Raises:
         CommitConflictError: other writers won every attempt; nothing was changed.
-        CommitUnknownError: the catalog did not answer; nothing was deleted.
+        CommitUnknownError: the catalog did not answer; nothing was deleted, the next run finishes it.
     """
-    if plan.is_empty:
-        return _outcome(plan, Status.NOTHING_TO_DO, _nothing())
-    operation_id = session.ids.uuid()
-    before = plan.table.metadata
-    attempt = _Expiry(session, plan)
-    after = commit_changes(session, plan.table, attempt.prepare, attempt.landed)
-    after = _repair_lost_refs(session, after, attempt.removed_refs)
+    removed = Removed()
+    if not plan.is_empty:
+        return _carried_out(session, plan, operation_id or session.ids.uuid(), removed)
+    if not plan.keep_files:
+        finish_journals(session, plan.table, removed)
+    if not (removed.files or removed.failed):
+        return _outcome(plan, Status.NOTHING_TO_DO, _result(removed))
+    status = Status.PARTIAL if removed.failed else Status.DONE
+    return _outcome(plan, status, _result(removed))
+
+
+def _carried_out(
+    session: Session, plan: ExpirationPlan, operation_id: str, removed: Removed
+) -> Outcome:
+    attempt = _Expiry(session, plan, operation_id)
+    after = attempt.commit()
     gone = [
         item
         for item in attempt.known.values()
         if after.metadata.snapshot_by_id(item.snapshot_id) is None
     ]
     garbage = attempt.reach.garbage(
-        _with_all_specs(before, after.metadata), gone, after.metadata.snapshots
+        _with_all_specs(plan.table.metadata, after.metadata), gone, after.metadata.snapshots
     )
     for location in garbage.unreadable:
         session.warn(f"could not read {location} of an expired snapshot; what only it names stays")
-    removed = _Removed() if plan.keep_files else _delete(session, after, garbage)
+    if not plan.keep_files:
+        delete_files(session, after, attempt.reach, garbage.files, removed)
+        if not removed.failed:
+            attempt.forget(after)
+        finish_journals(
+            session,
+            after,
+            removed,
+            but=attempt.operation_id,
+            removed_refs=attempt.removed_refs,
+        )
     partial = bool(removed.failed or garbage.unreadable)
-    result = {
-        "snapshots": len(gone),
-        "refs": len(attempt.removed_refs),
-        **{kind: removed.counts.get(kind, 0) for kind in KINDS},
-        "bytes": removed.bytes,
-        "failed_deletes": len(removed.failed),
-    }
+    result = _result(removed, snapshots=len(gone), refs=len(attempt.removed_refs))
     status = Status.PARTIAL if partial else Status.DONE
-    return _outcome(plan, status, result, operation_id)
+    return _outcome(plan, status, result, attempt.operation_id)
 
 
 @dataclass(slots=True)
@@ -154,13 +170,34 @@ class _Expiry:
 
     session: Session
     plan: ExpirationPlan
+    operation_id: str
     known: dict[int, Snapshot] = field(default_factory=dict)
     expired: tuple[int, ...] = ()
     removed_refs: tuple[str, ...] = ()
+    journalled: bool = False
     reach: Reachability = field(init=False)
 
     def __post_init__(self) -> None:
         self.reach = Reachability(self.plan.table.storage)
+
+    def commit(self) -> Table:
+        """Commit, and put back what a race removed; from before that on, the journal tells what is to go."""
+        try:
+            after = commit_changes(self.session, self.plan.table, self.prepare, self.landed)
+        except CommitUnknownError as error:
+            # It may have landed: the next run finds out.
+            error.operation_id = self.operation_id
+            raise
+        except BaseException:
+            self.forget(self.plan.table)
+            raise
+        return put_back(self.session, after, self.expired, self.removed_refs)
+
+    def forget(self, table: Table) -> None:
+        """Remove the journal, where one was written."""
+        if self.journalled:
+            journal.remove(table, journal.location_of(table, self.operation_id))
+            self.journalled = False
 
     def prepare(self, table: Table) -> ChangeSet | None:
         metadata = table.metadata
@@ -172,7 +209,23 @@ class _Expiry:
         self.known.update(lineage.snapshots_by_id(metadata))
         self.expired, self.removed_refs = retention.expired, retention.removed_refs
         updates = self._updates(metadata, retention, garbage)
-        return ChangeSet(_assert_refs(metadata), updates) if updates else None
+        if updates and garbage.files.num_rows and not self.plan.keep_files:
+            self._note(table, garbage)
+        return ChangeSet(assert_refs(metadata), updates) if updates else None
+
+    def _note(self, table: Table, garbage: Garbage) -> None:
+        self.journalled = True
+        journal.write(
+            table,
+            journal.Journal(
+                operation_id=self.operation_id,
+                table_uuid=str(table.metadata.table_uuid),
+                created_ms=self.session.clock.now_ms(),
+                snapshots=self.expired,
+                refs=self.removed_refs,
+                files=garbage.files,
+            ),
+        )
 
     def landed(self, metadata: TableMetadata) -> object | None:
         """Removal leaves no summary behind: it landed when all it removes is gone."""
@@ -218,18 +271,6 @@ def _split(metadata: TableMetadata, retention: Retention) -> tuple[list[Snapshot
     )
 
 
-def _assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
-    """Require every ref where it was: a rollback to a snapshot that goes must not go with it."""
-    from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID  # noqa: PLC0415
-
-    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
-    refs.setdefault(lineage.MAIN, metadata.current_snapshot_id)  # type: ignore[arg-type]
-    return (
-        AssertTableUUID(uuid=metadata.table_uuid),
-        *(AssertRefSnapshotId(ref=name, snapshot_id=head) for name, head in sorted(refs.items())),
-    )
-
-
 def _unused(
     metadata: TableMetadata, retention: Retention, garbage: Garbage
 ) -> tuple[list[int], list[int]]:
@@ -250,129 +291,6 @@ def _with_all_specs(before: TableMetadata, after: TableMetadata) -> TableMetadat
     return before if len(before.partition_specs) > len(after.partition_specs) else after
 
 
-# Refs lost to a race
-
-
-def _repair_lost_refs(session: Session, table: Table, removed_refs: Sequence[str]) -> Table:
-    """Put back refs that vanished in the very commit: no request can forbid a ref made meanwhile.
-
-    The metadata file before ours, named by the log, knows them. A snapshot comes back under its own id, as
-    the newest without parent, because sequence numbers must not run backwards.
-    """
-    before = _metadata_before(session, table)
-    if before is None:
-        return table
-    lost = {
-        name: ref
-        for name, ref in before.refs.items()
-        if name not in table.metadata.refs and name not in removed_refs
-    }
-    if not lost:
-        return table
-
-    def prepare(now: Table) -> ChangeSet | None:
-        updates = _restoring(session, now.metadata, before, lost)
-        return ChangeSet(_assert_refs(now.metadata), updates) if updates else None
-
-    def landed(metadata: TableMetadata) -> object | None:
-        return True if all(name in metadata.refs for name in lost) else None
-
-    repaired = commit_changes(session, table, prepare, landed)
-    session.warn(f"put back refs that were made while snapshots expired: {', '.join(sorted(lost))}")
-    return repaired
-
-
-def _metadata_before(session: Session, table: Table) -> TableMetadata | None:
-    from lake.core.table.hadoop import read_metadata  # noqa: PLC0415 - PyIceberg's catalogs
-
-    log = table.metadata.metadata_log
-    if not log:
-        return None
-    try:
-        return read_metadata(table.storage, log[-1].metadata_file)
-    except (LakeError, ValueError):
-        session.warn(
-            "the metadata before this commit cannot be read: lost refs cannot be looked for"
-        )
-        return None
-
-
-def _restoring(
-    session: Session, now: TableMetadata, before: TableMetadata, lost: dict[str, Any]
-) -> tuple[TableUpdate, ...]:
-    from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate  # noqa: PLC0415
-
-    updates: list[TableUpdate] = []
-    present = set(lineage.snapshots_by_id(now))
-    sequence = next_sequence_number(now) - 1
-    for name, ref in lost.items():
-        if name in now.refs:
-            continue
-        snapshot = before.snapshot_by_id(ref.snapshot_id)
-        if snapshot is None:
-            continue
-        if snapshot.snapshot_id not in present:
-            sequence += 1 if now.format_version > 1 else 0
-            present.add(snapshot.snapshot_id)
-            changed = {
-                "sequence_number": sequence,
-                "parent_snapshot_id": None,
-                "timestamp_ms": max(session.clock.now_ms(), now.last_updated_ms),
-            }
-            updates.append(AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))
-        updates.append(
-            SetSnapshotRefUpdate(
-                ref_name=name,
-                type=ref.snapshot_ref_type,
-                snapshot_id=ref.snapshot_id,
-                max_ref_age_ms=ref.max_ref_age_ms,
-                max_snapshot_age_ms=ref.max_snapshot_age_ms,
-                min_snapshots_to_keep=ref.min_snapshots_to_keep,
-            )
-        )
-    return tuple(updates)
-
-
-# Deleting
-
-
-@dataclass(slots=True)
-class _Removed:
-    counts: dict[str, int] = field(default_factory=dict)
-    bytes: int = 0
-    failed: list[str] = field(default_factory=list)
-
-
-def _delete(session: Session, table: Table, garbage: Garbage) -> _Removed:
-    """Delete data before the manifests that name it, so that a killed run leaves no file without a name."""
-    removed = _Removed()
-    session.progress.start("deleting", tasks=garbage.files.num_rows, total_bytes=garbage.bytes)
-    foreign = 0
-    for kind in KINDS:
-        rows = garbage.files.filter(pc.equal(garbage.files["kind"], kind))
-        own = [row for row in rows.to_pylist() if paths.deletable(row["path"], table.roots)]
-        foreign += rows.num_rows - len(own)
-        for start in range(0, len(own), _BATCH):
-            _delete_batch(session, table, kind, own[start : start + _BATCH], removed)
-    session.progress.finish()
-    if foreign:
-        session.warn(f"{foreign} files lie outside the table's own folders and were not deleted")
-    if removed.failed:
-        session.warn(f"{len(removed.failed)} files could not be deleted, e.g. {removed.failed[0]}")
-    return removed
-
-
-def _delete_batch(
-    session: Session, table: Table, kind: str, rows: list[dict[str, Any]], removed: _Removed
-) -> None:
-    outcome = table.storage.delete(row["path"] for row in rows)
-    gone = sum(row["bytes"] or 0 for row in rows if row["path"] not in outcome.failed)
-    removed.counts[kind] = removed.counts.get(kind, 0) + len(outcome.deleted)
-    removed.bytes += gone
-    removed.failed += outcome.failed
-    session.progress.advance(tasks=len(rows), done_bytes=gone)
-
-
 # Telling
 
 
@@ -386,8 +304,14 @@ def _counts(plan: ExpirationPlan) -> dict[str, int]:
     }
 
 
-def _nothing() -> dict[str, int]:
-    return {"snapshots": 0, "refs": 0, **dict.fromkeys(KINDS, 0), "bytes": 0, "failed_deletes": 0}
+def _result(removed: Removed, *, snapshots: int = 0, refs: int = 0) -> dict[str, int]:
+    return {
+        "snapshots": snapshots,
+        "refs": refs,
+        **{kind: removed.counts.get(kind, 0) for kind in KINDS},
+        "bytes": removed.bytes,
+        "failed_deletes": len(removed.failed),
+    }
 
 
 def _tell_held(session: Session, retention: Retention) -> None:

@@ -33,7 +33,7 @@ MANIFEST_LIST = "manifest_lists"
 STATISTICS = "statistics_files"
 KINDS = (DATA_FILE, POSITION_DELETE, EQUALITY_DELETE, MANIFEST, MANIFEST_LIST, STATISTICS)
 _CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
-_GARBAGE = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
+FILES = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
 _COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 
 
@@ -101,6 +101,25 @@ class Reachability:
         used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())
         return Garbage(_distinct(pa.concat_tables(parts)), tuple(unreadable), used)
 
+    def unreached(self, metadata: TableMetadata, files: pa.Table) -> pa.Table:
+        """Return those files (path, kind, bytes) that no snapshot of the table reaches.
+
+        Raises:
+            CorruptFileError: a manifest or list cannot be read.
+            NotFoundError: one is missing.
+        """
+        kept = metadata.snapshots
+        manifests = self._manifests(kept)
+        ids = {item.snapshot_id for item in kept}
+        held = [
+            self._live_paths(metadata, manifests),
+            same_name(manifests["manifest_path"]),
+            same_name(pa.array([item.manifest_list for item in kept], pa.string())),
+            same_name(_statistics_of(metadata, ids)["path"]),
+        ]
+        reached = pc.is_in(same_name(files["path"]), value_set=pa.concat_arrays(held))
+        return files.filter(pc.invert(reached))
+
     def _manifests(self, snapshots: Iterable[Snapshot]) -> pa.Table:
         tables = [self._list(snapshot.manifest_list) for snapshot in snapshots]
         return _distinct(pa.concat_tables(tables), "manifest_path") if tables else _no_manifests()
@@ -132,7 +151,7 @@ class Reachability:
             return self._entries(metadata, going)
         except BadInputError:
             # Some are bad: find out which, and take the others.
-            parts = [_GARBAGE.empty_table()]
+            parts = [FILES.empty_table()]
             for index in range(going.num_rows):
                 try:
                     parts.append(self._entries(metadata, going.slice(index, 1)))
@@ -143,7 +162,7 @@ class Reachability:
     def _entries(self, metadata: TableMetadata, manifests: pa.Table) -> pa.Table:
         """Return path, kind and bytes of the live files of manifests."""
         if manifests.num_rows == 0:
-            return _GARBAGE.empty_table()
+            return FILES.empty_table()
         by_spec = read_manifests(
             self.storage, manifests, metadata, columns=_COLUMNS, live_only=True
         )
@@ -154,11 +173,11 @@ class Reachability:
                     _CONTENT_KINDS.take(pc.cast(entries["content"], pa.int64()).combine_chunks()),
                     entries["file_size_in_bytes"],
                 ],
-                schema=_GARBAGE,
+                schema=FILES,
             )
             for entries in by_spec.values()
         ]
-        return pa.concat_tables([_GARBAGE.empty_table(), *parts])
+        return pa.concat_tables([FILES.empty_table(), *parts])
 
     def _live_paths(self, metadata: TableMetadata, manifests: pa.Table) -> Any:
         new = manifests.filter(
@@ -183,29 +202,28 @@ class Reachability:
 def _files(locations: Any, kind: str, sizes: Any) -> pa.Table:
     count = len(locations)
     lengths = pa.array([0] * count, pa.int64()) if sizes is None else sizes
-    return pa.table([locations, pa.array([kind] * count, pa.string()), lengths], schema=_GARBAGE)
+    return pa.table([locations, pa.array([kind] * count, pa.string()), lengths], schema=FILES)
 
 
 def _statistics(
     metadata: TableMetadata, kept_ids: set[int], expired: Sequence[Snapshot]
 ) -> pa.Table:
-    gone = {item.snapshot_id for item in expired}
-    known = [
-        *(
-            (item.snapshot_id, item.statistics_path, item.file_size_in_bytes)
-            for item in metadata.statistics
-        ),
-        *(
-            (item.snapshot_id, item.statistics_path, item.file_size_in_bytes)
-            for item in metadata.partition_statistics
-        ),
+    staying = _statistics_of(metadata, kept_ids)
+    going = _statistics_of(metadata, {item.snapshot_id for item in expired})
+    held = staying["path"].combine_chunks()
+    return going.filter(pc.invert(pc.is_in(going["path"], value_set=held)))
+
+
+def _statistics_of(metadata: TableMetadata, ids: set[int]) -> pa.Table:
+    found = [
+        item
+        for item in (*metadata.statistics, *metadata.partition_statistics)
+        if item.snapshot_id in ids
     ]
-    staying = {path for snapshot_id, path, _ in known if snapshot_id in kept_ids}
-    going = [row for row in known if row[0] in gone and row[1] not in staying]
     return _files(
-        pa.array([row[1] for row in going], pa.string()),
+        pa.array([item.statistics_path for item in found], pa.string()),
         STATISTICS,
-        pa.array([row[2] for row in going], pa.int64()),
+        pa.array([item.file_size_in_bytes for item in found], pa.int64()),
     )
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lake.core.errors import RefusedError
 from lake.core.replay.given import later_checkpoints
 from lake.core.replay.model import FOREIGN, FoundCheckpoint, PendingJob
+from lake.core.replay.names import parse_name
+from lake.core.replay.staged import is_staged
 from lake.core.replay.states import Doubt
 from lake.core.table.files import EQUALITY_DELETES
-from lake.core.table.flink_jobs import job_commit, job_commits
+from lake.core.table.flink_jobs import NONE_COMMITTED, job_commit, job_commits, max_committed
 from lake.core.table.run_ids import OPERATION_ID
 from lake.core.units import format_duration
 
@@ -24,6 +28,11 @@ if TYPE_CHECKING:
 
 REPLACE_PARTITIONS = "replace-partitions"
 _SHOWN = 10
+# Names of Flink's data files: task, attempt, a UUID of the writer, counter.
+_WRITER = re.compile(
+    r"/[0-9]{5,}-[0-9]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]{5,}[^/]*$"
+)
+_FOLDERS = 64
 _GIVE = "give the job's newest completed checkpoint with --checkpoint"
 
 
@@ -40,7 +49,9 @@ def check(session: Session, look: Look) -> None:
         # Empty checkpoints move nothing that anyone could miss.
         if any(item.manifests for item in job.checkpoints):
             _refuse_alive(session, look, job)
+            _refuse_branch(look, job)
             _refuse_mode(look, job)
+            _refuse_gaps(look, job)
     _refuse_twice(look.jobs)
 
 
@@ -92,10 +103,13 @@ def _refuse_expired(look: Look) -> None:
 
 def _refuse_alive(session: Session, look: Look, job: PendingJob) -> None:
     """Refuse a job that did something of late: its own restart would commit the same."""
+    if is_staged(job.operator_id):
+        return
     newest = max(
         look.findings.newest_ms.get(job.job_id, 0),
         _last_commit_ms(look, job),
         _last_checkpoint_ms(session, look, job),
+        _last_write_ms(look, job),
     )
     age_ms = session.clock.now_ms() - newest
     if age_ms < look.options.quiet_ms:
@@ -134,6 +148,59 @@ def _last_checkpoint_ms(session: Session, look: Look, job: PendingJob) -> int:
         )
     own = storage.look_up([checkpoint.location])[checkpoint.location]
     return max(file.modified_ms or 0 for file in (own, *later.values()) if file)
+
+
+def _last_write_ms(look: Look, job: PendingJob) -> int:
+    """Return when the writers of a job's newest checkpoint last wrote where its files lie."""
+    newest = [path for item in job.checkpoints[-1:] for path in item.file_paths]
+    writers = {found[1] for path in newest if (found := _WRITER.search(path))}
+    folders = list({path.rpartition("/")[0]: None for path in newest})[:_FOLDERS]
+    return max(
+        (
+            file.modified_ms or 0
+            for folder in folders
+            for file in look.table.storage.list_files(folder)
+            if (found := _WRITER.search(file.location)) and found[1] in writers
+        ),
+        default=0,
+    )
+
+
+def _refuse_branch(look: Look, job: PendingJob) -> None:
+    """Refuse to commit to a branch what the job commits to another."""
+    metadata, branch = look.table.metadata, look.options.branch
+    places = [name for name, ref in metadata.refs.items() if ref.snapshot_ref_type == "branch"]
+    holding = [
+        name
+        for name in places
+        if max_committed(metadata, name, job.job_id, job.operator_id) != NONE_COMMITTED
+    ]
+    if holding and branch not in holding:
+        raise RefusedError(
+            f"job {job.job_id} commits to branch {holding[0]}, not to {branch}",
+            hint=f"--branch {holding[0]} commits its checkpoints there",
+        )
+
+
+def _refuse_gaps(look: Look, job: PendingJob) -> None:
+    """Refuse, where only file names tell what a checkpoint wrote, a series of manifests with one missing."""
+    if look.options.word is None:
+        return
+    names = [
+        name
+        for item in job.checkpoints
+        for manifest in item.manifests
+        if (name := parse_name(manifest.path)) and name.suffix is None
+    ]
+    counters: dict[int, list[int]] = {}
+    for name in names:
+        counters.setdefault(name.attempt, []).append(name.counter)
+    for found in map(sorted, counters.values()):
+        for one, following in pairwise(found):
+            if following > one + 1:
+                raise RefusedError(
+                    f"of the manifests of job {job.job_id}, number {one + 1} is missing", hint=_GIVE
+                )
 
 
 def _refuse_mode(look: Look, job: PendingJob) -> None:
@@ -182,7 +249,7 @@ def _refuse_twice(jobs: Iterable[PendingJob]) -> None:
                 f"two attempts wrote the same checkpoint: {_numbers(job.checkpoints)}", hint=_GIVE
             )
         for manifest in (manifest for item in job.checkpoints for manifest in item.manifests):
-            files = set(manifest.entries["file_path"].to_pylist())
+            files = set(manifest.file_paths)
             if files & seen:
                 raise RefusedError(f"{min(files & seen)} is in two temporary manifests")
             seen |= files

@@ -113,7 +113,8 @@ def schema_of(container: Container) -> Schema:
 @lru_cache(maxsize=16)
 def _parsed(text: bytes) -> Schema:
     schema = Schema.model_validate_json(text)
-    _columns(schema)
+    if not _columns(schema):
+        raise ValueError("a schema without columns")
     return schema
 
 

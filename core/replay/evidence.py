@@ -16,6 +16,7 @@ from lake.core.replay.manifests import (
 )
 from lake.core.replay.model import TemporaryManifest
 from lake.core.replay.names import parse_name
+from lake.core.replay.staged import as_run, is_staged
 from lake.core.replay.states import Evidence, JobKey
 from lake.core.table.occurrences import occurring
 
@@ -48,7 +49,7 @@ def gather(table: Table, given: Given) -> Findings:
         BadInputError: metadata of a retained snapshot is damaged or missing.
     """
     readings = _read(table, given)
-    grouped = [*_named(given, readings), *_unnamed(given, readings)]
+    grouped = [*_named(given, readings), *_unnamed(table, given, readings)]
     files = {path for item in grouped for path in _files(item.manifests)}
     known = occurring(table.storage, table.metadata, files)
     counted = [replace(item, known_files=_count(item.manifests, known)) for item in grouped]
@@ -120,7 +121,7 @@ def _mismatch(reference: ManifestReference, reading: Reading) -> str | None:
     return None
 
 
-def _unnamed(given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
+def _unnamed(table: Table, given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
     named = {paths.canonical(item.path) for _, taken in given.taken() for item in taken.manifests}
     groups: dict[tuple[_Group, str | None], list[Reading]] = {}
     for location, reading in readings.items():
@@ -128,20 +129,22 @@ def _unnamed(given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
         if name and location not in named:
             group = (name.job_id, name.operator_id, name.checkpoint_id, name.attempt)
             groups.setdefault((group, given.elsewhere.get(location)), []).append(reading)
-    return [
-        Evidence(
+    found = []
+    for ((job, operator, checkpoint, attempt), elsewhere), parts in groups.items():
+        item = Evidence(
             job_id=job,
             operator_id=operator,
             checkpoint_id=checkpoint,
             attempt=attempt,
-            manifests=_manifests(group),
-            written_ms=min(_moments(group), default=None),
-            last_ms=max(_moments(group), default=None),
-            problem=next((reading.problem for reading in group if reading.problem), None),
-            foreign=elsewhere or next((item.foreign for item in group if item.foreign), None),
+            manifests=_manifests(parts),
+            written_ms=min(_moments(parts), default=None),
+            last_ms=max(_moments(parts), default=None),
+            problem=next((part.problem for part in parts if part.problem), None),
+            foreign=elsewhere or next((part.foreign for part in parts if part.foreign), None),
         )
-        for ((job, operator, checkpoint, attempt), elsewhere), group in groups.items()
-    ]
+        staged = is_staged(operator)
+        found.append(as_run(item, parts, table.metadata, given.branch) if staged else item)
+    return found
 
 
 def _manifests(readings: Iterable[Reading]) -> tuple[TemporaryManifest, ...]:
@@ -154,7 +157,7 @@ def _moments(readings: Sequence[Reading]) -> list[int]:
 
 
 def _files(manifests: Iterable[TemporaryManifest]) -> list[str]:
-    return [path for item in manifests for path in item.entries["file_path"].to_pylist()]
+    return [path for item in manifests for path in item.file_paths]
 
 
 def _count(manifests: Iterable[TemporaryManifest], known: frozenset[str]) -> int:

@@ -19,6 +19,8 @@ from lake.core.table.commit import Committed, commit_snapshots, find_summary
 from lake.core.table.flink_jobs import max_committed
 from lake.core.table.occurrences import occurring
 from lake.core.table.run_ids import RUN_ID, expired_run_ids
+from lake.core.table.staged_runs import find_run
+from lake.core.table.withdrawal import clear, committing
 
 _AGAIN = "run the command again: it will look at the table as it is now"
 
@@ -36,9 +38,16 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
         return _outcome(plan, Status.NOTHING_TO_DO, ())
     operation_id = session.ids.uuid()
     replay = _Replay(plan)
-    committed = commit_snapshots(
-        session, plan.table, replay.decide, operation_id=operation_id, branch=plan.branch
-    )
+    runs = {item.run_id for job in plan.jobs for item in job.checkpoints if item.run_id}
+    try:
+        with committing(session, plan.table, runs):
+            committed = commit_snapshots(
+                session, plan.table, replay.decide, operation_id=operation_id, branch=plan.branch
+            )
+    except CommitConflictError:
+        if runs and all(_is_in(plan.table.refreshed(), run_id) for run_id in runs):
+            return _outcome(plan, Status.NOTHING_TO_DO, ())
+        raise
     steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
     done = [item for step in steps for item in step.checkpoints]
     _remove_manifests(session, committed.table, done)
@@ -133,10 +142,12 @@ def _is_over(item: FoundCheckpoint, before: int, now: int) -> bool:
 
 def _ran(table: Table, item: FoundCheckpoint) -> bool:
     """Whether the ingest that staged a checkpoint was finished otherwise."""
-    if item.run_id is None:
-        return False
-    landed = find_summary(table.metadata, {RUN_ID: item.run_id}) is not None
-    return landed or item.run_id in expired_run_ids(table.metadata)
+    return item.run_id is not None and _is_in(table, item.run_id)
+
+
+def _is_in(table: Table, run_id: str) -> bool:
+    landed = find_summary(table.metadata, {RUN_ID: run_id}) is not None
+    return landed or run_id in expired_run_ids(table.metadata)
 
 
 def _name(item: FoundCheckpoint) -> tuple[str, str, int, int | None]:
@@ -155,9 +166,13 @@ def _paths(checkpoints: Sequence[FoundCheckpoint]) -> frozenset[str]:
 def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckpoint]) -> None:
     chosen = table.properties.get(MANIFESTS_LOCATION)
     roots = [*table.roots, *([chosen] if chosen else [])]
-    manifests = [manifest.path for item in done for manifest in item.manifests]
+    manifests = [
+        manifest.path for item in done if item.run_id is None for manifest in item.manifests
+    ]
     own = [path for path in manifests if paths.deletable(path, roots)]
     left = len(table.storage.delete(own).failed) + len(manifests) - len(own)
+    runs = [find_run(table, item.run_id) for item in done if item.run_id]
+    left += sum(len(clear(table, run, by_other=True)) for run in runs if run)
     if left:
         session.warn(f"{left} temporary manifests were committed but could not be removed")
 

@@ -12,6 +12,7 @@ from lake.core import paths
 from lake.core.errors import BadInputError, LakeError
 from lake.core.replay.manifests import manifest_folders
 from lake.core.replay.states import JobKey
+from lake.core.table import lineage
 from lake.core.table.flink_jobs import job_commit
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class Given:
     """The newest given checkpoint of each job, as far as it is about the table.
 
     Args:
+        branch: the branch that is replayed to.
         states: by job, the checkpoint and the committer's state in it.
         elsewhere: manifests of the table that are for another branch, by canonical location, and why.
         skipped: what the checkpoints hold beside that, told to people.
     """
 
+    branch: str = lineage.MAIN
     states: dict[JobKey, tuple[Checkpoint, CommitterState]] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
@@ -61,7 +64,7 @@ def choose_given(table: Table, branch: str, checkpoints: Iterable[Checkpoint]) -
         branch: the branch that is replayed to.
         checkpoints: what was read of those given.
     """
-    given = Given()
+    given = Given(branch)
     for checkpoint in sorted(checkpoints, key=lambda item: -item.checkpoint_id):
         for state in checkpoint.committers:
             if reason := _not_here(table, branch, state):

@@ -28,7 +28,7 @@ def _is_first(metadata: TableMetadata, snapshot: Snapshot) -> bool:
     """Whether a table had no snapshot before one.
 
     That it has no parent is not enough: PyIceberg's expiry takes the parent from the oldest that it keeps. Whatever
-    else tells of earlier snapshots counts as well.
+    else tells of earlier snapshots counts as well; in format version 1, without sequence numbers, that is less.
     """
     if snapshot.parent_snapshot_id is not None:
         return False

@@ -6,10 +6,10 @@ are never taken into a table as they are, but read, checked and their files adde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ DELETES = 1
 _CONTENT = {b"data": DATA, b"deletes": DELETES}
 _GIVEN_ANEW = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 _READ = [column for column in ENTRY_COLUMNS if column not in _GIVEN_ANEW]
+_MARK = "lake."
 _FETCH_THREADS = 16
 # Below what 32-bit offsets of strings in one batch reach.
 _DECODED_BYTES = 256 * 1024 * 1024
@@ -54,6 +55,7 @@ class Reading:
         manifest: its content; None if it cannot be used.
         problem: why it cannot be used.
         foreign: why it is another table's.
+        marks: what lake itself wrote into its header.
     """
 
     location: str
@@ -61,6 +63,7 @@ class Reading:
     manifest: TemporaryManifest | None = None
     problem: str | None = None
     foreign: str | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
 def manifest_folders(table: Table) -> list[str]:
@@ -193,7 +196,14 @@ def _sound(item: _Opened, entries: pa.Table) -> Reading:
         spec_id=item.spec_id,
         entries=entries,
     )
-    return Reading(location=file.location, modified_ms=file.modified_ms, manifest=manifest)
+    marks = {
+        key: value.decode(errors="replace")
+        for key, value in item.inner.container.metadata.items()
+        if key.startswith(_MARK)
+    }
+    return Reading(
+        location=file.location, modified_ms=file.modified_ms, manifest=manifest, marks=marks
+    )
 
 
 def _decode(metadata: TableMetadata, group: Sequence[_Opened]) -> pa.Table:

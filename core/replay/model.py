@@ -40,6 +40,12 @@ class TemporaryManifest:
     spec_id: int
     entries: pa.Table
 
+    @property
+    def file_paths(self) -> list[str]:
+        """The locations of its files, as written there."""
+        found: list[str] = self.entries["file_path"].to_pylist()
+        return found
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCheckpoint:
@@ -68,6 +74,11 @@ class FoundCheckpoint:
     blank: bool = False
     proven: bool = False
     run_id: str | None = None
+
+    @property
+    def file_paths(self) -> list[str]:
+        """The locations of all its files."""
+        return [path for manifest in self.manifests for path in manifest.file_paths]
 
     @property
     def data_files(self) -> int:

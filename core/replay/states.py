@@ -56,6 +56,8 @@ class Evidence:
         foreign: why it is another table's, or another branch's.
         known_files: how many of its files occur in a retained snapshot.
         missing: which of its files is missing or too short.
+        run_id: of the ingest of lake's that staged it; None for a job's.
+        ran: whether that ingest is in the table, with these files or with others.
     """
 
     job_id: str
@@ -72,6 +74,8 @@ class Evidence:
     foreign: str | None = None
     known_files: int = 0
     missing: str | None = None
+    run_id: str | None = None
+    ran: bool = False
 
     @property
     def job(self) -> JobKey:
@@ -197,6 +201,7 @@ def _judged(
         manifests=item.manifests,
         blank=item.blank,
         proven=state == PENDING and (item.named or told),
+        run_id=item.run_id,
     )
     return Judged(item, found, doubt, later is not None)
 
@@ -230,6 +235,8 @@ def _by_files(item: Evidence, around: Surroundings) -> _Verdict | None:
         return PARTIAL, (
             f"{item.known_files} of its {item.files} files occur in the table's snapshots, the others do not"
         )
+    if item.ran:
+        return SUPERSEDED, f"run {item.run_id} is in the table already, with other files"
     if item.missing:
         return BROKEN, item.missing
     return None
@@ -266,6 +273,8 @@ def _unnamed(item: Evidence, around: Surroundings) -> tuple[_Verdict, Doubt | No
         ), Doubt.LATER
     if expired := _expired(item, around):
         return (UNPROVEN, expired), Doubt.HISTORY
+    if item.run_id:
+        return (PENDING, f"run {item.run_id} wrote it and has not committed it"), None
     known = "no checkpoint" if committed == NONE_COMMITTED else f"checkpoint {committed}"
     reason = f"no snapshot has its files, and {known} is the job's last committed one"
     return (PENDING, reason), None

@@ -17,7 +17,7 @@ from lake.core.errors import (
 )
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.table.foreign_code import STORAGE, file_properties
-from lake.core.table.opening import catalog_errors, open_handle
+from lake.core.table.opening import catalog_errors, open_handle, record_metadata
 from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class Table:
 
         Returns what is to be told of a change that landed.
         """
+        self.catalog.written_metadata.clear()
         response = self.catalog.handle.commit_table(self.handle, requirements, updates)
         return getattr(response, "warnings", ())
 
@@ -115,6 +116,8 @@ class TableCatalog:
         self.name = name
         self._properties = properties
         self._database = database
+        # Metadata files that PyIceberg wrote, in this process, for the commit sent last.
+        self.written_metadata: list[str] = []
         # What tables came with, e.g. vended credentials: whoever prints must know what to hide.
         self.vended: dict[str, object] = {}
 
@@ -137,7 +140,9 @@ class TableCatalog:
             return self._open_hadoop()
         if self._database:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
-        return open_handle(self.name, self.configured)
+        handle = open_handle(self.name, self.configured)
+        record_metadata(handle, self.written_metadata)
+        return handle
 
     @property
     def is_hadoop(self) -> bool:
@@ -326,8 +331,14 @@ class TableCatalog:
 
     def make_namespace(self, identifier: str) -> None:
         """Make a table's namespace where it is missing."""
-        with catalog_errors(f"table {identifier}"):
-            self.handle.create_namespace_if_not_exists(split_identifier(identifier)[:-1])
+        names = split_identifier(identifier)[:-1]
+        try:
+            with catalog_errors(f"namespace {'.'.join(names)}"):
+                self.handle.create_namespace_if_not_exists(names)
+        except BadInputError:
+            # PyIceberg looks first and makes it then: another process may have been faster.
+            if not self.handle.namespace_exists(names):
+                raise
 
     def _table(self, identifier: str, found: IcebergTable) -> Table:
         self.vended.update(found.io.properties)

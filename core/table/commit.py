@@ -34,6 +34,7 @@ from lake.core.table.producer import Draft, Parent, Producer, next_sequence_numb
 from lake.core.table.row_ids import LINEAGE_SINCE, next_row_id
 from lake.core.table.run_ids import OPERATION_ID
 from lake.core.table.version3 import refuse_encrypted
+from lake.core.table.write_behind import WriteBehind
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -199,8 +200,11 @@ def commit_snapshots(
         CommitConflictError: nothing happened; manifests written for it are gone again.
         CommitUnknownError: it may have happened; nothing was removed.
     """
-    chain = _Chain(session, decide, operation_id, branch, guard or {}, requirements, updates)
-    return chain.run(table)
+    with WriteBehind(table.storage) as storage:
+        chain = _Chain(
+            session, decide, operation_id, branch, guard or {}, requirements, updates, storage
+        )
+        return chain.run(table)
 
 
 @dataclass(slots=True)
@@ -212,6 +216,7 @@ class _Chain:
     guard: Mapping[str, str]
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
+    storage: WriteBehind
     written: list[str] = field(default_factory=list)
     producers: dict[Step, Producer] = field(default_factory=dict)
     # The steps of the last attempt.
@@ -267,7 +272,7 @@ class _Chain:
 
         metadata, snapshots = table.metadata, []
         producers = [self._producer(table, step) for step in self.steps]
-        parent = Parent.read(table.storage, head, producers)
+        parent = Parent.read(self.storage, head, producers)
         for step, producer in zip(self.steps, producers, strict=True):
             draft = producer.draft(metadata, parent)
             location = self._write_list(producer, table, metadata, parent, draft)
@@ -275,13 +280,14 @@ class _Chain:
             metadata = with_snapshot(metadata, snapshot)
             parent = replace(parent, snapshot=snapshot, manifests=draft.manifests)
             snapshots.append(snapshot)
+        self.storage.settle()
         return snapshots
 
     def _producer(self, table: Table, step: Step) -> Producer:
         if step not in self.producers:
             snapshot_id = self._free_snapshot_id(table)
             self.producers[step] = Producer(
-                table, step.operation, snapshot_id, self.operation_id, self.written
+                table, self.storage, step.operation, snapshot_id, self.operation_id, self.written
             )
         return self.producers[step]
 
@@ -311,7 +317,7 @@ class _Chain:
             sequence_number=next_sequence_number(metadata),
             first_row_id=_first_row_id(metadata),
         )
-        table.storage.write(location, data)
+        self.storage.write(location, data)
         self.listed[location] = frozenset(row["manifest_path"] for row in draft.manifests)
         return location
 
@@ -393,6 +399,7 @@ class _Chain:
         return [location for location in self.written if location not in used]
 
     def _forget(self, table: Table, locations: list[str]) -> None:
+        self.storage.give_up()
         outcome = table.storage.delete(locations)
         if outcome.failed:
             self.session.warn(f"{len(outcome.failed)} unused manifests could not be removed")
@@ -478,7 +485,7 @@ def _send(
     except LakeError:
         # Raised before anything is changed.
         raise
-    except theirs.CommitFailedException as error:
+    except (theirs.CommitFailedException, theirs.TableAlreadyExistsError) as error:
         # A proxy that sends twice turns a success into a conflict: only the table knows.
         after = _look(session, table, landed, error)
         return after, first_line(error)
@@ -507,12 +514,27 @@ def _look(
 ) -> Table | None:
     """Return the table if the change is in it, None if it certainly is not."""
     try:
-        if table.creating and not table.catalog.exists(table.identifier):
-            return None
-        now = table.refreshed()
+        missing = table.creating and not table.catalog.exists(table.identifier)
+        now = None if missing else table.refreshed()
     except Exception:  # noqa: BLE001 - that the look failed tells nothing of the commit
         return _settle(session, table, landed, cause)
-    return now if landed(now.metadata) is not None else None
+    if now is not None and landed(now.metadata) is not None:
+        return now
+    _forget_metadata(session, table, now)
+    return None
+
+
+def _forget_metadata(session: Session, table: Table, now: Table | None) -> None:
+    """Remove the metadata file that a catalog in this process wrote for a commit that did not happen."""
+    logged = {entry.metadata_file for entry in now.metadata.metadata_log} if now else set()
+    live = logged | ({now.metadata_location} if now else set())
+    own = [
+        location
+        for location in table.catalog.written_metadata
+        if location not in live and paths.deletable(location, table.roots)
+    ]
+    if table.storage.delete(own).failed:
+        session.warn("an unused metadata file could not be removed")
 
 
 def _settle(

@@ -66,6 +66,25 @@ def occurring(
     return frozenset(map(paths.canonical, names.filter(pa.array(seen)).to_pylist()))
 
 
+def metadata_files(
+    storage: Storage, metadata: TableMetadata, *, known: TableMetadata | None = None
+) -> frozenset[str]:
+    """Return the manifests and manifest lists that retained snapshots are made of; in canonical form.
+
+    Args:
+        storage: where the snapshots' manifests lie.
+        metadata: the table's.
+        known: metadata of an earlier call: only what came since is looked at.
+
+    Raises:
+        CorruptFileError: a manifest list is damaged.
+        NotFoundError: one is missing.
+    """
+    lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
+    manifests = _manifests(storage, metadata, known)["manifest_path"].to_pylist()
+    return frozenset(map(paths.canonical, [*lists, *manifests]))
+
+
 def _manifests(storage: Storage, metadata: TableMetadata, known: TableMetadata | None) -> pa.Table:
     """Return the manifests (`MANIFEST_COLUMNS`) of retained snapshots, each once."""
     earlier = {item.snapshot_id for item in known.snapshots} if known else set()

@@ -22,6 +22,8 @@ from lake.core.errors import (
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
 
 _TIMED_OUT = re.compile(r"timed? ?out\b|timeout (?:expired|was reached)", re.IGNORECASE)
 _UNAUTHORISED = re.compile(
@@ -29,6 +31,8 @@ _UNAUTHORISED = re.compile(
     r"|role .* (?:does not exist|is not permitted)",
     re.IGNORECASE,
 )
+# Two processes that are the first in a database both make PyIceberg's tables.
+_MADE_MEANWHILE = re.compile(r"already exists|pg_type_typname_nsp_index", re.IGNORECASE)
 # PostgreSQL's own client takes its limit for connecting from here; without one it may wait for ever.
 _POSTGRES_LIMIT, _POSTGRES_SECONDS = "PGCONNECT_TIMEOUT", "30"
 
@@ -48,9 +52,27 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
     os.environ.setdefault(_POSTGRES_LIMIT, _POSTGRES_SECONDS)
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     with catalog_errors(f"catalog {name}"):
-        handle = load_catalog(name, **properties)
+        try:
+            handle = load_catalog(name, **properties)
+        except _database_errors() as error:
+            if not _MADE_MEANWHILE.search(str(error)):
+                raise
+            handle = load_catalog(name, **properties)
     keep_out(handle)
     return handle
+
+
+def record_metadata(handle: Catalog, written: list[str]) -> None:
+    """Let a catalog that writes metadata files in this process note where it does."""
+    write = getattr(handle, "_write_metadata", None)
+    if write is None:
+        return
+
+    def recording(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        written.append(metadata_path)
+        write(metadata, io, metadata_path)
+
+    vars(handle)["_write_metadata"] = recording
 
 
 @contextmanager

@@ -121,6 +121,8 @@ class RowDelta:
             name must still be live and have no other new deletes.
         conflict_filter: bound filter of the rows that were looked for; None means any row.
         isolation: under ``serializable`` a concurrent data file that may hold such rows is a conflict too.
+        sole_spec: the partition spec that all data files must have, where the equality deletes reach no others;
+            one of another spec, e.g. by a writer that began before the spec changed, is a conflict.
     """
 
     added: Files
@@ -130,6 +132,7 @@ class RowDelta:
     validates: bool = True
     conflict_filter: BooleanExpression | None = None
     isolation: str = SERIALIZABLE
+    sole_spec: int | None = None
 
 
 Operation = AppendFiles | OverwriteFiles | ReplacePartitions | RewriteFiles | RowDelta

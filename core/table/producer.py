@@ -38,7 +38,7 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
-from lake.core.table.removal import Removal, find_live
+from lake.core.table.removal import Removal, check_sole_spec, find_live
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import SummaryCounter
 
@@ -107,6 +107,7 @@ class Producer:
 
     Args:
         table: where manifests go.
+        storage: the table's, or one in front of it.
         operation: what the snapshot does.
         snapshot_id: the new snapshot's, the same in every attempt.
         operation_id: a UUID that names the files.
@@ -114,6 +115,7 @@ class Producer:
     """
 
     table: Table
+    storage: Storage
     operation: Operation
     snapshot_id: int
     operation_id: str
@@ -204,7 +206,7 @@ class Producer:
         deletes: list[FileColumns],
     ) -> Removal:
         """Return what goes, having checked that the operation still holds on this parent."""
-        operation, storage = self.operation, self.table.storage
+        operation, storage = self.operation, self.storage
         head_id = parent.snapshot.snapshot_id if parent.snapshot else None
         if isinstance(operation, AppendFiles):
             return Removal()
@@ -238,9 +240,11 @@ class Producer:
         replaced = frozenset(operation.replaced_deletes)
         added = [part.entries for part in deletes]
         parent.clashes.check(metadata, parent.manifests, added, replaced)
+        if operation.sole_spec is not None:
+            check_sole_spec(self.table.storage, metadata, parent.manifests, operation.sole_spec)
         if operation.validates:
             named = _texts(deletes, "referenced_data_file") - _texts(data, "file_path")
-            files = find_live(self.table.storage, metadata, parent.manifests, named)
+            files = find_live(self.storage, metadata, parent.manifests, named)
             if since.head_id != since.base_id:
                 if operation.isolation == SERIALIZABLE:
                     validation.no_new_data(since, operation.conflict_filter)
@@ -266,9 +270,7 @@ class Producer:
         columns = ["file_path", "partition"]
         holders = parent.partitions.holders(metadata, parent.manifests, places)
         for row in holders:
-            entries = read_manifest(
-                self.table.storage, row, metadata, columns=columns, live_only=True
-            )
+            entries = read_manifest(self.storage, row, metadata, columns=columns, live_only=True)
             if places is not None:
                 mask = pa.array(validation.in_partitions(entries, places), pa.bool_())
                 entries = entries.filter(mask)
@@ -285,7 +287,7 @@ class Producer:
         """Return the manifests kept as they are, and new ones in place of those with removed files."""
         if not removal:
             return current, []
-        storage = self.table.storage
+        storage = self.storage
         kept, rewritten = [], []
         for row in current:
             if not removal.among(storage, row, metadata):
@@ -351,7 +353,7 @@ class Producer:
                 codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
             )
             location = self._new_manifest()
-            self.table.storage.write(location, data)
+            self.storage.write(location, data)
             rows.append(
                 describe_manifest(
                     part,
@@ -398,7 +400,7 @@ class Producer:
         self, metadata: TableMetadata, spec_id: int, packed: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
         rows = pa.Table.from_pylist(packed, schema=MANIFEST_SCHEMA)
-        entries = read_manifests(self.table.storage, rows, metadata)[spec_id]
+        entries = read_manifests(self.storage, rows, metadata)[spec_id]
         own = pc.equal(entries["snapshot_id"], self.snapshot_id)
         entries = entries.filter(pc.or_(own, pc.not_equal(entries["status"], DELETED)))
         own = pc.equal(entries["snapshot_id"], self.snapshot_id)

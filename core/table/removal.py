@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.errors import ConflictingFilesError
+from lake.core.errors import CommitConflictError, ConflictingFilesError
 from lake.core.table import validation
 from lake.core.table.delete_scopes import referenced_paths
 from lake.core.table.files import DATA
@@ -111,6 +111,39 @@ def find_live(
             hint=AGAIN,
         )
     return FoundFiles(found, frozenset(manifests))
+
+
+def specs_of_live(
+    storage: Storage, metadata: TableMetadata, current: Sequence[Manifest], *, but: int
+) -> set[int]:
+    """Return the partition specs, but one, of the live data files of a manifest list."""
+    found: set[int] = set()
+    for row in manifests_of(current, data=True):
+        spec_id = row["partition_spec_id"]
+        if spec_id == but or spec_id in found:
+            continue
+        # A list may lack the counts; the few manifests of other specs tell.
+        entries = read_manifest(storage, row, metadata, columns=["status"], live_only=True)
+        if entries.num_rows:
+            found.add(spec_id)
+    return found
+
+
+def check_sole_spec(
+    storage: Storage, metadata: TableMetadata, current: Sequence[Manifest], spec_id: int
+) -> None:
+    """Check that all live data files have a partition spec.
+
+    Raises:
+        CommitConflictError: some have another.
+    """
+    others = specs_of_live(storage, metadata, current, but=spec_id)
+    if others:
+        raise CommitConflictError(
+            f"files of other partition specs ({', '.join(map(str, sorted(others)))}) were committed "
+            "meanwhile, whose rows equality deletes do not reach",
+            hint=AGAIN,
+        )
 
 
 def manifests_of(current: Sequence[Manifest], *, data: bool) -> list[Manifest]:

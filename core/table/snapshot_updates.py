@@ -1,6 +1,7 @@
 """Snapshots added and removed as Iceberg defines it, for catalogs whose commits PyIceberg applies itself.
 
-PyIceberg 0.12 never begins to count row ids in a table that it made. And it forgets the parent of a snapshot
+PyIceberg 0.12 never begins to count row ids in a table that it made. It calls a snapshot that is out of date
+a wrong value, as if the request were bad, and in format version 3 lets it in. And it forgets the parent of a snapshot
 whose parent is removed. The lineage needs it: an expired exclusive start of an incremental scan is legal
 while its child lives, and a history that was cut must not look whole. Its test of each id against a list is
 also quadratic. REST catalogs receive the same requests.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
@@ -21,15 +23,20 @@ from pyiceberg.table.update import (
 
 
 class AddSnapshot(AddSnapshotUpdate):
-    """``add-snapshot`` that moves the table's next row id, in format version 3."""
+    """``add-snapshot`` that moves the table's next row id, in format version 3.
+
+    A snapshot made before the table's last one, which only a commit to another branch lets through, conflicts.
+    """
 
 
 @_apply_table_update.register(AddSnapshot)
 def _add(
     update: AddSnapshot, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
 ) -> TableMetadata:
-    after = _apply_table_update.dispatch(AddSnapshotUpdate)(update, base_metadata, context)
     snapshot = update.snapshot
+    if _is_stale(snapshot, base_metadata):
+        raise CommitFailedException("a snapshot was added to another branch meanwhile")
+    after = _apply_table_update.dispatch(AddSnapshotUpdate)(update, base_metadata, context)
     if snapshot.first_row_id is None or snapshot.added_rows is None:
         return after
     return after.model_copy(update={"next_row_id": snapshot.first_row_id + snapshot.added_rows})
@@ -40,6 +47,13 @@ def with_snapshot(metadata: TableMetadata, snapshot: Snapshot) -> TableMetadata:
     return _apply_table_update(
         AddSnapshot(snapshot=snapshot), metadata, _TableMetadataUpdateContext()
     )
+
+
+def _is_stale(snapshot: Snapshot, metadata: TableMetadata) -> bool:
+    """Whether the next sequence number, and with it the next row id, was taken since the snapshot was made."""
+    if metadata.format_version == 1:
+        return False
+    return (snapshot.sequence_number or 0) <= metadata.last_sequence_number
 
 
 class RemoveSnapshots(RemoveSnapshotsUpdate):

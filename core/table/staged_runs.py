@@ -206,8 +206,7 @@ def _files(table: Table, containers: Sequence[Container]) -> tuple[list[DataFile
     """Return data and delete files.
 
     Raises:
-        CorruptFileError: a manifest is missing, cut short or damaged.
-        NotFoundError: a file of the run is missing.
+        CorruptFileError: a manifest or a file of the run is missing, cut short or damaged.
     """
     headers = [_header(container) for container in containers]
     if any(_number(header.get(MANIFESTS, "")) != len(containers) for header in headers):
@@ -219,10 +218,17 @@ def _files(table: Table, containers: Sequence[Container]) -> tuple[list[DataFile
         if len(found) != _number(header.get(FILES, "")):
             raise CorruptFileError(f"{container.name} is cut short")
         files[content] += found
-    for file in (*files[DATA], *files[_DELETES]):
-        if table.storage.size(file.path) != file.size_bytes:
-            raise CorruptFileError(f"{file.path} does not have {file.size_bytes} bytes")
+    _check_sizes(table, [*files[DATA], *files[_DELETES]])
     return files[DATA], files[_DELETES]
+
+
+def _check_sizes(table: Table, files: Sequence[DataFile]) -> None:
+    there = table.storage.look_up(file.path for file in files)
+    for file in files:
+        found = there[file.path]
+        if found is None or found.length != file.size_bytes:
+            what = "is missing" if found is None else f"does not have {file.size_bytes} bytes"
+            raise CorruptFileError(f"{file.path} {what}")
 
 
 def _entries(

@@ -59,7 +59,7 @@ class Staging:
         if self.run is None:
             table.storage.delete(files)
             return
-        drop_unused(self.session, table, list(files))
+        drop_unused(self.session, table, list(files), known=self.table.metadata)
         self.take_up()
 
     def abandon(self) -> None:
@@ -69,7 +69,13 @@ class Staging:
             return
         marks = self.run.marks
         try:
-            done = withdraw(self.session, self.table, marks, own_operation=self.operation_id)
+            done = withdraw(
+                self.session,
+                self.table,
+                marks,
+                own_operation=self.operation_id,
+                known=self.table.metadata,
+            )
         except LakeError as error:
             self.session.warn(
                 f"the files of run {marks.run_id} stay, because {error.message}; "

@@ -21,6 +21,7 @@ import pyarrow.fs as pafs
 
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError, NotAuthorisedError, NotFoundError
+from lake.core.table.storage_errors import storage_error
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
@@ -302,9 +303,10 @@ class _typed_errors:  # noqa: N801 - reads as a statement
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, FileNotFoundError):
             raise NotFoundError(f"no such file: {self._location}") from error
-        if isinstance(error, PermissionError) or (
-            isinstance(error, OSError) and "ACCESS_DENIED" in str(error)
-        ):
+        known = storage_error(error) if isinstance(error, OSError) else None
+        if isinstance(known, NotAuthorisedError):
             raise NotAuthorisedError(f"not allowed to touch {self._location}") from error
+        if known is not None:
+            raise known from error
         if isinstance(error, IsADirectoryError):
             raise BadInputError(f"{self._location} is a folder, not a file") from error

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from lake.core import paths
 from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
 from lake.core.processes import process_name, still_runs
-from lake.core.table.occurrences import occurring
+from lake.core.table.occurrences import metadata_files, occurring
 from lake.core.table.staged_runs import (
     RunMarks,
     StagedRun,
@@ -42,6 +42,8 @@ from lake.core.table.staged_runs import (
 )
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from lake.core.session import Session
     from lake.core.table.catalog import Table
 
@@ -105,7 +107,12 @@ def doubt(session: Session, table: Table, run_id: str) -> None:
 
 
 def withdraw(
-    session: Session, table: Table, marks: RunMarks, *, own_operation: str | None = None
+    session: Session,
+    table: Table,
+    marks: RunMarks,
+    *,
+    own_operation: str | None = None,
+    known: TableMetadata | None = None,
 ) -> Withdrawn:
     """Delete a staged run: its files but those that a snapshot holds, and its manifests.
 
@@ -114,32 +121,33 @@ def withdraw(
         table: the table.
         marks: of the run.
         own_operation: the operation id of the caller, if it wrote the run itself.
+        known: metadata from before the run was written, whose snapshots cannot hold it.
 
     Raises:
         RefusedError: somebody may be committing it; nothing was deleted.
         CorruptFileError: a snapshot cannot be read, so that nobody knows what it holds.
     """
     sign = _sign(table, marks.run_id)
+    begun = table.storage.exists(sign)
     _write(session, table, sign, process_name())
-    begun = False
     try:
         claims = _claims(table, marks.run_id)
         _refuse_claims(session, table, marks, claims, own_operation)
+        now = table.refreshed()
         found = _files_of(table, marks)
-        held = occurring(table.storage, table.refreshed().metadata, found)
+        held = occurring(table.storage, now.metadata, found, known=known)
         gone = [path for path in found if paths.canonical(path) not in held | session.owned]
-        if not held:
-            gone += _prepared(table, marks)
+        beside = _prepared(now, marks, known=known)
         begun = True
-        failed = list(table.storage.delete(gone).failed)
-        failed = failed or remove_manifests(table, marks.run_id)
+        outcome = table.storage.delete([*gone, *beside])
+        failed = list(outcome.failed) or remove_manifests(table, marks.run_id)
     except BaseException:
         if not begun:
             table.storage.delete([sign])
         raise
     if not failed:
         table.storage.delete([*claims, sign])
-    return Withdrawn(len(found) - len(held) - len(failed), len(held), tuple(failed))
+    return Withdrawn(sum(path not in outcome.failed for path in gone), len(held), tuple(failed))
 
 
 def _files_of(table: Table, marks: RunMarks) -> list[str]:
@@ -147,11 +155,16 @@ def _files_of(table: Table, marks: RunMarks) -> list[str]:
     return table.storage.find(table.data_location, marks.operation_id) if marks.operation_id else []
 
 
-def _prepared(table: Table, marks: RunMarks) -> list[str]:
-    """Find what the run's own commit had written beside its files when it was killed."""
+def _prepared(table: Table, marks: RunMarks, *, known: TableMetadata | None = None) -> list[str]:
+    """Find what the run's own commit had written when it was killed: metadata that no snapshot is made of.
+
+    Its name alone does not tell: what a commit merged may outlive all the files that it added.
+    """
     folder, text = table.metadata_folder, marks.operation_id
     names = [name for name, is_folder in table.storage.list_folder(folder) if not is_folder]
-    return [paths.join(folder, name) for name in names if text and text in name]
+    found = [paths.join(folder, name) for name in names if text and text in name]
+    live = metadata_files(table.storage, table.metadata, known=known) if found else frozenset()
+    return [path for path in found if paths.canonical(path) not in live]
 
 
 def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
@@ -160,23 +173,32 @@ def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
     Args:
         table: after the commit.
         run: the run.
-        by_other: whether a commit of another operation than the run's own holds its files.
+        by_other: whether a commit of another operation than the run's own made its files live, so that what
+            this had prepared is nobody's.
     """
     failed = remove_manifests(table, run.marks.run_id)
-    left = _claims(table, run.marks.run_id)
-    if by_other:
+    unused = _claims(table, run.marks.run_id)
+    if by_other and not run.problem:
         own = {paths.canonical(file.path) for file in run.files}
-        beside = [path for path in _files_of(table, run.marks) if paths.canonical(path) not in own]
-        left += [*beside, *_prepared(table, run.marks)]
-    return [*failed, *table.storage.delete(left).failed]
+        unused += [path for path in _files_of(table, run.marks) if paths.canonical(path) not in own]
+        unused += _prepared(table, run.marks)
+    return [*failed, *table.storage.delete(unused).failed]
 
 
-def drop_unused(session: Session, table: Table, files: Collection[str]) -> None:
+def drop_unused(
+    session: Session, table: Table, files: Collection[str], *, known: TableMetadata
+) -> None:
     """Delete files of a run that landed by another's hand, but those that its snapshot holds.
 
     Nobody can commit them any more: the run's id is in the table.
+
+    Args:
+        session: the register of files that may be live.
+        table: as it is now.
+        files: their locations.
+        known: metadata from before they were written.
     """
-    held = occurring(table.storage, table.metadata, files)
+    held = occurring(table.storage, table.metadata, files, known=known)
     table.storage.delete(
         path for path in files if paths.canonical(path) not in held | session.owned
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from lake.core import paths
 from lake.core.deletes.delta import RETRACT, UPSERT, DeltaSettings, check_key
-from lake.core.deletes.reach import check_specs, same_spec
+from lake.core.deletes.reach import check_specs, same_spec, sole_spec
 from lake.core.errors import InvalidRequestError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
 from lake.core.ingest.plan import HASH, IngestOptions, IngestPlan, describe, plan_ingest
@@ -176,12 +176,13 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
         lay_down(staging, ingest, written.data, written.deletes)
         if ingest.options.stage:
             return as_staged(_outcome(plan, Status.DONE, written), staging)
-        # As in a stream: nothing of the table was read, so nothing that happens to it is a conflict.
+        # As in a stream: nothing of the table was read, so hardly anything that happens to it is a conflict.
         operation = RowDelta(
             added=written.data,
             deletes=written.deletes,
             base_snapshot_id=ingest.base_snapshot_id,
             validates=False,
+            sole_spec=sole_spec(ingest.table),
         )
         committed = commit_rows(
             session, ingest, operation, operation_id, conditions=same_spec(ingest.table)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap
 
-from lake.core.deletes.reach import check_specs, same_spec
+from lake.core.deletes.reach import check_specs, same_spec, sole_spec
 from lake.core.engine import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
@@ -306,6 +306,7 @@ class _Run:
             validates=not self._blindly,
             conflict_filter=matched.condition,
             isolation=SERIALIZABLE,
+            sole_spec=sole_spec(self.plan.ingest.table) if self._blindly else None,
         )
 
     def _refuse_duplicates(self, matched: Matched, source: _Source) -> None:

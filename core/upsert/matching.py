@@ -164,8 +164,8 @@ class Matcher:
             "mode": self._plan.options.deletes,
             "format_version": table.metadata.format_version,
         }
-        # Row ids of version 3 move with their rows.
-        copied = moved_schema(ingest.schema, table.metadata)
+        # Row ids of version 3 move with their rows, and so do columns that are younger than the plan.
+        copied = moved_schema(ingest.schema if ingest.evolves else table.schema, table.metadata)
         writing = ingest.settings(self._operation_id)
         if copies:
             writing = replace(writing, schema=copied)

@@ -1,6 +1,6 @@
-"""Time the replay of many pending checkpoints, in a process of its own for each way of committing them.
+"""Time `lake replay --checkpoint` on many pending checkpoints, whole processes, by way of committing them.
 
-    python tests/bench/replay.py [--checkpoints 200] [--files 50] [--format-version 2] [--folder DIR]
+    python tests/bench/replay.py [--checkpoints 200] [--files 50] [--format-version 2] [--folder DIR] [--java]
 
 Each checkpoint of a row delta has as many files, a part of them equality and position deletes. The files are
 there, with the lengths that their entries say, but hold no rows: a replay reads none.
@@ -9,26 +9,44 @@ there, with the lengths that their entries say, but hold no rows: a replay reads
 from __future__ import annotations
 
 import argparse
+import json
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import java_peer  # noqa: E402
+from checkpoint_writer import (  # noqa: E402
+    byte_array,
+    collector,
+    delta_manifests,
+    iceberg_committable,
+    java_string,
+    manifest,
+    metadata,
+    operator,
+    operator_bytes,
+    operator_handle,
+    relative,
+    sorted_map,
+    subtask_state,
+)
 from pyiceberg.partitioning import PartitionField, PartitionSpec  # noqa: E402
 from pyiceberg.schema import Schema  # noqa: E402
 from pyiceberg.transforms import IdentityTransform  # noqa: E402
 from pyiceberg.types import LongType, NestedField  # noqa: E402
-from replay_support import checkpoint, plan, temporary_manifest, write_manifest  # noqa: E402
+from replay_support import JOB, OPERATOR, write_manifest  # noqa: E402
 from table_support import make_table, open_session  # noqa: E402
 
 from lake.core.checkpoints.state import FLINK_SINK, ICEBERG_SINK  # noqa: E402
-from lake.core.replay.execute import execute  # noqa: E402
 from lake.core.table.catalog import Table  # noqa: E402
 from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile  # noqa: E402
 from lake.core.table.version3 import allow_writing  # noqa: E402
@@ -55,13 +73,16 @@ def make(warehouse: Path, way: str, checkpoints: int, files: int, version: int) 
     table = open_session(warehouse).table("db.t")
     Path(table.data_location.removeprefix("file://")).mkdir(parents=True)
     counter = 0
+    named: dict[int, list[tuple[str, int]]] = {}
     for number in range(1, checkpoints + 1):
         made = [_file(table, number, index, WAYS[way][1]) for index in range(files)]
         for deletes in (False, True):
             part = [file for file in made if (file.content != DATA) == deletes]
             if part:
                 counter += 1
-                write_manifest(table, part, checkpoint_id=number, counter=counter)
+                path = write_manifest(table, part, checkpoint_id=number, counter=counter)
+                named.setdefault(number, []).append((path, int(deletes)))
+    take_checkpoint(warehouse, WAYS[way][0], named)
 
 
 def _file(table: Table, number: int, index: int, shares: tuple[int, int, int]) -> DataFile:
@@ -95,23 +116,114 @@ def _file(table: Table, number: int, index: int, shares: tuple[int, int, int]) -
     )
 
 
-def replay(warehouse: Path, way: str) -> None:
-    """Commit what lies there."""
-    session = open_session(warehouse)
-    table = session.table("db.t")
+def take_checkpoint(
+    folder: Path, sink: str, manifests: Mapping[int, Sequence[tuple[str, int]]]
+) -> None:
+    """Write a checkpoint whose state names the manifests: number to (location, content) of each."""
+    number = max(manifests)
+    deltas = {
+        key: delta_manifests(
+            *(
+                manifest(path, length=_length(path), content=c, files=None, rows=None)
+                for path, c in named
+            )
+        )
+        for key, named in manifests.items()
+    }
+    if sink == FLINK_SINK:
+        states = {
+            "iceberg-flink-job-id": (0, [java_string(JOB)]),
+            "iceberg-files-committer-state": (0, [sorted_map(deltas)]),
+        }
+    else:
+        requests = {
+            key: [(1, iceberg_committable(JOB, OPERATOR, key, delta), 0)]
+            for key, delta in deltas.items()
+        }
+        element = byte_array(collector("2", requests))
+        states = {"streaming_committer_raw_states": (0, [element])}
+    data, offsets = operator_bytes(states)
+    # So much state lies in a file of its own.
+    (folder / "state").write_bytes(data)
+    managed = operator_handle(offsets, relative("state", len(data)))
+    committer = operator(6, OPERATOR, {0: subtask_state(6, managed=managed)})
+    (folder / "_metadata").write_bytes(metadata(6, number, [committer]))
+
+
+def _length(location: str) -> int:
+    return Path(location.removeprefix("file://")).stat().st_size
+
+
+def replay(warehouse: Path) -> tuple[float, dict[str, Any]]:
+    """Commit what lies there by a process of its own; return its seconds and what it told."""
+    arguments = ["--warehouse", str(warehouse), "--json", "replay", "db.t"]
+    arguments += ["--checkpoint", str(warehouse), "--quiet-time", "0s"]
     started = time.perf_counter()
-    folder = Path(table.metadata_folder.removeprefix("file://"))
-    groups: dict[int, list[Path]] = {}
-    for path in sorted(folder.glob("a*-b*-*.avro")):
-        groups.setdefault(int(path.name.split("-")[4]), []).append(path)
-    found = [
-        checkpoint(number, [temporary_manifest(table, path) for path in groups[number]])
-        for number in sorted(groups)
-    ]
-    read = time.perf_counter()
-    outcome = execute(session, plan(table, found, sink=WAYS[way][0]))
-    done = time.perf_counter()
-    print(f"  read {read - started:.2f} s, commit {done - read:.2f} s: {dict(outcome.result)}")
+    done = subprocess.run(
+        [sys.executable, "-m", "lake.cli", *arguments],
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode:
+        sys.exit(done.stdout)
+    seconds = time.perf_counter() - started
+    told: dict[str, Any] = json.loads(done.stdout)
+    return seconds, told
+
+
+def by_java(warehouse: Path, way: str, checkpoints: int, files: int) -> float:
+    """Return the seconds that Iceberg Java spends in the same commits, on an empty table of the same kind.
+
+    Making its files' descriptions does not count, nor that Java starts.
+    """
+    spark = java_peer.session(str(warehouse))
+    try:
+        iceberg = spark._jvm.org.apache.iceberg
+        table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, "lake.db.t")
+        batches = [
+            [
+                _java_file(spark, iceberg, table, index, WAYS[way][1], number)
+                for index in range(files)
+            ]
+            for number in range(checkpoints)
+        ]
+        if way == "FlinkSink appends":
+            batches = [[file for batch in batches for file in batch]]
+        spent = 0.0
+        for batch in batches:
+            commit = table.newRowDelta() if way == "row deltas" else table.newAppend()
+            add = commit.addRows if way == "row deltas" else commit.appendFile
+            for file in batch:
+                (add if file.content().id() == DATA else commit.addDeletes)(file)
+            started = time.perf_counter()
+            commit.commit()
+            spent += time.perf_counter() - started
+        return spent
+    finally:
+        spark.stop()
+
+
+def _java_file(
+    spark: Any, iceberg: Any, table: Any, index: int, shares: tuple[int, int, int], number: int
+) -> Any:
+    place = index % 10
+    if place < shares[0]:
+        builder = iceberg.DataFiles.builder(table.spec())
+    else:
+        builder = iceberg.FileMetadata.deleteFileBuilder(table.spec())
+        ids = spark.sparkContext._gateway.new_array(spark._jvm.int, 1)
+        ids[0] = 1
+        is_equality = place < shares[0] + shares[1]
+        builder = builder.ofEqualityDeletes(ids) if is_equality else builder.ofPositionDeletes()
+    return (
+        builder.withPath(f"{table.location()}/data/{number:05d}-{index:05d}.parquet")
+        .withFormat("PARQUET")
+        .withPartitionPath(f"c2={index % PARTITIONS}")
+        .withRecordCount(1000)
+        .withFileSizeInBytes(len(BYTES))
+        .build()
+    )
 
 
 def main() -> None:
@@ -121,18 +233,20 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=50)
     parser.add_argument("--format-version", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--commit", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--java", action="store_true", help="time Iceberg Java beside it (version 2)"
+    )
     options = parser.parse_args()
-    if options.commit:
-        replay(options.folder, options.commit)
-        return
     for way in WAYS:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             make(Path(folder), way, options.checkpoints, options.files, options.format_version)
-            started = time.perf_counter()
-            command = [sys.executable, __file__, "--folder", folder, "--commit", way]
-            shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            print(f"{way}: {time.perf_counter() - started:.2f} s\n{shown}", end="")
+            seconds, told = replay(Path(folder))
+        print(f"{way}: {seconds:.2f} s, {len(told['snapshot_ids'])} snapshots, {told['result']}")
+        if options.java:
+            with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+                make_table(Path(folder), schema=SCHEMA, spec=SPEC)
+                spent = by_java(Path(folder), way, options.checkpoints, options.files)
+            print(f"  Iceberg Java, in its commits alone: {spent:.2f} s")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "_SMALLEST_TASK_BYTES", 1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     if reason := spark_cluster.missing():
         if os.environ.get("CI"):
@@ -75,12 +75,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(cluster: SparkCluster) -> ConnectServer:
     return cluster.connect()
 
 
-@pytest.fixture(scope="module", params=["master", "server"])
+@pytest.fixture(scope="package", params=["master", "server"])
 def there(request: pytest.FixtureRequest, cluster: SparkCluster) -> Iterator[Lasting]:
     """The cluster, by its master and by Spark Connect in turn: a process can have one of them at a time."""
     if request.param == "master":

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from cluster_tables import begun, rows, rows_of, sources, strangers
 from command_line import CommandLine
-from spark_cluster import ConnectServer, SparkCluster, descendants
+from spark_cluster import ConnectServer, SparkCluster, descendants, options
 
 CREATE = ["--create", "--partition-by", "part"]
 
@@ -104,10 +104,6 @@ def test_a_scan_to_a_folder_of_this_machine_is_read_by_this_process(
 
     assert pq.read_table(tmp_path / "out").num_rows == 60
     assert any("not the cluster" in warning for warning in document["warnings"])
-
-
-def options(conf: dict[str, str]) -> list[str]:
-    return [part for key, value in conf.items() for part in ("--spark-conf", f"{key}={value}")]
 
 
 def test_tasks_run_on_both_executors_with_the_lake_that_was_shipped(

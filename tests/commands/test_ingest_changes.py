@@ -18,7 +18,8 @@ from table_support import files_below, make_table, open_session, pyiceberg_catal
 
 from lake.core.errors import CommitConflictError
 from lake.core.ingest import plan as planning
-from lake.core.ingest.plan import IngestOptions
+from lake.core.ingest.execute import execute
+from lake.core.ingest.plan import IngestOptions, plan_ingest
 from lake.core.upsert.changes import ChangeOptions, execute_changes, plan_changes
 
 SCHEMA = Schema(
@@ -284,6 +285,37 @@ def test_a_spec_that_changes_while_a_log_is_loaded_is_a_conflict(
     with pytest.raises(CommitConflictError):
         execute_changes(session, plan)
     assert [row["value"] for row in rows_of(lake, tmp_path)] == [1]
+
+
+def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    table = make_table(lake.warehouse, schema=SCHEMA, spec=BY_BUCKET)
+    stale = open_session(lake.warehouse)
+    rows = csv(tmp_path / "theirs.csv", "+I,1,x,1")
+    late = plan_changes(
+        stale, "db.t", IngestOptions(sources=[str(rows)]), ChangeOptions(column="op", mode="upsert")
+    )
+    appended = IngestOptions(sources=[str(csv_of_rows(tmp_path / "rows.csv", "1,x,1"))])
+    late_append = plan_ingest(stale, "db.t", appended)
+    with table.update_spec() as update:
+        update.remove_field("b")
+        update.add_field("id", BucketTransform(8), "b8")
+    session = open_session(lake.warehouse)
+    ours = IngestOptions(sources=[str(csv(tmp_path / "ours.csv", "+U,1,x,2"))])
+    plan = plan_changes(session, "db.t", ours, ChangeOptions(column="op", mode="upsert"))
+    execute(stale, late_append)
+
+    with pytest.raises(CommitConflictError, match="other partition specs"):
+        execute_changes(session, plan)
+    with pytest.raises(CommitConflictError):
+        execute_changes(stale, late)
+    assert [row["value"] for row in rows_of(lake, tmp_path)] == [1]
+
+
+def csv_of_rows(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(["id,part,value", *lines]) + "\n")
+    return path
 
 
 def _arrow() -> pa.Schema:

@@ -119,6 +119,9 @@ def test_with_a_manifest_missing_nothing_is_committed(pending: Replay, tmp_path:
 
     assert pending.is_untouched(tmp_path)
     assert pending.states() == [(4, "pending"), (6, "pending")]
+    # Their numbers tell without the checkpoint's state.
+    refused(pending.on_word(6), "number 5 is missing", "--checkpoint")
+    assert pending.is_untouched(tmp_path)
 
 
 def test_with_a_manifest_cut_short_nothing_is_committed(pending: Replay, tmp_path: Path) -> None:
@@ -184,7 +187,17 @@ def test_a_manifest_of_a_partition_spec_that_the_table_lacks_is_refused(
 # Numbers.
 
 
-def _commit_as(replay: Replay, number: int) -> None:
+def _made_anew(replay: Replay) -> Any:
+    """Let the table forget all its snapshots."""
+    catalog = pyiceberg_catalog(replay.fixture.warehouse)
+    old = replay.table()
+    catalog.drop_table(replay.fixture.table)
+    return catalog.create_table(
+        replay.fixture.table, old.schema(), location=old.location(), partition_spec=old.spec()
+    )
+
+
+def _commit_as(replay: Replay, number: int, branch: str = "main") -> None:
     """Let the job say that it has committed a checkpoint."""
     table = replay.table()
     rows = table.scan(limit=1).to_arrow()
@@ -193,7 +206,9 @@ def _commit_as(replay: Replay, number: int) -> None:
         "flink.operator-id": replay.operator,
         "flink.max-committed-checkpoint-id": str(number),
     }
-    table.append(rows, snapshot_properties={**labels, "lake.operation-id": "made by a test"})
+    table.append(
+        rows, branch=branch, snapshot_properties={**labels, "lake.operation-id": "made by a test"}
+    )
 
 
 @pytest.mark.parametrize("number", [6, 10, 13304])
@@ -298,17 +313,7 @@ def test_an_expired_history_that_reaches_behind_the_manifests_is_long_enough(
 
 
 def test_a_table_without_a_snapshot_has_its_whole_history(pending: Replay, tmp_path: Path) -> None:
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    catalog: SqlCatalog = pyiceberg_catalog(pending.fixture.warehouse)
-    table = pending.table()
-    catalog.drop_table(pending.fixture.table)
-    catalog.create_table(
-        pending.fixture.table,
-        table.schema(),
-        location=table.location(),
-        partition_spec=table.spec(),
-    )
+    _made_anew(pending)
 
     assert pending.commit().json()["status"] == "done"
 
@@ -357,7 +362,9 @@ def test_a_job_that_was_quiet_for_too_short_a_time_is_left_alone(
         refused(result, replay.job, "may still be running")
 
 
-@pytest.mark.parametrize("sign", ["manifest", "data file", "checkpoint", "commit"])
+@pytest.mark.parametrize(
+    "sign", ["manifest", "data file", "new file", "checkpoint", "later", "commit"]
+)
 def test_any_sign_of_the_job_counts(flink_lent: Flink, sign: str) -> None:
     fixture = flink_lent("b-append-pending")
     replay = Replay(fixture, FixedClock(2_000_000_000_000))
@@ -371,6 +378,14 @@ def test_any_sign_of_the_job_counts(flink_lent: Flink, sign: str) -> None:
         "data file": replay.files[0],
         "checkpoint": replay.checkpoint / "_metadata",
     }
+    if sign == "new file":
+        # Of the same writer, in no manifest yet.
+        paths[sign] = replay.files[-1].with_name(replay.files[-1].name.replace("-000", "-009"))
+        paths[sign].write_bytes(b"x")
+    if sign == "later":
+        paths[sign] = replay.checkpoint.with_name("chk-99") / "_metadata"
+        paths[sign].parent.mkdir()
+        paths[sign].write_bytes(b"x")
     if sign in paths:
         os.utime(paths[sign], (moment, moment))
     else:
@@ -394,6 +409,32 @@ def test_a_listing_and_a_replay_with_nothing_to_do_disturb_no_running_job(
 
     assert replay.states() == [(3, "committed-leftover")]
     assert replay.commit().json()["status"] == "nothing-to-do"
+
+
+def test_a_later_checkpoint_beside_the_given_one_is_told_of(pending: Replay) -> None:
+    older = pending.checkpoint.with_name("chk-5")
+
+    document = pending.commit(path=older).json()
+
+    assert document["result"]["committed_checkpoints"] == 2
+    assert "checkpoint 6 completed after the given 5" in document["warnings"][0]
+    assert pending.commit().json()["result"]["committed_checkpoints"] == 1
+
+
+def test_a_job_of_another_branch_is_not_committed_to_this_one(
+    pending: Replay, tmp_path: Path
+) -> None:
+    one = pending.table().scan(limit=1).to_arrow()
+    table = _made_anew(pending)
+    table.append(one)
+    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "audit").commit()
+    _commit_as(pending, 3, branch="audit")
+
+    refused(pending.commit(), "commits to branch audit", "--branch audit")
+    assert len(pending.rows(tmp_path)) == 1
+
+    assert pending.commit("--branch", "audit").json()["status"] == "done"
+    assert len(pending.rows(tmp_path)) == 1
 
 
 # How the job wrote.

@@ -46,6 +46,8 @@ from table_support import (
     pyiceberg_catalog,
 )
 
+from lake.core.ingest.execute import execute as execute_ingest
+from lake.core.ingest.plan import IngestOptions, plan_ingest
 from lake.core.session import Session
 from lake.core.settings import Settings
 from lake.core.table.commit import commit_snapshot
@@ -629,6 +631,41 @@ def test_a_new_partition_spec_beside_a_blind_upsert_is_a_conflict(
     assert failed.exit_code == 4
     assert "partition spec of db.t was changed" in " ".join(failed.stderr.split())
     assert rows_of(lake, tmp_path) == before
+
+
+def test_a_writer_of_the_old_partition_spec_beside_a_blind_upsert_is_a_conflict(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    made = make_table(warehouse, schema=SCHEMA, spec=BY_ID)
+    stale = open_session(warehouse)
+    late = plan_ingest(
+        stale, "db.t", IngestOptions(sources=[str(source(tmp_path, [(1, "a", 1.0)]))])
+    )
+    with made.refresh().update_spec() as update:
+        update.remove_field("id_bucket")
+        update.add_field("id", BucketTransform(3))
+    path = source(tmp_path, [(1, "b", 3.0)])
+    race = racing(lake, lambda: execute_ingest(stale, late))
+    failed = race("ingest", "db.t", path, "--upsert", "--key", "id", "--deletes", "equality")
+    assert failed.exit_code in {3, 4}
+    assert "other partition specs" in " ".join(failed.stderr.split())
+    assert rows_of(lake, tmp_path) == [(1, "a", 1.0)]
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_column_that_came_meanwhile_stays_in_the_rows_that_are_copied(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, version: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA, format_version=version)
+    upsert(lake, source(tmp_path, [(1, "old", 1.0), (2, "old", 1.0)]))
+    wider = tmp_path / "wider.parquet"
+    pq.write_table(pa.table({"id": [2], "part": ["b"], "value": [2.0], "more": ["new"]}), wider)
+    copying = ("--key", "id", "--deletes", "copy-on-write")
+    race = racing(lake, lambda: upsert(lake, wider, *copying, "--evolve"))
+    upsert(race, source(tmp_path, [(1, "ours", 3.0)]), *copying)
+    out = tmp_path / "rows.parquet"
+    lake.ok("scan", "db.t", "--output", out)
+    assert {row["id"]: row["more"] for row in pq.read_table(out).to_pylist()} == {1: None, 2: "new"}
 
 
 @pytest.mark.parametrize("step", ["settle", "match", "commit"])

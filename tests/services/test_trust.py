@@ -16,6 +16,7 @@ from service_line import Service, csv
 TOKEN = "canary-token-2b9d07"
 CREDENTIAL = "client:canary-credential-77c3ab"
 CODE = "foreign_code_of_a_table"
+pytestmark = pytest.mark.filterwarnings("ignore:Deprecated in 0.8.0")
 
 
 @pytest.fixture

@@ -2,20 +2,100 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from world.model import Operation, adding, upserting
-from world.simulation import DAY_MS, PARTS, World
+import pyarrow.parquet as pq
+
+from lake.core.errors import BadInputError
+from world import foreign
+from world.model import ID, PART, Effect, Operation, adding, replacing, upserting
+from world.simulation import DAY_MS, MAIN, PARTS, World
 
 Step = Callable[[World, Random], object]
 _FRESH = 10_000
 
 
+def _branch(world: World, random: Random) -> str:
+    """Return main, or now and then another branch."""
+    refs = world.metadata.refs
+    others = [name for name, ref in refs.items() if ref.snapshot_ref_type == "branch"]
+    return random.choice(sorted(others)) if random.random() < 0.2 else MAIN
+
+
+def _ids(world: World, random: Random, branch: str = MAIN) -> list[int]:
+    """Return ids of rows that are there, and of new ones."""
+    state = world.model.rows(world.head(branch))
+    known = sorted({dict(row)[ID] for row in state.values()})
+    old = random.sample(known, min(len(known), random.randint(0, 4)))
+    return list(dict.fromkeys([*old, *random.sample(range(_FRESH), random.randint(1, 3))]))
+
+
 def append(world: World, random: Random) -> None:
     ids = random.sample(range(_FRESH), random.randint(1, 8))
     rows = world.new_rows(ids, random.choice(PARTS))
-    world.step(Operation("append", adding(rows)), "ingest", world.source(rows))
+    branch = _branch(world, random)
+    operation = Operation("append", adding(rows), branch)
+    world.step(operation, "ingest", world.source(rows), "--branch", branch)
+
+
+def append_with_new_column(world: World, random: Random) -> None:
+    name = f"extra_{random.getrandbits(16)}"
+    rows = world.new_rows([random.randrange(_FRESH)], random.choice(PARTS), **{name: "new"})
+    if len(world.metadata.schema().fields) < 8:
+        world.step(Operation("evolve", adding(rows)), "ingest", world.source(rows), "--evolve")
+
+
+def append_run(world: World, random: Random) -> None:
+    """Load the same with a run's id twice, or as often as it takes until an answer comes."""
+    rows = world.new_rows(random.sample(range(_FRESH), 2), random.choice(PARTS))
+    source, run = world.source(rows), f"run-{random.getrandbits(48)}"
+    for _ in range(2):
+        world.step(Operation("run", adding(rows)), "ingest", source, "--run-id", run)
+
+
+def upsert(world: World, random: Random) -> None:
+    branch = _branch(world, random)
+    rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
+    mode = random.choice(["position", "equality", "copy-on-write"])
+    arguments = ["--upsert", "--key", "id", "--deletes", mode, "--branch", branch]
+    operation = Operation(f"upsert {mode}", upserting(rows), branch)
+    world.step(operation, "ingest", world.source(rows), *arguments)
+
+
+def change_log(world: World, random: Random) -> None:
+    ids = _ids(world, random)
+    cut = random.randint(0, len(ids) - 1)
+    rows = world.new_rows(ids[cut:], random.choice(PARTS))
+    gone = [{**row, "op": "-D"} for row in world.new_rows(ids[:cut], random.choice(PARTS))]
+    log = [*({**row, "op": "+I"} for row in rows), *gone]
+    source = world.source(log)
+    arguments = ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"]
+    operation = Operation("changes", upserting(rows, ids[:cut]))
+    world.step(operation, "ingest", source, *arguments)
+
+
+def overwrite_where(world: World, random: Random) -> None:
+    limit = random.choice([500, 3000, _FRESH])
+    ids = [one for one in _ids(world, random) if one < limit]
+    rows = world.new_rows(ids, random.choice(PARTS))
+    effect = replacing(lambda row: row[ID] < limit, rows)
+    operation = Operation("overwrite", effect, floats=world.config.isolation == "snapshot")
+    world.step(operation, "ingest", world.source(rows), "--overwrite-where", f"id < {limit}")
+
+
+def replace_partitions(world: World, random: Random) -> None:
+    part = random.choice(PARTS)
+    rows = world.new_rows(_ids(world, random), part)
+    metadata = world.metadata
+    if len(metadata.partition_specs) > 1 or "bucket" in str(metadata.spec()):
+        return
+    whole = metadata.spec().is_unpartitioned()
+    effect: Effect = replacing(lambda row: whole or row[PART] == part, rows)
+    operation = Operation("replace", effect, floats=world.config.isolation == "snapshot")
+    world.step(operation, "ingest", world.source(rows), "--replace-partitions")
 
 
 def compact(world: World, random: Random) -> None:
@@ -29,7 +109,8 @@ def compact(world: World, random: Random) -> None:
             ["--rewrite-all", "--partial-progress", "--max-group-files", "2"],
         ]
     )
-    world.step(Operation("compact"), "compact", *options)
+    branch = _branch(world, random)
+    world.step(Operation("compact", branch=branch), "compact", *options, "--branch", branch)
 
 
 def expire(world: World, random: Random) -> None:
@@ -39,6 +120,7 @@ def expire(world: World, random: Random) -> None:
             ["--older-than", "0s", "--unsafe-retention", "--retain-last", "1"],
             ["--older-than", "0s", "--unsafe-retention", "--retain-last", "3"],
             ["--older-than", "1d", "--clean-metadata"],
+            ["--older-than", "1d", "--branch", MAIN],
         ]
     )
     world.step(Operation("expire", may_drop=True), "expire", *options)
@@ -48,8 +130,78 @@ def wait(world: World, random: Random) -> None:
     world.clock.now += random.choice([60_000, 3_600_000, DAY_MS, 3 * DAY_MS])
 
 
-STEPS: dict[Step, int] = {append: 6, compact: 2, expire: 2, wait: 1}
-_ = upserting
+# Readers
+
+
+def read(world: World, random: Random) -> None:
+    """Read a snapshot while others work; it may fail only if the snapshot is gone when it ends."""
+    snapshot = random.choice(world.metadata.snapshots).snapshot_id
+    try:
+        world.check_scan("--snapshot", snapshot, expected=snapshot)
+    except BadInputError:
+        assert world.metadata.snapshot_by_id(snapshot) is None
+        world.counts["scan: expired"] += 1
+    else:
+        world.counts["scan: done"] += 1
+
+
+def read_changes(world: World, random: Random) -> None:
+    """Read what changed between two snapshots, and compare with the difference of their rows."""
+    metadata = world.metadata
+    ids = {item.snapshot_id: item for item in metadata.snapshots}
+    end = at = metadata.current_snapshot()
+    for _ in range(random.randint(1, 4)):
+        if at is not None and at.parent_snapshot_id in ids:
+            at = ids[at.parent_snapshot_id]
+    assert at is not None
+    assert end is not None
+    path = world.folder / f"changes-{random.getrandbits(64)}.parquet"
+    arguments = ["--from-snapshot", at.snapshot_id, "--to-snapshot", end.snapshot_id]
+    try:
+        world.run_lake(
+            "scan", "--changes", *arguments, "--select", "id,part,value", "--output", path
+        )
+    except BadInputError:
+        gone = {at.snapshot_id, end.snapshot_id} - {
+            item.snapshot_id for item in world.metadata.snapshots
+        }
+        assert gone
+        world.counts["changes: expired"] += 1
+        return
+    found: Counter[int] = Counter()
+    for row in pq.read_table(path).to_pylist():
+        found[row["value"]] += 1 if row["_change_type"] == "insert" else -1
+    os.unlink(path)
+    before, after = world.model.rows(at.snapshot_id), world.model.rows(end.snapshot_id)
+    wanted = {**dict.fromkeys(after.keys() - before.keys(), 1)}
+    wanted |= dict.fromkeys(before.keys() - after.keys(), -1)
+    assert {value: count for value, count in found.items() if count} == wanted
+    world.counts["changes: done"] += 1
+
+
+STEPS: dict[Step, int] = {
+    append: 8,
+    append_with_new_column: 1,
+    append_run: 2,
+    upsert: 8,
+    change_log: 4,
+    overwrite_where: 3,
+    replace_partitions: 2,
+    compact: 10,
+    expire: 6,
+    wait: 3,
+    read: 3,
+    read_changes: 2,
+    foreign.append: 3,
+    foreign.append_by_pyiceberg: 2,
+    foreign.delete_by_position: 6,
+    foreign.delete_by_key: 3,
+    foreign.flink: 6,
+    foreign.add_column: 1,
+    foreign.change_spec: 1,
+    foreign.change_ref: 4,
+    foreign.roll_back: 1,
+}
 
 
 def actor(world: World, random: Random, steps: int) -> Callable[[], None]:

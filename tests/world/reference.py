@@ -103,12 +103,22 @@ class Reference:
         }
         return [
             frozenset((name, value) for name, value in row.items() if name in ids)
-            for row in self._live_rows(live, unpartitioned)
+            for _, _, row in self._live_rows(live, unpartitioned)
         ]
+
+    def places(
+        self, metadata: TableMetadata, snapshot: Snapshot
+    ) -> list[tuple[Entry, int, dict[int, Any]]]:
+        """Return the live rows of a snapshot with their data files and their places in them."""
+        live = self.contents(metadata, snapshot).entries
+        unpartitioned = {
+            spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned()
+        }
+        return list(self._live_rows(live, unpartitioned))
 
     def _live_rows(
         self, live: Iterable[Entry], unpartitioned: set[int]
-    ) -> Iterator[dict[int, Any]]:
+    ) -> Iterator[tuple[Entry, int, dict[int, Any]]]:
         positions, keys = self._positions(live), self._keys(live)
         for entry in live:
             if entry.content != DATA:
@@ -132,7 +142,7 @@ class Reference:
                     continue
                 if any(tuple(map(row.get, ids)) in values for ids, values in applying):
                     continue
-                yield row
+                yield entry, place, row
 
     def _positions(
         self, live: Iterable[Entry]
@@ -146,7 +156,7 @@ class Reference:
                 assert entry.referenced
                 assert entry.length
                 assert entry.offset is not None
-                for place in _vector(entry.path, entry.offset, entry.length):
+                for place in vector(entry.path, entry.offset, entry.length):
                     found[entry.referenced].append((place, entry.sequence, None))
             else:
                 scope = (entry.spec_id, entry.partition)
@@ -223,7 +233,8 @@ def _entry(record: dict[str, Any], manifest: dict[str, Any], metadata: TableMeta
     )
 
 
-def _vector(path: str, offset: int, length: int) -> list[int]:
+def vector(path: str, offset: int, length: int) -> list[int]:
+    """Return the positions of a deletion vector."""
     with open(path.removeprefix("file://"), "rb") as file:
         file.seek(offset)
         blob = file.read(length)

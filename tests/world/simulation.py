@@ -102,6 +102,8 @@ class World:
         self.model = Model()
         self.reference = Reference()
         self.counts: Counter[str] = Counter()
+        # What several steps of one actor share, e.g. a job's state.
+        self.kept: dict[str, Any] = {}
         self.open_outcomes: set[str] = set()
         self._operations: dict[str | None, Operation] = {}
         self._values = itertools.count()
@@ -245,18 +247,18 @@ class World:
         return done
 
     def other_writer(self, operation: Operation, work: Callable[[], Any]) -> bool:
-        """Let another writer commit; whether it did."""
+        """Let another writer commit; whether it believes that it did."""
         from pyiceberg.exceptions import CommitFailedException
 
         with self.operation(operation):
             try:
                 work()
-            except (LakeError, CommitFailedException, ConnectionError) as error:
-                self.counts[f"{operation.name}: {type(error).__name__}"] += 1
-            else:
-                self.counts[f"{operation.name}: done"] += 1
+                told = "done"
+            except (LakeError, CommitFailedException, ConnectionError, ValueError) as error:
+                told = type(error).__name__
+            self.counts[f"{operation.name}: {told}"] += 1
         self.check()
-        return bool(operation.swaps)
+        return told == "done"
 
     # What must hold
 
@@ -325,10 +327,18 @@ class World:
             if old.get(name) == new.get(name) or name in operation.refs | {operation.branch}:
                 continue
             if name not in new and operation.may_drop:
-                operation.lost[name] = old[name]
+                if before is not None and not self._is_aged(before, name):
+                    operation.lost[name] = old[name]
             else:
                 put_back = operation.lost.get(name) == new.get(name)
                 assert put_back, f"{operation.name} moved {name}"
+
+    def _is_aged(self, metadata: TableMetadata, name: str) -> bool:
+        ref = metadata.refs[name]
+        snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+        assert snapshot is not None
+        age = self.clock.now - snapshot.timestamp_ms
+        return ref.max_ref_age_ms is not None and age > ref.max_ref_age_ms
 
     def _reachable_files(self) -> set[str]:
         location = self.catalog.location(TABLE)

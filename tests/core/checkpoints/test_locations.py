@@ -31,10 +31,14 @@ def test_a_checkpoint_is_found_by_folder_and_file(before: str, behind: str, tmp_
     assert found.location == f"{before}{chosen}/_metadata"
 
 
-def test_a_relative_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _copy("d-retract", "chk-6", tmp_path / "savepoint")
-    monkeypatch.chdir(tmp_path)
-    assert read_checkpoint(Storage(), "savepoint").checkpoint_id == 6
+@pytest.mark.parametrize("location", [".", "_metadata", "./_metadata", "../savepoint"])
+def test_a_relative_location_is_found(
+    location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(_copy("d-retract", "chk-6", tmp_path / "savepoint"))
+    found = read_checkpoint(Storage(), location)
+    assert found.location == str(tmp_path / "savepoint/_metadata")
+    assert len(found.committers) == 1
 
 
 def test_metadata_of_another_name_is_read_where_it_is_given(tmp_path: Path) -> None:

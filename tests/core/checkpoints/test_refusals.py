@@ -81,8 +81,8 @@ def _iceberg_states(path: str = "/t/1.avro", *, state: int = 0, number: int = 5)
     return _collected((1, iceberg_committable(_JOB, _OPERATOR, number, content), state))
 
 
-def _other(*, keyed: bytes = NULL, **options: Any) -> bytes:
-    return operator(6, "0c" * 16, {0: subtask_state(6, keyed=(keyed, NULL), **options)}, name="map")
+def _other(name: str, **options: Any) -> bytes:
+    return operator(6, "0c" * 16, {0: subtask_state(6, **options)}, name=name)
 
 
 _INPUT, _OUTPUT = [channel(6, NULL)], [channel(6, NULL, output=True)]
@@ -102,31 +102,40 @@ def test_what_was_on_its_way_to_a_committer_is_refused(
 
 
 @pytest.mark.parametrize("states", [_flink_states(), _iceberg_states()])
-def test_what_was_on_its_way_from_what_may_be_a_writer_is_refused(states: _Kept) -> None:
-    with pytest.raises(RefusedError, match="operator 'map'"):
-        _read(_committer(states), _other(outputs=_OUTPUT))
+@pytest.mark.parametrize("name", ["", "x-IcebergStreamWriter", "Sink: Writer", "x-Forward-Writer"])
+def test_what_was_on_its_way_from_what_may_be_a_writer_is_refused(states: _Kept, name: str) -> None:
+    with pytest.raises(RefusedError, match=r"0 pieces of input and 1 of output"):
+        _read(_committer(states), _other(name, outputs=_OUTPUT))
 
 
-def test_what_was_on_its_way_to_what_may_be_an_aggregator_is_refused() -> None:
-    with pytest.raises(RefusedError, match="operator 'map'"):
-        _read(_committer(_iceberg_states()), _other(inputs=_INPUT))
+@pytest.mark.parametrize("name", ["", "Sink pre-commit aggregator: t", "Sink: t Pre Commit"])
+@pytest.mark.parametrize("on_its_way", [{"inputs": _INPUT}, {"outputs": _OUTPUT}])
+def test_what_was_on_its_way_at_what_may_be_an_aggregator_is_refused(
+    name: str, on_its_way: dict[str, Sequence[bytes]]
+) -> None:
+    with pytest.raises(RefusedError, match="which may be files that its committer had not taken"):
+        _read(_committer(_iceberg_states()), _other(name, **on_its_way))
 
 
-def test_rows_on_their_way_to_a_writer_or_between_other_operators_are_not_the_sinks() -> None:
-    found = _read(
-        _committer(_flink_states()),
-        _other(inputs=_INPUT),
-        operator(
-            6,
-            "0d" * 16,
-            {0: subtask_state(6, keyed=(_KEYED, NULL), inputs=_INPUT, outputs=_OUTPUT)},
-        ),
-    )
-    assert len(found.committers) == 1
+@pytest.mark.parametrize(
+    ("states", "other"),
+    [
+        (_flink_states(), _other("", inputs=_INPUT)),
+        (_iceberg_states(), _other("Sink: Writer", inputs=_INPUT)),
+        (_iceberg_states(), _other("Calc", inputs=_INPUT, outputs=_OUTPUT)),
+        (_iceberg_states(), _other("", keyed=(_KEYED, NULL), inputs=_INPUT, outputs=_OUTPUT)),
+        (_iceberg_states(), _other("", raw=_handle({"x": (0, [b"x"])}), outputs=_OUTPUT)),
+        (_iceberg_states(), _other("", managed=_handle({"x": (0, [b"x"])}), outputs=_OUTPUT)),
+    ],
+)
+def test_rows_on_their_way_to_a_writer_or_between_other_operators_are_not_the_sinks(
+    states: _Kept, other: bytes
+) -> None:
+    assert len(_read(_committer(states), other).committers) == 1
 
 
 def test_an_unaligned_checkpoint_without_an_iceberg_sink_is_just_one() -> None:
-    assert _read(_other(inputs=_INPUT, outputs=_OUTPUT)).committers == ()
+    assert _read(_other("", inputs=_INPUT, outputs=_OUTPUT)).committers == ()
 
 
 @pytest.mark.parametrize(
@@ -439,6 +448,44 @@ def test_a_subtask_that_is_there_twice_or_beyond_the_parallelism_is_corrupt() ->
     for content in (twice, operator(6, _OPERATOR, {3: state}, parallelism=3)):
         with pytest.raises(CorruptFileError, match="subtask"):
             _read(content)
+
+
+def test_more_than_any_job_has_is_refused_before_it_is_kept() -> None:
+    bare = subtask_state(6, managed=operator_handle({_JOBS: (0, ())}, NULL))
+    item = (1, iceberg_committable(_JOB, _OPERATOR, 5, b""), 0)
+    data, _ = operator_bytes(_flink_states())
+    floods = {
+        "committers in": [operator(6, _OPERATOR, {0: bare})] * 17_000,
+        "subtasks": [operator(6, _OPERATOR, dict.fromkeys(range(128), bare))] * 1025,
+        "checkpoints to commit": [
+            _committer(
+                {
+                    **_flink_states(),
+                    _FILES: (0, [sorted_map(dict.fromkeys(range(100_001), b""))]),
+                }
+            )
+        ],
+        "committables": [_committer(_collected(*[item] * 100_001))],
+        "elements": [
+            operator(
+                6,
+                _OPERATOR,
+                {
+                    0: subtask_state(
+                        6, managed=operator_handle({_JOBS: (0, [0] * 100_001)}, inline(data))
+                    )
+                },
+            )
+        ],
+    }
+    for what, operators in floods.items():
+        with pytest.raises(RefusedError, match=what):
+            _read(*operators)
+
+
+def test_a_job_of_more_characters_than_an_id_is_corrupt() -> None:
+    with pytest.raises(CorruptFileError, match="a text of 1000000 characters"):
+        _read(_committer(_flink_states(job="a" * 1_000_000)))
 
 
 def test_handles_in_handles_end_before_the_stack_does() -> None:

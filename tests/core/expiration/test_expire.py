@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from history_model import History
 from pyiceberg.exceptions import CommitFailedException
 from table_support import (
     FixedClock,
@@ -316,6 +317,37 @@ def test_a_tag_made_in_the_moment_of_the_commit_is_put_back_with_its_files(world
     world.append(3)
     assert world.table.metadata.last_sequence_number == sequence + 1
     assert ids_in(world.warehouse) == [0, 1, 2, 3]
+
+
+def test_a_tag_is_put_back_in_format_version_3_and_its_rows_keep_their_ids(tmp_path: Path) -> None:
+    history = History(tmp_path, 3)
+    history.append([(1, "n1"), (2, "n2")])
+    first = history.head
+    assert first is not None
+    for number in (3, 4):
+        history.session.clock.sleep(2 * DAY_MS / 1000)
+        history.append([(number, "n")])
+    before = history.table.metadata.snapshot_by_id(first)
+
+    def tag() -> None:
+        history.session.table("db.t").handle.manage_snapshots().create_tag(first, "audit").commit()
+
+    inject(history.session, [after(tag)])
+    now = history.session.clock.now_ms()
+    options = RetentionOptions(older_than_ms=now - DAY_MS - 1)
+    table = history.session.table("db.t")
+    outcome = execute(history.session, plan_expiration(history.session, table, options))
+
+    assert outcome.exit_code == 0
+    metadata = history.session.table("db.t").metadata
+    assert metadata.refs["audit"].snapshot_id == first
+    found = metadata.snapshot_by_id(first)
+    assert found.manifest_list == before.manifest_list
+    assert metadata.next_row_id == 4
+    history.table = history.session.table("db.t")
+    history.append([(5, "n5")])
+    assert ids_in(tmp_path) == [1, 2, 3, 4, 5]
+    assert ids_in(tmp_path, snapshot_id=first) == [1, 2]
 
 
 def test_an_append_in_the_moment_of_the_commit_does_not_stop_it(world: World) -> None:

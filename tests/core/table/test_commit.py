@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from delete_support import position_file, vectors
+from history_model import History
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -42,6 +44,7 @@ from lake.core.table.operations import (
     OverwriteFiles,
     ReplacePartitions,
     RewriteFiles,
+    RowDelta,
 )
 
 UNKNOWN = [
@@ -251,6 +254,35 @@ def test_appends_of_other_writers_in_between_are_kept(world: World, times: int) 
     world.append(1)
 
     assert world.ids == [1, *[100] * times]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_commit_to_another_branch_in_between_takes_no_sequence_number_twice(
+    tmp_path: Path, version: int
+) -> None:
+    history = History(tmp_path, version)
+    history.append([(1, "n1"), (2, "n2")])
+    session = open_session(tmp_path)
+    base = session.table("db.t")
+    assert history.head is not None
+    base.handle.manage_snapshots().create_branch(history.head, "audit").commit()
+
+    def commit_to_audit() -> None:
+        # No rows are added: in version 3 the next row id does not tell of it.
+        table = session.table("db.t")
+        path = next(iter(history.live))
+        deletes = (
+            vectors(table, {path: [0]}) if version == 3 else [position_file(table, [(path, 0)])]
+        )
+        delta = RowDelta(added=[], deletes=deletes, base_snapshot_id=history.head)
+        commit_snapshot(session, table, delta, operation_id=str(uuid.uuid4()), branch="audit")
+
+    inject(history.session, [after(commit_to_audit)])
+    history.append([(3, "n3")])
+
+    numbers = [item.sequence_number for item in history.table.metadata.snapshots]
+    assert sorted(numbers) == [1, 2, 3]
+    assert ids_in(tmp_path) == [1, 2, 3]
 
 
 def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(world: World) -> None:

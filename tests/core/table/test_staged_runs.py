@@ -26,7 +26,7 @@ from lake.core.table.staged_runs import (
     manifest_locations,
     remove_manifests,
 )
-from lake.core.table.withdrawal import committing, look_for, withdraw
+from lake.core.table.withdrawal import clear, committing, look_for, withdraw
 
 OPERATION = "0a1b2c3d-0000-4000-8000-123456789abc"
 MARKS = RunMarks(run_id="r", operation_id=OPERATION, written_ms=5)
@@ -215,3 +215,32 @@ def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
     assert Path(run.data[0].path.removeprefix("file://")).exists()
     summary = session.table("db.t").metadata.snapshots[0].summary
     assert summary.additional_properties[OPERATION_ID] == operation_id
+
+
+@pytest.mark.parametrize("ended", ["withdrawn", "cleared"])
+def test_metadata_that_a_snapshot_is_made_of_outlives_the_run_it_is_named_after(
+    session: Any, ended: str
+) -> None:
+    from lake.core.table.commit import commit_snapshot
+    from lake.core.table.operations import AppendFiles
+
+    table = session.table("db.t")
+    run = run_of(table)
+    lay_down(table, run)
+    # The run landed long ago; its files are compacted away, but what it merged is live.
+    commit_snapshot(
+        session, table, AppendFiles(added=[write_file(table, [9])]), operation_id=OPERATION
+    )
+    folder = Path(table.metadata_folder.removeprefix("file://"))
+    (folder / f"{OPERATION}-m7.avro").write_bytes(b"nobody's")
+    live = {path.name for path in folder.glob(f"*{OPERATION}*")} - {f"{OPERATION}-m7.avro"}
+    table = session.table("db.t")
+
+    if ended == "withdrawn":
+        withdraw(session, table, MARKS)
+    else:
+        clear(table, run, by_other=True)
+
+    assert {path.name for path in folder.glob(f"*{OPERATION}*")} == live
+    assert len(live) == 2
+    assert find_run(table, "r") is None

@@ -1,0 +1,80 @@
+"""Delete what nothing reaches, asking again and again whether that is still so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import paths
+from lake.core.expiration.reach import KINDS, Reachability
+from lake.core.session import Session
+from lake.core.table.catalog import Table
+
+# A process that was stopped for days must not go on with an old list: so many files, then it looks again.
+_BATCH = 1000
+
+
+@dataclass(slots=True)
+class Removed:
+    """What was deleted: how many files of each kind, their bytes, and what could not be deleted."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def files(self) -> int:
+        """How many files are gone."""
+        return sum(self.counts.values())
+
+
+def delete_files(
+    session: Session, table: Table, reach: Reachability, files: pa.Table, removed: Removed
+) -> None:
+    """Delete files of the table that nothing in it reaches; data goes before the manifests that name it.
+
+    Raises:
+        LakeError: the table, or what it reaches, can no longer be read: nothing more is deleted.
+    """
+    session.progress.start(
+        "deleting", tasks=files.num_rows, total_bytes=int(pc.sum(files["bytes"]).as_py() or 0)
+    )
+    own = [paths.deletable(path, table.roots) for path in files["path"].to_pylist()]
+    left = _in_order(files.filter(pa.array(own, pa.bool_())))
+    failures, checked = len(removed.failed), ""
+    while left.num_rows:
+        now = table.refreshed()
+        if now.metadata_location != checked:
+            left, checked = reach.unreached(now.metadata, left), now.metadata_location
+            continue
+        count = min(_BATCH, _of_first_kind(left))
+        _delete_batch(session, now, left.slice(0, count), removed)
+        left = left.slice(count)
+    session.progress.finish()
+    if not all(own):
+        foreign = own.count(False)
+        session.warn(f"{foreign} files lie outside the table's own folders and were not deleted")
+    if failed := removed.failed[failures:]:
+        session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
+
+
+def _in_order(files: pa.Table) -> pa.Table:
+    return pa.concat_tables([files.filter(pc.equal(files["kind"], kind)) for kind in KINDS])
+
+
+def _of_first_kind(files: pa.Table) -> int:
+    kinds = files["kind"].slice(0, _BATCH)
+    return int(pc.sum(pc.equal(kinds, kinds[0])).as_py())
+
+
+def _delete_batch(session: Session, table: Table, batch: pa.Table, removed: Removed) -> None:
+    rows = batch.to_pylist()
+    kind = rows[0]["kind"]
+    outcome = table.storage.delete(row["path"] for row in rows)
+    gone = sum(row["bytes"] or 0 for row in rows if row["path"] not in outcome.failed)
+    removed.counts[kind] = removed.counts.get(kind, 0) + len(outcome.deleted)
+    removed.bytes += gone
+    removed.failed += outcome.failed
+    session.progress.advance(tasks=len(rows), done_bytes=gone)

@@ -1,0 +1,154 @@
+"""What an expiry is about to delete, on disk from before its commit until all of it is gone.
+
+A run that is killed leaves its journal, and the next one finishes it (`lake.core.expiration.recovery`). What a
+journal says is never believed: it only names what is to be looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lake.core import paths
+from lake.core.errors import BadInputError, CorruptFileError, LakeError
+from lake.core.expiration.reach import FILES, KINDS
+from lake.core.table import exclusive
+from lake.core.table.catalog import Table
+
+_PREFIX = "lake-journal-"
+ENDING = ".json"
+_NAME = re.compile(rf"{_PREFIX}([0-9a-f-]{{36}}){re.escape(ENDING)}")
+_FORMAT = 1
+MAX_BYTES = 256 * 1024 * 1024
+MAX_FILES = 1_000_000
+_MAX_NAMES = 100_000
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """One expiry's intentions.
+
+    Args:
+        operation_id: its UUID, also in the journal's name.
+        table_uuid: the table's.
+        created_ms: when it was written.
+        snapshots: what the commit removes.
+        refs: refs that it removes.
+        files: Arrow table of path, kind and bytes of what is deleted afterwards.
+    """
+
+    operation_id: str
+    table_uuid: str
+    created_ms: int
+    snapshots: Sequence[int]
+    refs: Sequence[str]
+    files: pa.Table
+
+
+def location_of(table: Table, operation_id: str) -> str:
+    """Return where an operation's journal lies."""
+    return paths.join(table.metadata_folder, f"{_PREFIX}{operation_id}{ENDING}")
+
+
+def write(table: Table, journal: Journal) -> None:
+    """Write a journal, or write it anew; of more files than `MAX_FILES` the first are kept."""
+    files = journal.files.slice(0, MAX_FILES)
+    document = {
+        "format": _FORMAT,
+        "operation-id": journal.operation_id,
+        "table-uuid": journal.table_uuid,
+        "created-ms": journal.created_ms,
+        "snapshots": [str(item) for item in journal.snapshots],
+        "refs": list(journal.refs),
+        "files": {
+            kind: [[row["path"], row["bytes"]] for row in files.to_pylist() if row["kind"] == kind]
+            for kind in KINDS
+        },
+    }
+    _put(table, location_of(table, journal.operation_id), json.dumps(document).encode())
+
+
+def _put(table: Table, location: str, data: bytes) -> None:
+    parsed = paths.parse(location)
+    if not parsed.is_local:
+        # Object stores show a file only when all of it is there.
+        table.storage.write(location, data)
+        return
+    for _ in range(_TRIES):
+        # Another run may take what is not there yet for what a killed one left.
+        with suppress(FileNotFoundError):
+            exclusive.replace(parsed.path, data)
+            return
+    raise LakeError(f"cannot write {location}")
+
+
+def remove(table: Table, location: str) -> None:
+    """Remove a journal; what does not go is left to the next run."""
+    table.storage.delete([location])
+
+
+def find(table: Table) -> list[str]:
+    """Return the locations of a table's journals, in no order, and of those that were never finished."""
+    return [
+        location
+        for location in table.storage.find(table.metadata_folder, _PREFIX)
+        if _PREFIX in location.rsplit("/", 1)[-1]
+    ]
+
+
+def read(table: Table, location: str) -> Journal:
+    """Read a journal.
+
+    Raises:
+        BadInputError: it is gone, no journal, or another table's.
+    """
+    named = _NAME.fullmatch(location.rsplit("/", 1)[-1])
+    data = table.storage.read(location, limit=MAX_BYTES)
+    try:
+        journal = _parsed(json.loads(data))
+    except (ValueError, TypeError, KeyError, RecursionError, pa.ArrowException) as error:
+        raise CorruptFileError(f"{location} is no journal of an expiry") from error
+    if named is None or journal.operation_id != named.group(1):
+        raise CorruptFileError(f"{location} is another operation's journal")
+    if journal.table_uuid != str(table.metadata.table_uuid):
+        raise BadInputError(f"{location} is another table's journal")
+    return journal
+
+
+def _parsed(document: Any) -> Journal:
+    if _typed(document, dict)["format"] != _FORMAT:
+        raise ValueError("another format")
+    files = _typed(document["files"], dict)
+    rows = [
+        {"path": _typed(path, str), "kind": kind, "bytes": max(0, _typed(size, int))}
+        for kind in KINDS
+        for path, size in _several(files.get(kind, []), MAX_FILES)
+    ]
+    return Journal(
+        operation_id=_typed(document["operation-id"], str),
+        table_uuid=_typed(document["table-uuid"], str),
+        created_ms=_typed(document["created-ms"], int),
+        snapshots=[int(_typed(one, str)) for one in _several(document["snapshots"], MAX_FILES)],
+        refs=[_typed(name, str) for name in _several(document["refs"], _MAX_NAMES)],
+        files=pa.Table.from_pylist(rows, schema=FILES),
+    )
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} is no {kind.__name__}")
+    return value
+
+
+def _several(value: Any, most: int) -> list[Any]:
+    found: list[Any] = _typed(value, list)
+    if len(found) > most:
+        raise ValueError(f"more than {most}")
+    return found

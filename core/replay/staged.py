@@ -1,0 +1,59 @@
+"""What lake's own ingests leave before they commit: like Flink's manifests, with more in their headers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lake.core.replay.states import Evidence
+from lake.core.table.commit import find_summary
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
+from lake.core.table.run_ids import RUN_ID, expired_run_ids
+from lake.core.table.staged_runs import FILES, MANIFESTS, RunMarks
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lake.core.replay.manifests import Reading
+
+
+def is_staged(operator_id: str) -> bool:
+    """Whether an operator id stands for lake."""
+    return operator_id == LAKE_OPERATOR_ID
+
+
+def as_run(
+    item: Evidence, readings: Sequence[Reading], metadata: TableMetadata, branch: str
+) -> Evidence:
+    """Return the evidence of a staged run with what the headers of its manifests say.
+
+    Args:
+        item: what is known of it as of a checkpoint.
+        readings: all that lies there of it.
+        metadata: the table's.
+        branch: the branch that is replayed to.
+    """
+    marks = RunMarks.of_header(readings[0].marks, item.job_id)
+    elsewhere = None
+    if marks.branch != branch:
+        elsewhere = f"run {marks.run_id} is for branch {marks.branch}"
+    landed = find_summary(metadata, {RUN_ID: marks.run_id}) is not None
+    return replace(
+        item,
+        run_id=marks.run_id,
+        ran=landed or marks.run_id in expired_run_ids(metadata),
+        problem=item.problem or _cut(readings),
+        foreign=item.foreign or elsewhere,
+    )
+
+
+def _cut(readings: Sequence[Reading]) -> str | None:
+    """Say what is missing of a run's manifests; None if nothing is."""
+    for reading in readings:
+        if reading.marks.get(MANIFESTS) != str(len(readings)):
+            return f"{reading.location} is not the only manifest of its run"
+        rows = reading.manifest.entries.num_rows if reading.manifest else 0
+        if reading.marks.get(FILES) != str(rows):
+            return f"{reading.location} is cut short"
+    return None
