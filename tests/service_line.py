@@ -41,7 +41,7 @@ class Service:
     """
 
     kind: str
-    properties: Mapping[str, str]
+    properties: Mapping[str, Any]
     folder: Path
     list_files: Callable[[], set[str]]
     namespace: str = "db"

@@ -36,7 +36,8 @@ class TakenCheckpoint:
 
     Args:
         checkpoint_id: its number.
-        manifests: the data manifest, then the delete manifest, as far as there are any.
+        manifests: the data manifest, then the delete manifest, as far as there are any; a DynamicIcebergSink may
+            have several of each, one of every partition spec that it wrote with.
         blank: True for an entry of no bytes, which FlinkSink skips among row deltas, while an entry that
             names no manifest is committed there as an empty snapshot.
     """

@@ -67,7 +67,8 @@ class Reachability:
 
     storage: Storage
     _lists: dict[str, pa.Table] = field(default_factory=dict)
-    _live: dict[str, pa.Table] = field(default_factory=dict)
+    # Manifests that were read together, and the paths of their live files.
+    _live: list[tuple[frozenset[str], pa.Array]] = field(default_factory=list)
 
     def garbage(
         self, metadata: TableMetadata, expired: Sequence[Snapshot], kept: Sequence[Snapshot]
@@ -180,18 +181,18 @@ class Reachability:
         return pa.concat_tables([FILES.empty_table(), *parts])
 
     def _live_paths(self, metadata: TableMetadata, manifests: pa.Table) -> Any:
+        asked = frozenset(manifests["manifest_path"].to_pylist())
+        # What was read of others would hold files back: snapshots that an earlier attempt was to keep.
+        known = [(names, paths) for names, paths in self._live if names <= asked]
+        read = frozenset().union(*(names for names, _ in known))
         new = manifests.filter(
-            pc.invert(
-                pc.is_in(manifests["manifest_path"], value_set=pa.array(self._live, pa.string()))
-            )
+            pc.invert(pc.is_in(manifests["manifest_path"], value_set=pa.array(read, pa.string())))
         )
         if new.num_rows:
-            # One table for all that were read together, kept under each of their names.
-            read = same_name(self._entries(metadata, new)["path"])
-            for path in new["manifest_path"].to_pylist():
-                self._live[path] = read
-        tables = {id(item): item for item in self._live.values()}
-        return pa.concat_arrays([pa.array([], pa.string()), *tables.values()])
+            names = frozenset(new["manifest_path"].to_pylist())
+            known.append((names, same_name(self._entries(metadata, new)["path"])))
+            self._live.append(known[-1])
+        return pa.concat_arrays([pa.array([], pa.string()), *(paths for _, paths in known)])
 
     def _expired_lists(self, expired: Sequence[Snapshot], kept: Sequence[Snapshot]) -> pa.Table:
         staying = {item.manifest_list for item in kept}

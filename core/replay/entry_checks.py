@@ -14,6 +14,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema, index_by_id
 
 from lake.core.errors import CorruptFileError
+from lake.core.paths import MAX_LOCATION
 from lake.core.table.delete_scopes import PUFFIN
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES
 from lake.core.table.manifest_schemas import ADDED
@@ -45,6 +46,10 @@ def defect(entries: pa.Table) -> str | None:
         "holds an entry that is not an added file": pc.not_equal(entries["status"], ADDED),
         "holds a file of an unknown format": pc.invert(
             pc.is_in(entries["file_format"], value_set=_FORMATS)
+        ),
+        "holds a file with an impossible name": pc.or_(
+            pc.greater(pc.utf8_length(entries["file_path"]), MAX_LOCATION),
+            pc.match_substring(entries["file_path"], "\x00"),
         ),
         "holds an encrypted file, which lake does not read": pc.is_valid(entries["key_metadata"]),
         "holds a deletion vector among other files": pc.and_(
@@ -86,7 +91,7 @@ def other_schema(metadata: TableMetadata, written: Schema) -> str | None:
     for field_id, kind in _columns(written).items():
         # A column may be gone from every schema that is kept, but never be another one.
         kinds = known.get(field_id)
-        if field_id > metadata.last_column_id or (kinds and not kinds & _promotions(kind)):
+        if field_id > metadata.last_column_id or (kinds and not _may_become(kind, kinds)):
             return f"its column {field_id} ({kind}) was never one of the table"
     return None
 
@@ -118,11 +123,11 @@ def _parsed(text: bytes) -> Schema:
     return schema
 
 
-def _promotions(kind: str) -> set[str]:
-    """Return the type and those to which a column of it may be promoted."""
+def _may_become(kind: str, kinds: set[str]) -> bool:
+    """Whether a column of a type may be one of other types, or have been promoted to one."""
     wider = {
         "IntegerType": {"LongType"},
         "FloatType": {"DoubleType"},
-        "DateType": {"TimestampType"},
+        "DateType": {"TimestampType", "TimestampNanoType"},
     }
-    return {kind} | wider.get(kind, set())
+    return kind == "UnknownType" or bool(kinds & ({kind} | wider.get(kind, set())))

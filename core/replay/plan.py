@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lake.core.errors import NotFoundError
 from lake.core.replay.checks import check
 from lake.core.replay.given import choose_given, read_given
 from lake.core.replay.look import look
 
 if TYPE_CHECKING:
+    from lake.core.checkpoints.state import Checkpoint
+    from lake.core.replay.look import Look
     from lake.core.replay.model import ReplayPlan
     from lake.core.replay.options import ReplayOptions
     from lake.core.session import Session
@@ -26,15 +30,26 @@ def plan_replay(session: Session, table: Table, options: ReplayOptions) -> Repla
             damaged.
         RefusedError: a safety rule forbids what was asked for.
     """
-    checkpoints = read_given(table, options.checkpoints)
-    seen = look(table, options, choose_given(table, options.branch, checkpoints))
-    for _ in range(1, _LOOKS):
-        if not seen.lost:
-            break
-        # Whoever commits a checkpoint removes its manifests afterwards: look at the table as it is then.
-        table = seen.table.refreshed()
-        if table.metadata_location == seen.table.metadata_location:
-            break
-        seen = look(table, options, choose_given(table, options.branch, checkpoints))
+    seen = _look(table, options, read_given(table, options.checkpoints), _LOOKS)
     check(session, seen)
     return seen.to_plan()
+
+
+def _look(
+    table: Table, options: ReplayOptions, checkpoints: Sequence[Checkpoint], looks: int
+) -> Look:
+    """Look again, a few times, where what is missing may be explained by what others did meanwhile.
+
+    Whoever commits a checkpoint removes its manifests afterwards, and an expiry those of old snapshots.
+    """
+    try:
+        seen = look(table, options, choose_given(table, options.branch, checkpoints))
+    except NotFoundError:
+        now = table.refreshed()
+        if looks == 1 or now.metadata_location == table.metadata_location:
+            raise
+    else:
+        now = table.refreshed() if seen.lost and looks > 1 else table
+        if now.metadata_location == table.metadata_location:
+            return seen
+    return _look(now, options, checkpoints, looks - 1)

@@ -26,6 +26,7 @@ from lake.core.replay.names import END_OF_INPUT
 from lake.core.table.flink_jobs import NONE_COMMITTED
 
 JobKey = tuple[str, str]
+_SECOND_MS = 1000
 
 
 class Doubt(Enum):
@@ -289,19 +290,19 @@ def _restarted(committed: int) -> str:
 
 
 def _expired(item: Evidence, around: Surroundings) -> str | None:
-    """Say that snapshots may have expired in which the files of a checkpoint were.
-
-    Where the job's last commit is retained, so is everything since: a later checkpoint can be in nothing else.
-    """
+    """Say that snapshots may have expired in which the files of a checkpoint were."""
     since = around.retained_since_ms
-    if since is None or around.committed_by(item.job) != NONE_COMMITTED:
-        return None
-    if item.written_ms is not None and since <= item.written_ms:
+    if since is None or (item.written_ms is not None and since < _at_the_latest(item.written_ms)):
         return None
     return (
         "the snapshots from the time when it was written have expired: "
         "its files may have been committed and compacted away since"
     )
+
+
+def _at_the_latest(moment_ms: int) -> int:
+    """Return the end of the time that a file's own stands for: many stores and archives tell whole seconds."""
+    return moment_ms + (1 if moment_ms % _SECOND_MS else _SECOND_MS)
 
 
 def _later_attempt(

@@ -8,10 +8,8 @@ found nothing is removed. Source of waits and defaults: Iceberg's SnapshotProduc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from lake.core import paths
 from lake.core.errors import (
@@ -26,12 +24,9 @@ from lake.core.session import Session
 from lake.core.signals import uninterrupted
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
-from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
-from lake.core.table.manifests import encode_manifest_list
+from lake.core.table.chain import Chain
 from lake.core.table.opening import first_line
 from lake.core.table.operations import Operation, Step
-from lake.core.table.producer import Draft, Parent, Producer, next_sequence_number
-from lake.core.table.row_ids import LINEAGE_SINCE, next_row_id
 from lake.core.table.run_ids import OPERATION_ID
 from lake.core.table.version3 import refuse_encrypted
 from lake.core.table.write_behind import WriteBehind
@@ -201,159 +196,66 @@ def commit_snapshots(
         CommitUnknownError: it may have happened; nothing was removed.
     """
     with WriteBehind(table.storage) as storage:
-        chain = _Chain(
-            session, decide, operation_id, branch, guard or {}, requirements, updates, storage
-        )
-        return chain.run(table)
+        chain = Chain(session, storage, operation_id)
+        commit = _Commit(session, decide, chain, branch, guard or {}, requirements, updates)
+        return commit.run(table)
 
 
 @dataclass(slots=True)
-class _Chain:
+class _Commit:
+    """Asks, builds and sends until the snapshots landed or certainly cannot."""
+
     session: Session
     decide: Callable[[Table], Sequence[Step]]
-    operation_id: str
+    chain: Chain
     branch: str
     guard: Mapping[str, str]
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
-    storage: WriteBehind
-    written: list[str] = field(default_factory=list)
-    producers: dict[Step, Producer] = field(default_factory=dict)
     # The steps of the last attempt.
-    steps: tuple[Step, ...] = ()
-    # What each manifest list of any attempt names.
-    listed: dict[str, frozenset[str]] = field(default_factory=dict)
+    steps: Sequence[Step] = ()
 
     def run(self, table: Table) -> Committed:
         try:
             landed = commit_changes(self.session, table, self._prepare, self._landed)
         except CommitUnknownError as error:
-            error.operation_id = self.operation_id
+            error.operation_id = self.chain.operation_id
             raise
         except BaseException:
-            self._forget(table, self.written)
+            self._forget(table, self.chain.written)
             raise
-        own = _marked(landed.metadata, self.operation_id)
+        own = _marked(landed.metadata, self.chain.operation_id)
         if own:
-            self._forget(landed, self._unused(own))
+            self._forget(landed, self.chain.unused(own))
             return self._committed(landed, [snapshot.snapshot_id for snapshot in own])
         earlier = self._landed(landed.metadata)
         if earlier is None and self.steps:
             # Only a rollback and expiry in the moment after could hide it; its files stay.
-            return self._committed(
-                landed, [self.producers[step].snapshot_id for step in self.steps]
-            )
-        self._forget(landed, self.written)
+            return self._committed(landed, self.chain.ids_of(self.steps))
+        self._forget(landed, self.chain.written)
         found = (earlier.snapshot_id,) if earlier else ()
         return Committed(table=landed, snapshot_ids=found, already=True)
 
     def _committed(self, table: Table, snapshot_ids: Sequence[int]) -> Committed:
-        made = {producer.snapshot_id: step for step, producer in self.producers.items()}
-        steps = tuple(made[snapshot_id] for snapshot_id in snapshot_ids)
-        return Committed(table=table, snapshot_ids=tuple(snapshot_ids), steps=steps)
+        steps = self.chain.steps_of(snapshot_ids)
+        return Committed(table=table, snapshot_ids=tuple(snapshot_ids), steps=tuple(steps))
 
     def _landed(self, metadata: TableMetadata) -> Snapshot | None:
-        own = find_summary(metadata, {OPERATION_ID: self.operation_id})
+        own = find_summary(metadata, {OPERATION_ID: self.chain.operation_id})
         return own or (find_summary(metadata, self.guard) if self.guard else None)
 
     def _prepare(self, table: Table) -> ChangeSet | None:
         guarded = self.guard and find_summary(table.metadata, self.guard)
-        self.steps = () if guarded else tuple(self.decide(table))
+        self.steps = () if guarded else self.decide(table)
         if not self.steps:
             return None
         head = None if table.creating else lineage.branch_head(table.metadata, self.branch)
-        snapshots = self._build(table, head)
-        files = [path for step in self.steps for path in self.producers[step].paths]
-        return self._request(table, head, snapshots, files)
-
-    def _build(self, table: Table, head: Snapshot | None) -> list[Snapshot]:
-        """Write each step's manifests on what the step before it leaves."""
-        from lake.core.table.snapshot_updates import with_snapshot  # noqa: PLC0415
-
-        metadata, snapshots = table.metadata, []
-        producers = [self._producer(table, step) for step in self.steps]
-        parent = Parent.read(self.storage, head, producers)
-        for step, producer in zip(self.steps, producers, strict=True):
-            draft = producer.draft(metadata, parent)
-            location = self._write_list(producer, table, metadata, parent, draft)
-            snapshot = self._snapshot(producer, step, metadata, parent, draft, location)
-            metadata = with_snapshot(metadata, snapshot)
-            parent = replace(parent, snapshot=snapshot, manifests=draft.manifests)
-            snapshots.append(snapshot)
-        self.storage.settle()
-        return snapshots
-
-    def _producer(self, table: Table, step: Step) -> Producer:
-        if step not in self.producers:
-            snapshot_id = self._free_snapshot_id(table)
-            self.producers[step] = Producer(
-                table, self.storage, step.operation, snapshot_id, self.operation_id, self.written
-            )
-        return self.producers[step]
-
-    def _free_snapshot_id(self, table: Table) -> int:
-        taken = {producer.snapshot_id for producer in self.producers.values()}
-        while True:
-            candidate = self.session.ids.snapshot_id()
-            if candidate not in taken and table.metadata.snapshot_by_id(candidate) is None:
-                return candidate
-
-    def _write_list(
-        self,
-        producer: Producer,
-        table: Table,
-        metadata: TableMetadata,
-        parent: Parent,
-        draft: Draft,
-    ) -> str:
-        name = f"snap-{producer.snapshot_id}-{len(self.written)}-{self.operation_id}.avro"
-        location = paths.join(table.metadata_folder, name)
-        self.written.append(location)
-        data = encode_manifest_list(
-            pa.Table.from_pylist(draft.manifests, schema=MANIFEST_SCHEMA),
-            format_version=metadata.format_version,
-            snapshot_id=producer.snapshot_id,
-            parent_snapshot_id=parent.snapshot.snapshot_id if parent.snapshot else None,
-            sequence_number=next_sequence_number(metadata),
-            first_row_id=_first_row_id(metadata),
-        )
-        self.storage.write(location, data)
-        self.listed[location] = frozenset(row["manifest_path"] for row in draft.manifests)
-        return location
-
-    def _snapshot(
-        self,
-        producer: Producer,
-        step: Step,
-        metadata: TableMetadata,
-        parent: Parent,
-        draft: Draft,
-        location: str,
-    ) -> Snapshot:
-        from pyiceberg.table.snapshots import Operation as Kind  # noqa: PLC0415
-        from pyiceberg.table.snapshots import Snapshot as NewSnapshot  # noqa: PLC0415
-        from pyiceberg.table.snapshots import Summary  # noqa: PLC0415
-
-        keys = {**step.summary, OPERATION_ID: self.operation_id, "engine-name": "lake"}
-        return NewSnapshot(
-            snapshot_id=producer.snapshot_id,
-            parent_snapshot_id=parent.snapshot.snapshot_id if parent.snapshot else None,
-            sequence_number=next_sequence_number(metadata),
-            # A clock behind the last writer's must not make history run backwards.
-            timestamp_ms=max(self.session.clock.now_ms(), metadata.last_updated_ms),
-            manifest_list=location,
-            summary=Summary(Kind(draft.operation), **{**draft.summary, **keys}),
-            schema_id=_schema_id(metadata, self.updates),
-            first_row_id=_first_row_id(metadata),
-            added_rows=draft.added_rows if metadata.format_version >= LINEAGE_SINCE else None,
-        )
+        schema_id = _schema_id(table.metadata, self.updates)
+        snapshots = self.chain.build(table, head, self.steps, schema_id)
+        return self._request(table, head, snapshots)
 
     def _request(
-        self,
-        table: Table,
-        head: Snapshot | None,
-        snapshots: Sequence[Snapshot],
-        files: Sequence[str],
+        self, table: Table, head: Snapshot | None, snapshots: Sequence[Snapshot]
     ) -> ChangeSet:
         from pyiceberg.table.update import (  # noqa: PLC0415
             AssertCreate,
@@ -363,6 +265,7 @@ class _Chain:
 
         from lake.core.table.snapshot_updates import AddSnapshot  # noqa: PLC0415
 
+        files = self.chain.paths_of(self.steps)
         updates = (
             *table.creating,
             *self.updates,
@@ -392,14 +295,8 @@ class _Chain:
             min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
         )
 
-    def _unused(self, landed: Sequence[Snapshot]) -> list[str]:
-        """Return what was written and the landed snapshots do not hold."""
-        used = {snapshot.manifest_list for snapshot in landed}
-        used.update(*(self.listed[location] for location in list(used)))
-        return [location for location in self.written if location not in used]
-
     def _forget(self, table: Table, locations: list[str]) -> None:
-        self.storage.give_up()
+        self.chain.storage.give_up()
         outcome = table.storage.delete(locations)
         if outcome.failed:
             self.session.warn(f"{len(outcome.failed)} unused manifests could not be removed")
@@ -583,10 +480,6 @@ def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
     ]
     if after.storage.delete(old).failed:
         session.warn("some old metadata files could not be removed")
-
-
-def _first_row_id(metadata: TableMetadata) -> int | None:
-    return next_row_id(metadata) if metadata.format_version >= LINEAGE_SINCE else None
 
 
 def _schema_id(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> int:

@@ -35,6 +35,10 @@ _UNAUTHORISED = re.compile(
 _MADE_MEANWHILE = re.compile(r"already exists|pg_type_typname_nsp_index", re.IGNORECASE)
 # PostgreSQL's own client takes its limit for connecting from here; without one it may wait for ever.
 _POSTGRES_LIMIT, _POSTGRES_SECONDS = "PGCONNECT_TIMEOUT", "30"
+# Unless the user's own address or role sets one.
+_LOCK_LIMIT = (
+    "SELECT set_config('lock_timeout', '60s', false) WHERE current_setting('lock_timeout') = '0'"
+)
 
 
 def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
@@ -59,7 +63,26 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
                 raise
             handle = load_catalog(name, **properties)
     keep_out(handle)
+    if getattr(handle, "engine", None) is not None:
+        _limit_waits(handle.engine)  # type: ignore[attr-defined]
     return handle
+
+
+def _limit_waits(engine: Any) -> None:
+    """Let no statement on PostgreSQL wait for ever behind a transaction that someone left open."""
+    from sqlalchemy import event  # noqa: PLC0415 - only SQL catalogs have an engine
+
+    if engine.dialect.name != "postgresql":
+        return
+
+    def limit(connection: Any, _record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_LOCK_LIMIT)
+        connection.commit()
+
+    event.listen(engine, "connect", limit)
+    # The connection that opening made does without.
+    engine.dispose()
 
 
 def record_metadata(handle: Catalog, written: list[str]) -> None:

@@ -71,6 +71,11 @@ class Parent:
     clashes: DeleteClashes
     partitions: LivePartitions
 
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot's id."""
+        return self.snapshot.snapshot_id if self.snapshot else None
+
     @classmethod
     def read(
         cls, storage: Storage, snapshot: Snapshot | None, producers: Iterable[Producer]
@@ -207,7 +212,7 @@ class Producer:
     ) -> Removal:
         """Return what goes, having checked that the operation still holds on this parent."""
         operation, storage = self.operation, self.storage
-        head_id = parent.snapshot.snapshot_id if parent.snapshot else None
+        head_id = parent.snapshot_id
         if isinstance(operation, AppendFiles):
             return Removal()
         since = validation.Since(storage, metadata, head_id, operation.base_snapshot_id)

@@ -174,9 +174,10 @@ class Storage:
     def list_files(self, folder: str) -> list[StoredFile]:
         """Return the files right in a folder, by name; none if there is no folder. Links are left out."""
         filesystem, path = self.resolve(folder)
-        selector = pafs.FileSelector(path, allow_not_found=True)
         with _typed_errors(folder):
-            infos = filesystem.get_file_info(selector)
+            if filesystem.get_file_info(path).type != pafs.FileType.Directory:
+                return []
+            infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         local = isinstance(filesystem, pafs.LocalFileSystem)
         return sorted(
             (
@@ -199,8 +200,14 @@ class Storage:
 
     def _look_up(self, location: str) -> StoredFile | None:
         filesystem, path = self.resolve(location)
-        with _typed_errors(location):
-            info = filesystem.get_file_info(path)
+        try:
+            with _typed_errors(location):
+                info = filesystem.get_file_info(path)
+        except OSError as error:
+            # No file can have such a name.
+            if error.errno == errno.ENAMETOOLONG:
+                return None
+            raise
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
     def find(self, folder: str, name_part: str) -> list[str]:

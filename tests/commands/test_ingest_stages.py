@@ -242,7 +242,7 @@ def test_a_staged_run_that_is_finished_or_replayed_leaves_what_an_ingest_does(
         lake.ok("ingest", "db.t", path, *mode, *keyed, "--stage", "--run-id", path.name)
         staged = lake.ok("ingest", "db.replayed", path, *mode, *keyed, "--stage")["result"]
         path.unlink()
-        word = ("--job", staged["job_id"], "--completed", "1", "--quiet-time", "0s")
+        word = ("--job", staged["job_id"], "--completed", "1")
         assert lake.ok("replay", "db.replayed", *word)["result"]["committed_checkpoints"] == 1
         done = lake.ok("ingest", "db.t", path, *mode, *keyed, "--run-id", path.name)
         assert done["status"] == "done"
@@ -642,6 +642,57 @@ def test_a_run_that_is_being_finished_cannot_be_discarded(
     assert [result.exit_code for result in other.results] == [3]
     assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
     assert [path for path in files_below(table.warehouse) if "lake-" in path] == []
+
+
+def test_a_run_that_is_being_replayed_cannot_be_discarded(
+    table: CommandLine, tmp_path: Path
+) -> None:
+    path = source(tmp_path, CHANGES)
+    staged = table.ok("ingest", "db.t", path, *CHANGES, "--stage", "--run-id", RUN)["result"]
+    other = Other(table, "ingest", "db.t", "--discard", RUN)
+
+    word = ("--job", staged["job_id"], "--completed", "1")
+    document = other.lake.ok("replay", "db.t", *word)
+
+    assert document["result"]["committed_checkpoints"] == 1
+    assert [result.exit_code for result in other.results] == [3]
+    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert _unreachable(table) == set()
+
+
+def test_a_run_that_is_replayed_while_its_writer_commits_is_committed_once(
+    table: CommandLine, tmp_path: Path
+) -> None:
+    path, before = source(tmp_path, CHANGES), heads(table)
+    other = Other(table, "replay", "db.t", "--job", RUN, "--completed", "1")
+
+    document = other.lake.ok("ingest", "db.t", path, *CHANGES, "--run-id", RUN)
+
+    (theirs,) = other.results
+    assert (document["status"], theirs.json()["status"]) == ("nothing-to-do", "done")
+    assert len(heads(table)) == len(before) + 1
+    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert _unreachable(table) == set()
+
+
+def test_a_run_without_an_id_that_is_replayed_while_its_writer_commits_is_committed_once(
+    table: CommandLine, tmp_path: Path
+) -> None:
+    path, before = source(tmp_path, CHANGES), heads(table)
+    results: list[Any] = []
+
+    def replay() -> None:
+        (manifest, _) = temporary_manifests(table.warehouse)
+        results.append(
+            table("--json", "replay", "db.t", "--job", manifest.name[:32], "--completed", "1")
+        )
+
+    document = _with(table, after(replay)).ok("ingest", "db.t", path, *CHANGES)
+
+    assert (document["status"], results[0].json()["status"]) == ("nothing-to-do", "done")
+    assert len(heads(table)) == len(before) + 1
+    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert _unreachable(table) == set()
 
 
 def test_a_run_that_another_finishes_meanwhile_keeps_its_files(

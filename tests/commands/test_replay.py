@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -253,6 +256,27 @@ def test_status_tells_of_each_job_what_is_committed_and_what_is_pending(flink: F
     assert [(job["pending_checkpoints"], job["age_seconds"]) for job in jobs.values()] == [
         ([], None)
     ]
+
+
+def test_a_replay_loads_no_engine_and_starts_no_java(flink_lent: Flink, tmp_path: Path) -> None:
+    fixture = flink_lent("c2-upsert-part")
+    code = (
+        "import json, sys; from lake.cli.main import main; code = main(json.loads(sys.argv[1]));"
+        "heavy = {'pyspark', 'py4j', 'rich'} & set(sys.modules); print(code, sorted(heavy))"
+    )
+    words = lake_on(fixture).arguments("-q", *arguments(fixture))
+    # A machine on which Java cannot be found: a command that wanted one would fail.
+    environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+    assert done.stdout.splitlines()[-1:] == ["0 []"], done.stderr
+    assert rows_of(fixture, tmp_path) == fixture.rows("full")
 
 
 def test_a_listing_is_a_table_for_people(flink: Flink) -> None:

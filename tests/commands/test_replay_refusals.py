@@ -312,6 +312,21 @@ def test_an_expired_history_that_reaches_behind_the_manifests_is_long_enough(
     assert pending.rows(tmp_path) == pending.fixture.rows("full")
 
 
+def test_manifests_older_than_the_expired_history_need_the_assumption(
+    pending: Replay, tmp_path: Path
+) -> None:
+    _expire_all_but_the_head(pending)
+    for path in pending.manifests:
+        os.utime(path, (path.stat().st_mtime - 3600,) * 2)
+
+    refused(pending.commit(), "expired", "--assume-uncommitted")
+    refused(pending.on_word(6), "expired", "--assume-uncommitted")
+
+    assert pending.is_untouched(tmp_path)
+    assert pending.commit("--assume-uncommitted").json()["status"] == "done"
+    assert pending.rows(tmp_path) == pending.fixture.rows("full")
+
+
 def test_a_table_without_a_snapshot_has_its_whole_history(pending: Replay, tmp_path: Path) -> None:
     _made_anew(pending)
 

@@ -6,15 +6,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import psycopg2
 import pytest
 from postgres_server import Postgres
 from server_process import HOST, free_port
-from service_line import Service, csv
+from service_line import CATALOG, Service, csv
 from table_support import inject
 
 from lake.core.session import Session
 from lake.core.session import open_session as open_real_session
 from lake.core.settings import Settings
+from lake.core.table.catalog import open_catalog
 
 
 def test_a_database_that_dies_once_the_commit_is_in_takes_no_file_along(
@@ -75,3 +77,44 @@ def test_why_a_database_cannot_be_opened_becomes_an_exit_code(
     assert result.exit_code == code, result
     assert "canary-wrong" not in result.stdout + result.stderr
     assert "canary-postgres" not in result.stdout + result.stderr
+
+
+def test_a_database_that_does_not_answer_is_given_up(
+    postgres: Postgres, on_postgres: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "2")
+    postgres.server.pause()
+    try:
+        result = on_postgres.line()("--json", "snapshots", "db.t")
+    finally:
+        postgres.server.resume()
+
+    assert (result.exit_code, result.json()["error"]["kind"]) == (10, "timed-out"), result
+
+
+def test_a_commit_behind_a_transaction_left_open_does_not_wait_for_ever(
+    postgres: Postgres, on_postgres: Service
+) -> None:
+    first = csv(on_postgres.folder, "first.csv", id=[0])
+    quick = ("--property", "commit.status-check.num-retries=0")
+    on_postgres.line().ok("ingest", on_postgres.table(), first, "--create", *quick)
+    uri = on_postgres.properties["uri"]
+    short = {**on_postgres.properties, "uri": f"{uri}?options=-c%20lock_timeout%3D500"}
+    hurried = Service("hurried", short, on_postgres.folder, on_postgres.list_files)
+    with psycopg2.connect(uri.replace("+psycopg2", "")) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM iceberg_tables FOR UPDATE")
+            result = hurried.line()("--json", "ingest", on_postgres.table(), first)
+            cursor.execute("SHOW lock_timeout")
+            assert cursor.fetchall() == [("0",)]
+    assert (result.exit_code, result.json()["status"]) == (5, "unknown"), result
+    assert on_postgres.rows() == [(0,)]
+
+    engine = open_catalog(Settings(catalog=CATALOG)).handle.engine  # type: ignore[attr-defined]
+    with engine.connect() as connection:
+        limit = connection.exec_driver_sql("SHOW lock_timeout").scalar()
+    assert limit == "500ms"
+    on_postgres.line()
+    engine = open_catalog(Settings(catalog=CATALOG)).handle.engine  # type: ignore[attr-defined]
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "1min"

@@ -170,6 +170,24 @@ def test_a_server_that_stalls_is_given_up(faulty: Service, proxy: Proxy) -> None
     assert (result.exit_code, result.json()["error"]["kind"]) == (10, "timed-out")
 
 
+def test_a_login_that_stalls_is_given_up(on_rest: Service, proxy: Proxy) -> None:
+    login = {
+        "client_id": "id",
+        "client_secret": "secret",
+        "token_url": f"{proxy.uri}/v1/oauth/tokens",
+    }
+    properties = {
+        **on_rest.properties,
+        "rest.client.socket-timeout-ms": "1000",
+        "auth": {"type": "oauth2", "oauth2": login},
+    }
+    proxy.fail("POST", "oauth", proxy.hang)
+    stalled = Service("stalled", properties, on_rest.folder, on_rest.list_files)
+    result = stalled.line()("--json", "snapshots", on_rest.table())
+
+    assert (result.exit_code, proxy.unused) == (10, 0), result
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_server_is_asked_again(faulty: Service, proxy: Proxy, status: int) -> None:
     proxy.fail("GET", COMMIT, *[refused(status)] * 3)

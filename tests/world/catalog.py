@@ -52,6 +52,15 @@ class SimCatalog(NoopCatalog):
         """Where that metadata lies."""
         return self._current[self.identifier_to_tuple(identifier)]
 
+    def saved(self) -> Callable[[], None]:
+        """Return what brings back the tables as they are now."""
+        current = dict(self._current)
+
+        def restore() -> None:
+            self._current = dict(current)
+
+        return restore
+
     def load_table(self, identifier: Any) -> Table:
         self._hook("load table")
         names = self.identifier_to_tuple(identifier)

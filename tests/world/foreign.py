@@ -137,7 +137,7 @@ def delete_by_position(world: World, random: Random) -> None:
 
     def work() -> None:
         found = [place for place, _ in chosen]
-        deletes, replaced = _deletes(world, table, entry, found)
+        deletes, replaced = deletes_of(world, table, entry, found)
         commit(
             world,
             table,
@@ -153,7 +153,7 @@ def delete_by_position(world: World, random: Random) -> None:
     world.other_writer(operation, work)
 
 
-def _deletes(
+def deletes_of(
     world: World, table: Table, entry: Entry, places: list[int]
 ) -> tuple[list[DataFile], list[DeleteKey]]:
     partition = encoded(entry.partition)
@@ -272,6 +272,13 @@ def _commit_checkpoint(world: World, job: Job, one: Checkpoint) -> None:
 
 
 # Schema, specs and refs
+
+
+class First(Random):
+    """Always takes the first."""
+
+    def choice(self, seq: Sequence[Any]) -> Any:
+        return seq[0]
 
 
 def add_column(world: World, random: Random) -> None:

@@ -1,7 +1,7 @@
 """Hooks at every read, list, write and delete of lake's storage, and a world's time and names everywhere.
 
-The files are real. Deletes run one after the other in the thread that asks for them, so that each is a point
-of its own.
+The files are real. Deletes, and writes in the background, run one after the other in the thread that asks for
+them, so that each is a point of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -17,7 +18,8 @@ from unittest.mock import patch
 import pyiceberg.table.update as updates
 
 from lake.cli import app
-from lake.core.table import storage
+from lake.core.errors import LakeError
+from lake.core.table import exclusive, storage
 from lake.core.table.storage import Storage
 
 Hook = Callable[[str, str], None]
@@ -38,11 +40,16 @@ CALLS = {
 @contextmanager
 def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
     """Call a hook with what is done and the location, before (and after) each call of storage."""
-    with patch.object(storage, "ThreadPoolExecutor", _OneByOne):
+    with (
+        patch.object(storage, "ThreadPoolExecutor", _OneByOne),
+        patch("lake.core.table.write_behind.ThreadPoolExecutor", _OneByOne),
+    ):
         patches = [
             patch.object(Storage, name, _wrapped(getattr(Storage, name), kind, before, after))
             for name, kind in CALLS.items()
         ]
+        replace = _called(exclusive.replace, "create", before, after)
+        patches.append(patch.object(exclusive, "replace", replace))
         for one in patches:
             one.start()
         try:
@@ -63,6 +70,17 @@ def _wrapped(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
     return call
 
 
+def _called(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
+    def call(path: str, *rest: Any) -> Any:
+        before(kind, path)
+        done = real(path, *rest)
+        if after is not None:
+            after(kind, path)
+        return done
+
+    return call
+
+
 class _OneByOne:
     """An executor that works in its caller's thread."""
 
@@ -77,6 +95,18 @@ class _OneByOne:
 
     def map(self, function: Callable[[Any], Any], values: Any) -> Iterator[Any]:
         return map(function, values)
+
+    def submit(self, function: Callable[..., Any], *values: Any, **named: Any) -> Future[Any]:
+        """Do it at once; only what storage itself raises waits to be asked for."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(function(*values, **named))
+        except LakeError as error:
+            done.set_exception(error)
+        return done
+
+    def shutdown(self) -> None:
+        pass
 
 
 @contextmanager

@@ -68,6 +68,15 @@ class Model:
         """The name of the operation that made a snapshot."""
         return self._by[snapshot_id].name
 
+    def saved(self) -> Callable[[], None]:
+        """Return what brings back what is known now."""
+        known = dict(self._states), dict(self._parents), dict(self._by)
+
+        def restore() -> None:
+            self._states, self._parents, self._by = map(dict, known)
+
+        return restore
+
     def candidates(
         self, operation: Operation, parent: int | None, names: Mapping[str, int]
     ) -> Iterator[State]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -20,6 +21,7 @@ class WorldFailedError(AssertionError):
 
 def run_world(seed: str, steps: int, config: Config | None = None) -> tuple[Counter[str], str]:
     """Run one world and return what was counted, and a digest of the order in which all happened."""
+    logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = tempfile.mkdtemp(prefix="lake-world-", dir=_SHM if _SHM.is_dir() else None)
     world = World(Path(folder) / "w", seed, config or Config.drawn(Random(f"{seed} config")))
     try:
@@ -32,6 +34,8 @@ def run_world(seed: str, steps: int, config: Config | None = None) -> tuple[Coun
                     for number in range(ACTORS)
                 }
             )
+            world.check_all()
+            world.come_to_rest()
             world.check_all()
     except BaseException as caught:
         error = world.scheduler.failure or caught

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import uuid
 from collections import Counter
@@ -46,6 +47,7 @@ MAIN = "main"
 COLUMNS = {"id": pa.int64(), "part": pa.string(), "value": pa.int64()}
 PARTS = ["x", "y z"]
 DAY_MS = 24 * 3_600_000
+_THEIRS = re.compile(r"/other-|-deletes\.(parquet|puffin)$|/metadata/[0-9a-f-]{36}-m\d+\.avro$")
 _NO_CHANGE = {Status.NOTHING_TO_DO, Status.ALREADY_RUNNING, Status.DRY_RUN}
 
 
@@ -97,7 +99,7 @@ class World:
         self.scheduler = Scheduler(Random(f"{seed} turns"), config.stay)
         self.clock = SimClock(lambda: self.point("woken"))
         self.ids = SimIds(Random(f"{seed} names"))
-        self.catalog = SimCatalog(self.point, self._judged(self._committed), self.ids.uuid)
+        self.catalog = SimCatalog(self._at_catalog, self._judged(self._committed), self.ids.uuid)
         self.catalog.faults = self._answer
         self.model = Model()
         self.reference = Reference()
@@ -106,6 +108,8 @@ class World:
         self.kept: dict[str, Any] = {}
         self.open_outcomes: set[str] = set()
         self._operations: dict[str | None, Operation] = {}
+        # Told of every hook, with what is about to be done and where.
+        self.watch: Callable[[str, str], None] | None = None
         self._values = itertools.count()
         self._sources = itertools.count()
         self._reachable: tuple[str, set[str]] = ("", set())
@@ -132,9 +136,18 @@ class World:
         self.clock.now += 7
         self.scheduler.point(what)
 
+    def _at_catalog(self, what: str) -> None:
+        self._tell(what, "")
+        self.point(what)
+
+    def _tell(self, kind: str, location: str) -> None:
+        if self.watch is not None:
+            self.watch(kind, location)
+
     def _before(self, kind: str, location: str) -> None:
         if kind == "delete":
             self._judged(self._check_deletable)(location)
+        self._tell(kind, location)
         self.point(f"{kind} {os.path.basename(location)}")
 
     def _answer(self, commit: Callable[[], Any]) -> Any:
@@ -212,11 +225,15 @@ class World:
             head = current.refs.get(operation.branch)
             operation.base = head.snapshot_id if head else None
             operation.names = {field.name: field.field_id for field in current.schema().fields}
+        outer = self._operations.get(actor)
         self._operations[actor] = operation
         try:
             yield operation
         finally:
-            del self._operations[actor]
+            if outer is None:
+                del self._operations[actor]
+            else:
+                self._operations[actor] = outer
 
     def step(self, operation: Operation, verb: str, *arguments: object) -> Outcome | LakeError:
         """Run a command as an operation and check what it says of itself."""
@@ -403,6 +420,40 @@ class World:
         }
 
     # A world's life
+
+    def save(self) -> Callable[[], None]:
+        """Return what brings back the table, and what is known of it, as they are now."""
+        saved = self.folder / f"saved-{next(self._sources)}"
+        shutil.copytree(self.warehouse, saved)
+        catalog, model = self.catalog.saved(), self.model.saved()
+        now = self.clock.now
+
+        def restore() -> None:
+            shutil.rmtree(self.warehouse)
+            shutil.copytree(saved, self.warehouse)
+            catalog()
+            model()
+            self.clock.now = now
+
+        return restore
+
+    def come_to_rest(self) -> None:
+        """Run the maintenance once, then again: the second time changes nothing, and nothing lies about."""
+        self.catalog.faults = None
+        compact = ["--min-input-files", "2", "--delete-file-threshold", "1"]
+        expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
+        for _ in range(2):
+            self.step(Operation("compact"), "compact", *compact)
+        for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):
+            before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
+            again = self.step(Operation(verb, may_drop=True), verb, *options)
+        assert isinstance(again, Outcome)
+        assert again.status is Status.NOTHING_TO_DO
+        assert (before, deletes) == (self.catalog.location(TABLE), self.counts["deletes"])
+        if not self.open_outcomes:
+            # What other writers wrote and did not commit is their own.
+            own = [name for name in self.leftovers() if not _THEIRS.search(name)]
+            assert not own, f"left behind: {own[:5]}"
 
     def make_table(self) -> None:
         """Make the table by the first load."""

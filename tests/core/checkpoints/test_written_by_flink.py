@@ -1,4 +1,4 @@
-"""Bytes of Flink's own serialisers, of every metadata version they still write, are read alike."""
+"""What Flink wrote, of every metadata version that it has written and in whatever way, is read alike."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from flink_fixtures import shared
 from memory_storage import MemoryStorage
 
 from lake.core.checkpoints.read import read_checkpoint
-from lake.core.checkpoints.state import CommitterState, TakenCheckpoint
+from lake.core.checkpoints.state import ICEBERG_SINK, CommitterState, TakenCheckpoint
+from lake.core.errors import RefusedError
 from lake.core.table.storage import Storage
 
 _ARCHIVE = Path(__file__).parents[2] / "data/checkpoints/flink-written.tar.xz"
@@ -37,7 +38,7 @@ def _written() -> dict[str, bytes]:
 
 def _folders() -> Iterator[str]:
     for name in sorted(_written()):
-        if name.endswith("/_metadata"):
+        if name.endswith("/chk-12/_metadata"):
             yield name.removesuffix("/_metadata")
 
 
@@ -70,6 +71,19 @@ def test_a_checkpoint_is_read_where_it_was_written_and_where_it_was_copied_to(
     found = read_checkpoint(storage, f"{root}/{folder}")
     assert found.checkpoint_id == 12
     assert list(found.committers) == _expected(folder)
+
+
+def test_an_unaligned_checkpoint_that_caught_files_on_their_way_is_refused() -> None:
+    storage = MemoryStorage({f"/c/{name}": data for name, data in _written().items()})
+    with pytest.raises(RefusedError, match="'u-IcebergStreamWriter' .* 2 of output on their way"):
+        read_checkpoint(storage, "/c/unaligned-flink-sink/job/chk-2")
+
+
+def test_an_unaligned_checkpoint_that_caught_none_is_read() -> None:
+    storage = MemoryStorage({f"/c/{name}": data for name, data in _written().items()})
+    (found,) = read_checkpoint(storage, "/c/unaligned-iceberg-sink/job/chk-2").committers
+    assert found.sink == ICEBERG_SINK
+    assert [taken.checkpoint_id for taken in found.checkpoints] == [2]
 
 
 @pytest.mark.parametrize("name", _COLLECTORS)

@@ -350,6 +350,23 @@ def test_a_tag_is_put_back_in_format_version_3_and_its_rows_keep_their_ids(tmp_p
     assert ids_in(tmp_path, snapshot_id=first) == [1, 2]
 
 
+def test_files_go_with_a_snapshot_that_the_first_attempt_was_to_keep(world: World) -> None:
+    world.append(0)
+    world.append(1)
+    table = world.session.table("db.t")
+    options = RetentionOptions(
+        older_than_ms=world.clock.now + 9 * DAY_MS, retain_last=1, unsafe=True
+    )
+    plan = plan_expiration(world.session, table, options)
+    inject(world.session, [after(lambda: world.rewrite_all(0, 1))])
+    execute(world.session, plan)
+
+    data = {name for name in files_below(world.warehouse) if name.endswith(".parquet")}
+    assert len(world.table.metadata.snapshots) == 1
+    assert len(data) == 1
+    assert ids_in(world.warehouse) == [0, 1]
+
+
 def test_an_append_in_the_moment_of_the_commit_does_not_stop_it(world: World) -> None:
     for index in range(4):
         world.append(index)

@@ -36,6 +36,9 @@ _SAME = (
 )
 
 
+TABLE = "/tmp/lake-fixtures/b-append-pending/warehouse/sales/by_day"
+
+
 def local(location: str) -> Path:
     return Path(location.removeprefix("file://").removeprefix("file:"))
 
@@ -148,9 +151,19 @@ def _nothing(_: dict[str, Any]) -> None:
         (_status, {}, "not an added file"),
         (_format, {}, "deletion vector"),
         (
-            _path("/tmp/lake-fixtures/b-append-pending/warehouse/sales/by_day/data/x"),
+            _path(f"{TABLE}/data/x"),
             {},
             "a file twice",
+        ),
+        (
+            _path(f"{TABLE}/data/" + "x" * 4096),
+            {},
+            "impossible name",
+        ),
+        (
+            _path(f"{TABLE}/data/\0"),
+            {},
+            "impossible name",
         ),
         (_nothing, {"content": "deletes"}, "does not belong"),
         (_nothing, {"content": "other"}, "unknown content"),
@@ -181,7 +194,7 @@ def test_what_no_sink_writes_is_broken(
     "location",
     [
         "/tmp/lake-fixtures/b-append-pending/warehouse/sales/other/data/x",
-        "/tmp/lake-fixtures/b-append-pending/warehouse/sales/by_day/../other/data/x",
+        f"{TABLE}/../other/data/x",
         "s3://elsewhere/data/x",
     ],
 )

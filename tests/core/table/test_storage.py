@@ -96,3 +96,37 @@ def test_a_file_that_may_not_be_read_is_an_authorisation_error(
 def test_secrets_are_not_shown() -> None:
     storage = Storage({"s3.secret-access-key": "canary"})
     assert "canary" not in repr(storage)
+
+
+def test_files_right_in_a_folder_are_listed_with_length_and_time_but_no_links(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "b.avro").write_bytes(b"12345")
+    (tmp_path / "a.avro").write_bytes(b"1")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.avro").symlink_to(tmp_path / "a.avro")
+    os.utime(tmp_path / "b.avro", (1000.5, 1000.5))
+    storage = Storage()
+
+    found = storage.list_files(f"file://{tmp_path}/")
+
+    assert [(file.location, file.length) for file in found] == [
+        (f"file://{tmp_path}/a.avro", 1),
+        (f"file://{tmp_path}/b.avro", 5),
+    ]
+    assert found[1].modified_ms == 1_000_500
+    assert storage.list_files(f"{tmp_path}/nowhere") == []
+    assert storage.list_files(f"{tmp_path}/a.avro") == []
+
+
+def test_many_files_are_looked_up_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    there, gone = f"{tmp_path}/a", f"{tmp_path}/b"
+    long = f"{tmp_path}/{'x' * 300}"
+
+    found = Storage().look_up([there, gone, there, str(tmp_path), long])
+
+    assert found.keys() == {there, gone, str(tmp_path), long}
+    assert [found[name] is None for name in (gone, str(tmp_path), long)] == [True, True, True]
+    assert found[there] is not None
+    assert found[there].length == 5

@@ -1,0 +1,322 @@
+"""The journal of an expiry: there while its list is unfinished, finished by the next run, never believed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from table_support import (
+    FixedClock,
+    after,
+    files_below,
+    ids_in,
+    inject,
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+    refused_with,
+    write_file,
+)
+
+from lake.core.errors import CommitUnknownError
+from lake.core.expiration import deleting, journal
+from lake.core.expiration.execute import execute, plan_expiration
+from lake.core.expiration.plan import RetentionOptions
+from lake.core.outcome import Outcome, Status
+from lake.core.table.commit import commit_snapshot
+from lake.core.table.operations import AppendFiles, RewriteFiles
+from lake.core.table.storage import Storage
+
+DAY_MS = 24 * 3_600_000
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class World:
+    """A table of which one old snapshot can go, with files of its own."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self.warehouse = warehouse
+        make_table(warehouse)
+        self.clock = FixedClock()
+        self.session = open_session(warehouse, self.clock)
+        for number in range(3):
+            self.append(number)
+        table = self.session.table("db.t")
+        files = [task.file.file_path for task in self.pyiceberg.scan().plan_files()]
+        rewrite = RewriteFiles(
+            added=[write_file(table, range(3))],
+            removed_paths=files,
+            base_snapshot_id=table.metadata.current_snapshot_id or 0,
+        )
+        self.first = table.metadata.snapshots[0].snapshot_id
+        commit_snapshot(self.session, table, rewrite, operation_id=str(uuid.uuid4()))
+        self.clock.now += 10 * DAY_MS
+        self.append(3)
+
+    def append(self, number: int) -> None:
+        table = self.session.table("db.t")
+        added = AppendFiles(added=[write_file(table, [number])])
+        commit_snapshot(self.session, table, added, operation_id=str(uuid.uuid4()))
+
+    @property
+    def pyiceberg(self) -> Any:
+        return pyiceberg_catalog(self.warehouse).load_table("db.t")
+
+    def expire(self) -> Outcome:
+        session = open_session(self.warehouse, self.clock)
+        options = RetentionOptions(older_than_ms=self.clock.now - 2 * DAY_MS)
+        return execute(session, plan_expiration(session, session.table("db.t"), options))
+
+    def killed_while_deleting(self, monkeypatch: pytest.MonkeyPatch, spared: int = 1) -> None:
+        """Let an expiry be killed when it has deleted so many files."""
+        real, left = Storage._delete_one, [spared]
+
+        def delete(storage: Storage, location: str) -> str | None:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+            return real(storage, location)
+
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            patched.setattr(Storage, "_delete_one", delete)
+            self.expire()
+
+    @property
+    def journals(self) -> list[Path]:
+        return list((self.warehouse / "db" / "t" / "metadata").glob("lake-*"))
+
+    def held(self) -> set[str]:
+        """Return the files that retained snapshots need, below the warehouse."""
+        found = self.pyiceberg.inspect
+        paths = [
+            *found.all_files()["file_path"].to_pylist(),
+            *found.all_manifests()["path"].to_pylist(),
+        ]
+        paths += [item.manifest_list for item in self.pyiceberg.metadata.snapshots]
+        return {path.removeprefix(f"file://{self.warehouse}/") for path in paths}
+
+    def leftovers(self) -> set[str]:
+        return {
+            name
+            for name in files_below(self.warehouse) - self.held()
+            if ".metadata.json" not in name
+        }
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_nothing_is_left_of_a_run_that_ends(world: World) -> None:
+    assert world.expire().status is Status.DONE
+
+    assert not world.leftovers()
+
+
+def test_the_next_run_deletes_what_a_killed_one_did_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.killed_while_deleting(monkeypatch)
+    assert len(world.journals) == 1
+
+    done = world.expire()
+
+    assert done.status is Status.DONE
+    assert done.result["data_files"] == 3
+    assert not world.leftovers()
+    assert ids_in(world.warehouse) == [0, 1, 2, 3]
+    assert world.expire().status is Status.NOTHING_TO_DO
+
+
+def test_a_tag_that_a_killed_run_lost_comes_back_before_a_file_goes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tag() -> None:
+        world.pyiceberg.manage_snapshots().create_tag(world.first, "audit").commit()
+
+    def killed(commit: Any) -> Any:
+        tag()
+        commit()
+        raise Killed
+
+    session = open_session(world.warehouse, world.clock)
+    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    plan = plan_expiration(session, session.table("db.t"), options)
+    inject(session, [killed])
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        # Nothing of a killed process runs on.
+        patched.setattr(journal, "remove", lambda *_: None)
+        execute(session, plan)
+    world.append(4)
+
+    world.expire()
+
+    assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
+    assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
+    assert not world.leftovers()
+
+
+def test_a_tag_made_in_the_moment_of_the_commit_comes_back_though_others_committed_since(
+    world: World,
+) -> None:
+    session = open_session(world.warehouse, world.clock)
+    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    plan = plan_expiration(session, session.table("db.t"), options)
+
+    def race(commit: Any) -> Any:
+        world.pyiceberg.manage_snapshots().create_tag(world.first, "audit").commit()
+        answer = commit()
+        world.append(4)
+        return answer
+
+    inject(session, [race])
+    execute(session, plan)
+
+    assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
+    assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
+
+
+def test_an_unanswered_commit_keeps_the_journal_for_the_next_run(world: World) -> None:
+    session = open_session(world.warehouse, world.clock)
+    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    plan = plan_expiration(session, session.table("db.t"), options)
+    inject(session, [refused_with(ConnectionError("reset"))])
+
+    with pytest.raises(CommitUnknownError) as error:
+        execute(session, plan)
+    assert error.value.operation_id is not None
+    assert error.value.operation_id in world.journals[0].name
+    world.expire()
+
+    assert not world.leftovers()
+
+
+def test_a_refused_commit_leaves_no_journal(world: World) -> None:
+    session = open_session(world.warehouse, world.clock)
+    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    plan = plan_expiration(session, session.table("db.t"), options)
+    inject(session, [after(world.expire)])
+    execute(session, plan)
+
+    assert not world.leftovers()
+
+
+def planted(world: World, **changes: Any) -> Path:
+    """Write a journal that tells to delete a live file, one of another folder, and a dead one."""
+    folder = world.warehouse / "db" / "t"
+    dead = folder / "data" / "dead.parquet"
+    outside = world.warehouse / "outside.parquet"
+    for path in (dead, outside):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    live = sorted(path for path in (folder / "data").glob("*.parquet") if path != dead)
+    operation = str(uuid.uuid4())
+    dotted = f"file://{folder}/data/../../../outside.parquet"
+    named = [f"file://{path}" for path in (*live, dead, outside)]
+    document = {
+        "format": 1,
+        "operation-id": operation,
+        "table-uuid": str(world.pyiceberg.metadata.table_uuid),
+        "created-ms": world.clock.now,
+        "snapshots": ["12345"],
+        "refs": [],
+        "files": {"data_files": [[path, 1] for path in [*named, dotted]]},
+        **changes,
+    }
+    path = folder / "metadata" / f"lake-journal-{operation}.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_journal_is_not_believed(world: World) -> None:
+    world.expire()
+    before = files_below(world.warehouse)
+    planted(world)
+
+    world.expire()
+
+    # Only what lies below the table and nothing reaches is gone.
+    assert files_below(world.warehouse) == before | {"outside.parquet"}
+    assert ids_in(world.warehouse) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": 2},
+        {"table-uuid": str(uuid.uuid4())},
+        {"operation-id": "another"},
+        {"files": []},
+        {"files": {"data_files": [["a", "b"]]}},
+        {"files": {"data_files": [["a"]]}},
+        {"snapshots": [1]},
+        {"snapshots": "1"},
+        {"created-ms": None},
+        {"refs": [None]},
+    ],
+    ids=str,
+)
+def test_a_journal_of_another_kind_is_removed_and_deletes_nothing(
+    world: World, changes: dict[str, Any]
+) -> None:
+    world.expire()
+    path = planted(world, **changes)
+    before = files_below(world.warehouse)
+
+    assert world.expire().status is Status.NOTHING_TO_DO
+
+    assert files_below(world.warehouse) == before - {str(path.relative_to(world.warehouse))}
+
+
+def test_a_journal_cut_anywhere_is_removed(world: World) -> None:
+    world.expire()
+    path = planted(world)
+    before, whole = files_below(world.warehouse), path.read_bytes()
+    for length in range(0, len(whole), 211):
+        path.write_bytes(whole[:length])
+        world.expire()
+        assert files_below(world.warehouse) == before - {str(path.relative_to(world.warehouse))}
+
+
+def test_a_journal_whose_run_may_still_commit_is_left_alone_for_a_day(world: World) -> None:
+    world.expire()
+    present = str(world.pyiceberg.metadata.current_snapshot_id)
+    path = planted(world, snapshots=[present])
+    world.expire()
+    assert path.exists()
+    world.clock.now += DAY_MS + 1
+    world.expire()
+    assert not path.exists()
+
+
+def test_a_run_that_slept_asks_again_before_it_deletes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of its list has come back to life meanwhile: another writer added it again."""
+    monkeypatch.setattr(deleting, "_BATCH", 1)
+    table = world.pyiceberg
+    old = [entry["file_path"] for entry in table.inspect.all_files().to_pylist()]
+    dead = sorted(set(old) - {task.file.file_path for task in table.scan().plan_files()})
+    real, done = Storage.delete, []
+
+    def delete(storage: Storage, locations: Any) -> Any:
+        wanted = list(locations)
+        if wanted and wanted[0] in dead and not done:
+            back = next(path for path in dead if path != wanted[0])
+            done.append(back)
+            world.pyiceberg.add_files([back])
+        return real(storage, wanted)
+
+    monkeypatch.setattr(Storage, "delete", delete)
+    world.expire()
+
+    assert done
+    assert Path(done[0].removeprefix("file://")).exists()
+    assert len(ids_in(world.warehouse)) == 5

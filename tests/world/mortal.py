@@ -1,0 +1,161 @@
+"""Runs commands in processes that can be killed at their n-th call of storage or catalog.
+
+``python -m world.mortal`` imports lake once and forks for each command: requests are lines of JSON on standard
+input, answers lines on standard output. It never runs a command itself, so a fork inherits no threads.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from unittest.mock import patch
+
+BEFORE, AFTER = "before", "after"
+_TESTS = Path(__file__).parent.parent
+_STALLED_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class End:
+    """How a process ended: its exit code, or None if it was killed; its calls; its JSON document."""
+
+    code: int | None
+    calls: Sequence[str]
+    document: dict[str, Any] | None
+
+
+class Mortals:
+    """Starts processes; use as a context."""
+
+    def __enter__(self) -> Self:
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "world.mortal"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(_TESTS)},
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait()
+
+    def run(self, arguments: Sequence[object], kill: tuple[int, str] | None = None) -> End:
+        """Run a command; with ``kill``, until before or after its n-th call (from 0)."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        request = {"arguments": [*map(str, arguments)], "kill": kill}
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        answer = json.loads(self._server.stdout.readline())
+        return End(answer["code"], answer["calls"], answer["document"])
+
+
+def serve() -> None:
+    for verb in ("ingest", "compact", "expire", "scan"):
+        importlib.import_module(f"lake.commands.{verb}")
+    for name in ("lake.cli.main", "pyiceberg.catalog.sql", "datafusion", "pyarrow.parquet"):
+        importlib.import_module(name)
+    for line in sys.stdin:
+        print(json.dumps(_answer(json.loads(line))), flush=True)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        signal.alarm(_STALLED_SECONDS)
+        _live(request, writer)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        text = file.read()
+    _, status = os.waitpid(child, 0)
+    lines = text.splitlines()
+    killed = os.WIFSIGNALED(status)
+    if killed and os.WTERMSIG(status) != signal.SIGKILL:
+        raise RuntimeError(f"{request} ended by signal {os.WTERMSIG(status)}")
+    return {
+        "code": None if killed else os.WEXITSTATUS(status),
+        "calls": [line for line in lines if not line.startswith("{")],
+        "document": next((json.loads(line) for line in lines if line.startswith("{")), None),
+    }
+
+
+def _live(request: dict[str, Any], writer: int) -> None:
+    import io
+
+    from lake.cli.main import main
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+    try:
+        with redirect_stdout(out), redirect_stderr(err), _counted(request["kill"], writer):
+            code = main(["--json", *request["arguments"]])
+        out.seek(0)
+        os.write(writer, json.dumps(json.loads(out.read())).encode() + b"\n")
+    except BaseException as error:
+        sys.stderr.write(repr(error))
+        code = 99
+    os._exit(code)
+
+
+@contextmanager
+def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
+    """Count calls, tell their names, and end the process at one."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from lake.core.table import exclusive
+    from world import hooks
+
+    count = [0]
+
+    def before(kind: str, location: str) -> None:
+        number = count[0]
+        count[0] += 1
+        os.write(writer, f"{kind} {os.path.basename(location)}\n".encode())
+        if kill == [number, BEFORE]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        numbers.append(number)
+
+    def after(kind: str, location: str) -> None:
+        if kill == [numbers.pop(), AFTER]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    numbers: list[int] = []
+    with ExitStack() as stack:
+        stack.enter_context(hooks.hooked(before, after))
+        for owner, name in (
+            (SqlCatalog, "commit_table"),
+            (SqlCatalog, "load_table"),
+            (SqlCatalog, "_write_metadata"),
+            (exclusive, "_write"),
+        ):
+            stack.enter_context(
+                patch.object(owner, name, _around(getattr(owner, name), name, before, after))
+            )
+        yield
+
+
+def _around(real: Any, name: str, before: Any, after: Any) -> Any:
+    def call(*arguments: Any, **named: Any) -> Any:
+        before(name, name)
+        done = real(*arguments, **named)
+        after(name, name)
+        return done
+
+    return staticmethod(call) if name == "_write_metadata" else call
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,320 @@
+"""Every command, while one or two others commit at a named moment of it, at both isolation levels.
+
+What comes out is what some serial order of them leaves, or the command is refused and has changed nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.transforms import BucketTransform
+
+from lake.core.table.operations import AppendFiles, RowDelta
+from lake.core.table.operations import Operation as TableOperation
+from world import foreign
+from world.model import ID, Operation, adding, replacing, upserting, without
+from world.simulation import DAY_MS, Config, World
+
+ISOLATIONS = ("serializable", "snapshot")
+# Moments of a command; one that a command does not have comes when it has ended.
+AFTER_PLAN, AFTER_WRITE, BEFORE_COMMIT, AFTER_COMMIT, BEFORE_DELETE = PHASES = (
+    "after plan",
+    "after write",
+    "before commit",
+    "after commit",
+    "before delete",
+)
+TOUCHED, UNTOUCHED = 1, 11
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: what it does to rows, which rows it loads, and its other arguments."""
+
+    name: str
+    verb: str
+    arguments: Sequence[str]
+    ids: Sequence[int] = ()
+    deleted: Sequence[int] = ()
+    keyed: bool = False
+    below: int | None = None
+    whole: bool = False
+
+    def run(self, world: World) -> object:
+        rows = world.new_rows(self.ids, "x")
+        words: list[object] = list(self.arguments)
+        if self.name == "change log":
+            log = [*({**row, "op": "+I"} for row in rows)]
+            log += [{**row, "op": "-D"} for row in world.new_rows(self.deleted, "x")]
+            words.insert(0, world.source(log))
+        elif rows:
+            words.insert(0, world.source(rows))
+        return world.step(self._operation(world, rows), self.verb, *words)
+
+    def _operation(self, world: World, rows: list[dict[str, object]]) -> Operation:
+        effect = adding(rows) if rows else None
+        floats = False
+        if self.keyed:
+            effect = upserting(rows, self.deleted)
+        elif self.below is not None or self.whole:
+            limit = self.below
+            effect = replacing(lambda row: limit is None or row[ID] < limit, rows)
+            floats = world.config.isolation == "snapshot"
+        return Operation(self.name, effect, floats=floats, may_drop=self.verb == "expire")
+
+
+_UPSERT = ["--upsert", "--key", "id", "--deletes"]
+COMMANDS = {
+    item.name: item
+    for item in (
+        Command("append", "ingest", [], [90, 91]),
+        Command("upsert by position", "ingest", [*_UPSERT, "position"], [1, 2, 50], keyed=True),
+        Command("upsert by key", "ingest", [*_UPSERT, "equality"], [1, 2, 50], keyed=True),
+        Command("upsert by copying", "ingest", [*_UPSERT, "copy-on-write"], [1, 2, 50], keyed=True),
+        Command(
+            "change log",
+            "ingest",
+            ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"],
+            [1, 50],
+            [2, 12],
+            keyed=True,
+        ),
+        Command("overwrite", "ingest", ["--overwrite-where", "id < 4"], [1, 3], below=4),
+        Command("replace partitions", "ingest", ["--replace-partitions"], [1, 60], whole=True),
+        Command("compact", "compact", ["--rewrite-all", "--remove-dangling-deletes"]),
+        Command(
+            "compact anew",
+            "compact",
+            ["--rewrite-all", "--no-starting-sequence-number", "--partial-progress"],
+        ),
+        Command("expire", "expire", ["--older-than", "1d", "--retain-last", "1"]),
+    )
+}
+
+
+# What others do
+
+
+def _append(ids: Sequence[int], part: str) -> Callable[[World], object]:
+    def work(world: World) -> object:
+        rows = world.new_rows(ids, part)
+
+        def commit() -> None:
+            table = world.table()
+            added = foreign.data_files(table, rows)
+            foreign.commit(world, table, AppendFiles(added=added))
+
+        return world.other_writer(Operation("their append", adding(rows)), commit)
+
+    return work
+
+
+def _delete_place(wanted: int) -> Callable[[World], object]:
+    def work(world: World) -> object:
+        table = world.table()
+        snapshot = table.metadata.current_snapshot()
+        assert snapshot is not None
+        found = [
+            (entry, place, row)
+            for entry, place, row in world.reference.places(table.metadata, snapshot)
+            if row[ID] == wanted and entry.spec_id == table.spec.spec_id
+        ]
+        if not found:
+            return None
+        entry, place, row = found[0]
+
+        def commit() -> None:
+            deletes, replaced = foreign.deletes_of(world, table, entry, [place])
+            delta: TableOperation = RowDelta(
+                added=[],
+                deletes=deletes,
+                replaced_deletes=replaced,
+                base_snapshot_id=snapshot.snapshot_id,
+                isolation=world.config.isolation,
+            )
+            foreign.commit(world, table, delta)
+
+        return world.other_writer(Operation("their delete", without([row[3]])), commit)
+
+    return work
+
+
+def _delete_keys(world: World) -> object:
+    table = world.table()
+    if not table.spec.is_unpartitioned():
+        return None
+    ids = (2, 13)
+
+    def commit() -> None:
+        file = foreign.equality_file(table, [{"id": one} for one in ids], ["id"])
+        foreign.commit(world, table, RowDelta(added=[], deletes=[file], validates=False))
+
+    effect = replacing(lambda row: row[ID] in ids)
+    return world.other_writer(Operation("their key deletes", effect), commit)
+
+
+def _by_lake(name: str) -> Callable[[World], object]:
+    return COMMANDS[name].run
+
+
+def _tag(world: World) -> object:
+    table = world.table()
+    oldest = table.metadata.snapshots[0].snapshot_id
+    name = f"tag-{oldest}"
+    operation = Operation("tag", refs=frozenset({name}))
+    return world.other_writer(
+        operation, lambda: table.handle.manage_snapshots().create_tag(oldest, name).commit()
+    )
+
+
+def _commit_to_branch(world: World) -> object:
+    table = world.table()
+    operation = Operation("branch", refs=frozenset({"side"}))
+    head = table.metadata.current_snapshot_id
+    assert head is not None
+    if "side" not in table.metadata.refs:
+        world.other_writer(
+            operation, lambda: table.handle.manage_snapshots().create_branch(head, "side").commit()
+        )
+    rows = world.new_rows([70], "x")
+    if "side" not in world.metadata.refs:
+        return None
+    ours = Operation("to the branch", adding(rows), "side")
+    return world.step(ours, "ingest", world.source(rows), "--branch", "side")
+
+
+def _roll_back(world: World) -> object:
+    return foreign.roll_back(world, foreign.First())
+
+
+def _evolve(world: World) -> object:
+    rows = world.new_rows([80], "x", more="new")
+    return world.step(Operation("evolve", adding(rows)), "ingest", world.source(rows), "--evolve")
+
+
+def _respec(world: World) -> object:
+    table = world.table()
+    if not table.spec.is_unpartitioned():
+        return None
+
+    def work() -> None:
+        with table.handle.update_spec() as update:
+            update.add_field("id", BucketTransform(2), "by_id")
+
+    return world.other_writer(Operation("spec"), work)
+
+
+OTHERS: dict[str, Callable[[World], object]] = {
+    "append elsewhere": _append([100, 101], "y z"),
+    "append of the same keys": _append([3, 50], "x"),
+    "delete of a touched row": _delete_place(TOUCHED),
+    "delete of another row": _delete_place(UNTOUCHED),
+    "delete by key": _delete_keys,
+    "upsert": _by_lake("upsert by copying"),
+    "overwrite": _by_lake("overwrite"),
+    "compact": _by_lake("compact"),
+    "expire": _by_lake("expire"),
+    "tag": _tag,
+    "commit to a branch": _commit_to_branch,
+    "roll back": _roll_back,
+    "new column": _evolve,
+    "new spec": _respec,
+}
+
+
+class Moment:
+    """Calls something once, at a phase of whatever runs."""
+
+    def __init__(self, phase: str, work: Callable[[], object]) -> None:
+        self._phase = phase
+        self._work = work
+        self._landed = False
+        self.came = False
+
+    def __call__(self, kind: str, location: str) -> None:
+        if self.came:
+            return
+        if self._is_now(kind, location):
+            self.now()
+        self._landed = self._landed or kind == "swapped"
+
+    def now(self) -> None:
+        self.came = True
+        self._work()
+
+    def _is_now(self, kind: str, location: str) -> bool:
+        if self._phase == AFTER_PLAN:
+            return kind == "create"
+        if self._phase == AFTER_WRITE:
+            return kind == "create" and "/metadata/" in location
+        if self._phase == BEFORE_COMMIT:
+            return kind == "commit"
+        if self._phase == AFTER_COMMIT:
+            return kind == "swapped"
+        return kind == "delete" and self._landed
+
+
+class Races:
+    """One table, raced for again and again."""
+
+    def __init__(self, folder: Path, isolation: str, version: int) -> None:
+        self.world = World(
+            folder / f"{isolation}-{version}", "races", Config(version, None, isolation)
+        )
+        with self.world.inside():
+            self._make()
+            self._restore = self.world.save()
+
+    def _make(self) -> None:
+        world = self.world
+        world.make_table()
+        for ids, part in (((1, 2, 3, 4, 5, 6), "x"), ((11, 12, 13, 14), "y z")):
+            world.clock.now += DAY_MS
+            _append(ids, part)(world)
+        world.clock.now += DAY_MS
+        _delete_place(4)(world)
+        COMMANDS["upsert by copying"].run(world)
+        world.clock.now += 2 * DAY_MS
+        _delete_place(14)(world)
+        world.clock.now += 2 * DAY_MS
+
+    def race(self, command: str, phase: str, others: Sequence[str]) -> Counter[str]:
+        """Run one; whatever breaks a rule raises."""
+        self._restore()
+        world = self.world
+        world.counts.clear()
+
+        def work() -> None:
+            for other in others:
+                OTHERS[other](world)
+
+        moment = Moment(phase, work)
+        with world.inside():
+            world.watch = moment
+            try:
+                COMMANDS[command].run(world)
+                if not moment.came:
+                    moment.now()
+                world.watch = None
+                world.check_all()
+            finally:
+                world.watch = None
+        return world.counts
+
+
+def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield isolation, command, phase and the other's operation: 1,400."""
+    for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
+        yield isolation, command, phase, (other,)
+
+
+def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same with each ordered pair of others' operations: 19,600."""
+    for isolation, command, phase, one, two in itertools.product(
+        ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
+    ):
+        yield isolation, command, phase, (one, two)
