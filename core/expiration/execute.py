@@ -52,6 +52,7 @@ class ExpirationPlan:
         clean_metadata: also remove schemas and specs that nothing uses.
         keep_files: delete no file at all.
         now_ms: the moment that ages were counted from.
+        reach: what was read to find that out; files of metadata never change.
     """
 
     table: Table
@@ -61,6 +62,7 @@ class ExpirationPlan:
     clean_metadata: bool
     keep_files: bool
     now_ms: int
+    reach: Reachability = field(repr=False, compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -94,7 +96,9 @@ def plan_expiration(
     expired, kept = _split(table.metadata, retention)
     reach = Reachability(table.storage)
     garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
-    return ExpirationPlan(table, options, retention, garbage, clean_metadata, keep_files, now_ms)
+    return ExpirationPlan(
+        table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach
+    )
 
 
 def preview(plan: ExpirationPlan) -> Outcome:
@@ -178,7 +182,7 @@ class _Expiry:
     reach: Reachability = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reach = Reachability(self.plan.table.storage)
+        self.reach = self.plan.reach
 
     def commit(self) -> Table:
         """Commit, and put back what a race removed; from before that on, the journal tells what is to go."""
