@@ -10,7 +10,13 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import DryRun, TableArgument, Wait
 from lake.core.expiration.deleting import Removed
-from lake.core.expiration.execute import execute, file_details, plan_expiration, preview
+from lake.core.expiration.execute import (
+    ExpirationPlan,
+    execute,
+    file_details,
+    plan_expiration,
+    preview,
+)
 from lake.core.expiration.plan import RetentionOptions
 from lake.core.expiration.recovery import finish_journals
 from lake.core.outcome import Outcome
@@ -59,30 +65,39 @@ def expire(
     """
     session = session_of(context)
     loaded = session.table(table)
-    if snapshot and not (dry_run or keep_files):
-        # A killed run may have forgotten the very snapshots that are named, and left their files.
-        finish_journals(session, loaded, Removed())
-    options = RetentionOptions(
-        older_than_ms=_moment(older_than, session.clock.now_ms()),
-        retain_last=retain_last,
-        snapshot_ids=_snapshots(loaded, snapshot or []),
-        unsafe=unsafe_retention,
-        branch=branch,
-        keep_checkpoints_ms=parse_duration_ms(keep_checkpoints),
-    )
+    named = snapshot or []
+    older_than_ms = _moment(older_than, session.clock.now_ms())
+    keep_checkpoints_ms = parse_duration_ms(keep_checkpoints)
     wait_ms = None if wait is None else parse_duration_ms(wait)
 
-    def work(now: Table, operation_id: str | None) -> Outcome:
-        plan = plan_expiration(
+    def planned(now: Table) -> ExpirationPlan:
+        options = RetentionOptions(
+            older_than_ms=older_than_ms,
+            retain_last=retain_last,
+            snapshot_ids=_snapshots(now, named),
+            unsafe=unsafe_retention,
+            branch=branch,
+            keep_checkpoints_ms=keep_checkpoints_ms,
+        )
+        return plan_expiration(
             session, now, options, clean_metadata=clean_metadata, keep_files=keep_files
         )
-        outcome = preview(plan) if operation_id is None else execute(session, plan)
-        if session.settings.verbose:
-            outcome = replace(outcome, details=[*outcome.details, file_details(plan)])
-        return outcome
+
+    def told(outcome: Outcome, plan: ExpirationPlan) -> Outcome:
+        if not session.settings.verbose:
+            return outcome
+        return replace(outcome, details=[*outcome.details, file_details(plan)])
+
+    def work(now: Table, operation_id: str) -> Outcome:
+        if named and not keep_files:
+            # A killed run may have forgotten the very snapshots that are named, and left their files.
+            finish_journals(session, now, Removed())
+        plan = planned(now)
+        return told(execute(session, plan, operation_id), plan)
 
     if dry_run:
-        return work(loaded, None)
+        plan = planned(loaded)
+        return told(preview(plan), plan)
     return run_alone(session, loaded, work, command="expire", wait_ms=wait_ms)
 
 

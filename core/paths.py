@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lake.core.errors import BadInputError
 
@@ -87,8 +88,13 @@ def deletable(location: str, roots: list[str]) -> bool:
         return False
     if _UNSAFE_TO_DELETE.search(text) or any(part in {".", ".."} for part in path.split("/")):
         return False
-    owned = [root for root in roots if _deep_enough(root)]
-    return any(within(location, root) for root in owned)
+    return text.startswith(_owned(tuple(roots)))
+
+
+@lru_cache(maxsize=16)
+def _owned(roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Return how the canonical text of what lies below a table's roots begins."""
+    return tuple(canonical(root).rstrip("/") + "/" for root in roots if _deep_enough(root))
 
 
 def _deep_enough(root: str) -> bool:

@@ -77,15 +77,24 @@ def check_specs(table: Table, snapshot: Snapshot) -> None:
         )
 
 
-def sole_spec(table: Table) -> int | None:
-    """Return the spec that all data files must have when such deletes are committed; None for any."""
-    return None if table.creating or is_global(table.spec) else table.spec.spec_id
+def sole_spec(table: Table, spec_id: int | None = None) -> int | None:
+    """Return the spec that all data files must have when such deletes are committed; None for any.
+
+    Args:
+        table: the table.
+        spec_id: what the deletes were written with; None for the table's own.
+    """
+    if table.creating:
+        return None
+    spec = table.spec if spec_id is None else table.metadata.specs()[spec_id]
+    return None if is_global(spec) else spec.spec_id
 
 
-def same_spec(table: Table) -> tuple[TableRequirement, ...]:
+def same_spec(table: Table, spec_id: int | None = None) -> tuple[TableRequirement, ...]:
     """Return what a commit of such deletes requires: that new rows still get the spec they were written for."""
     if table.creating:
         return ()
     from pyiceberg.table.update import AssertDefaultSpecId  # noqa: PLC0415
 
-    return (AssertDefaultSpecId(default_spec_id=table.spec.spec_id),)
+    wanted = table.spec.spec_id if spec_id is None else spec_id
+    return (AssertDefaultSpecId(default_spec_id=wanted),)

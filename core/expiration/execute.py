@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableUpdate
 
-_BATCH = 1000
 _TOLD_JOBS = 5
 
 
@@ -53,6 +52,7 @@ class ExpirationPlan:
         clean_metadata: also remove schemas and specs that nothing uses.
         keep_files: delete no file at all.
         now_ms: the moment that ages were counted from.
+        reach: what was read to find that out; files of metadata never change.
     """
 
     table: Table
@@ -62,6 +62,7 @@ class ExpirationPlan:
     clean_metadata: bool
     keep_files: bool
     now_ms: int
+    reach: Reachability = field(repr=False, compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -95,7 +96,9 @@ def plan_expiration(
     expired, kept = _split(table.metadata, retention)
     reach = Reachability(table.storage)
     garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
-    return ExpirationPlan(table, options, retention, garbage, clean_metadata, keep_files, now_ms)
+    return ExpirationPlan(
+        table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach
+    )
 
 
 def preview(plan: ExpirationPlan) -> Outcome:
@@ -110,8 +113,13 @@ def preview(plan: ExpirationPlan) -> Outcome:
     )
 
 
-def execute(session: Session, plan: ExpirationPlan) -> Outcome:
+def execute(session: Session, plan: ExpirationPlan, operation_id: str | None = None) -> Outcome:
     """Commit the plan, then delete its files.
+
+    Args:
+        session: the invocation's.
+        plan: what to do.
+        operation_id: the run's; None for a new one.
 
     Raises:
         CommitConflictError: other writers won every attempt; nothing was changed.
@@ -119,7 +127,7 @@ def execute(session: Session, plan: ExpirationPlan) -> Outcome:
     """
     removed = Removed()
     if not plan.is_empty:
-        return _carried_out(session, plan, removed)
+        return _carried_out(session, plan, operation_id or session.ids.uuid(), removed)
     if not plan.keep_files:
         finish_journals(session, plan.table, removed)
     if not (removed.files or removed.failed):
@@ -128,8 +136,10 @@ def execute(session: Session, plan: ExpirationPlan) -> Outcome:
     return _outcome(plan, status, _result(removed))
 
 
-def _carried_out(session: Session, plan: ExpirationPlan, removed: Removed) -> Outcome:
-    attempt = _Expiry(session, plan, session.ids.uuid())
+def _carried_out(
+    session: Session, plan: ExpirationPlan, operation_id: str, removed: Removed
+) -> Outcome:
+    attempt = _Expiry(session, plan, operation_id)
     after = attempt.commit()
     gone = [
         item
@@ -172,7 +182,7 @@ class _Expiry:
     reach: Reachability = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reach = Reachability(self.plan.table.storage)
+        self.reach = self.plan.reach
 
     def commit(self) -> Table:
         """Commit, and put back what a race removed; from before that on, the journal tells what is to go."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError, LakeError
@@ -68,8 +69,9 @@ def write(table: Table, journal: Journal) -> None:
         "snapshots": [str(item) for item in journal.snapshots],
         "refs": list(journal.refs),
         "files": {
-            kind: [[row["path"], row["bytes"]] for row in files.to_pylist() if row["kind"] == kind]
+            kind: list(zip(rows["path"].to_pylist(), rows["bytes"].to_pylist(), strict=True))
             for kind in KINDS
+            for rows in (files.filter(pc.equal(files["kind"], kind)),)
         },
     }
     _put(table, location_of(table, journal.operation_id), json.dumps(document).encode())

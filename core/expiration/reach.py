@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lake.core.errors import BadInputError
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
-from lake.core.table.manifests import read_manifest_list, read_manifests
+from lake.core.table.manifests import read_manifest_lists, read_manifests
 from lake.core.table.spelling import same_name
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ STATISTICS = "statistics_files"
 KINDS = (DATA_FILE, POSITION_DELETE, EQUALITY_DELETE, MANIFEST, MANIFEST_LIST, STATISTICS)
 _CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
 FILES = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
+_NO_PLACES = np.array([], np.int64)
 _COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 
 
@@ -66,7 +67,12 @@ class Reachability:
     """Reads manifests once, however often reachability is asked in one run."""
 
     storage: Storage
-    _lists: dict[str, pa.Table] = field(default_factory=dict)
+    # All manifests that were met, and for each list the places of its own among them.
+    _known: pa.Table = field(default_factory=MANIFEST_SCHEMA.empty_table)
+    _names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+    _lists: dict[str, Any] = field(default_factory=dict)
+    # The manifests that only expired snapshots had when asked last, and what they named.
+    _going: tuple[pa.Table, pa.Table, tuple[str, ...]] | None = None
     # Manifests that were read together, and the paths of their live files.
     _live: list[tuple[frozenset[str], pa.Array]] = field(default_factory=list)
 
@@ -121,25 +127,33 @@ class Reachability:
         reached = pc.is_in(same_name(files["path"]), value_set=pa.concat_arrays(held))
         return files.filter(pc.invert(reached))
 
-    def _manifests(self, snapshots: Iterable[Snapshot]) -> pa.Table:
-        tables = [self._list(snapshot.manifest_list) for snapshot in snapshots]
-        return _distinct(pa.concat_tables(tables), "manifest_path") if tables else _no_manifests()
+    def _manifests(
+        self, snapshots: Iterable[Snapshot], unreadable: list[str] | None = None
+    ) -> pa.Table:
+        """Return the manifests of snapshots, each once."""
+        locations = list(dict.fromkeys(snapshot.manifest_list for snapshot in snapshots))
+        new = [location for location in locations if location not in self._lists]
+        for names, counts, rows in read_manifest_lists(self.storage, new, unreadable):
+            self._learn(names, counts, rows)
+        places = [self._lists[location] for location in locations if location in self._lists]
+        return self._known.take(pa.array(np.unique(np.concatenate([_NO_PLACES, *places]))))
 
-    def _list(self, location: str) -> pa.Table:
-        if location not in self._lists:
-            self._lists[location] = read_manifest_list(self.storage, location)
-        return self._lists[location]
+    def _learn(self, locations: Sequence[str], counts: Sequence[int], rows: pa.Table) -> None:
+        """Keep the manifests of lists that were not met before: many lists hold the same ones."""
+        paths = same_name(rows["manifest_path"])
+        is_new = pc.invert(pc.is_in(paths, value_set=self._names))
+        self._known = pa.concat_tables(
+            [self._known, _distinct(rows.filter(is_new), "manifest_path")]
+        )
+        self._names = pa.concat_arrays([self._names, paths.filter(is_new).unique()])
+        places = pc.index_in(paths, value_set=self._names).to_numpy().astype(np.int64)
+        pieces = np.split(places, np.cumsum(counts)[:-1])
+        self._lists.update(zip(locations, pieces, strict=True))
 
     def _expired_manifests(
         self, expired: Sequence[Snapshot], kept: pa.Table, unreadable: list[str]
     ) -> pa.Table:
-        tables = [_no_manifests()]
-        for snapshot in expired:
-            try:
-                tables.append(self._list(snapshot.manifest_list))
-            except BadInputError:
-                unreadable.append(snapshot.manifest_list)
-        found = _distinct(pa.concat_tables(tables), "manifest_path")
+        found = self._manifests(expired, unreadable)
         shared = pc.is_in(
             same_name(found["manifest_path"]), value_set=same_name(kept["manifest_path"])
         )
@@ -148,6 +162,14 @@ class Reachability:
     def _candidates(
         self, metadata: TableMetadata, going: pa.Table, unreadable: list[str]
     ) -> pa.Table:
+        asked = going.select(["manifest_path", "manifest_length", "partition_spec_id"])
+        if self._going is None or not asked.equals(self._going[0]):
+            bad: list[str] = []
+            self._going = (asked, self._named(metadata, going, bad), tuple(bad))
+        unreadable += self._going[2]
+        return self._going[1]
+
+    def _named(self, metadata: TableMetadata, going: pa.Table, unreadable: list[str]) -> pa.Table:
         try:
             return self._entries(metadata, going)
         except BadInputError:
@@ -235,7 +257,3 @@ def _distinct(table: pa.Table, column: str = "path") -> pa.Table:
     encoded = same_name(table[column]).dictionary_encode()
     _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
     return table.take(pa.array(np.sort(first)))
-
-
-def _no_manifests() -> pa.Table:
-    return MANIFEST_SCHEMA.empty_table()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
-from lake.core.deletes.reach import check_specs
+from lake.core.deletes.reach import check_specs, same_spec, sole_spec
 from lake.core.errors import CommitConflictError, InvalidRequestError, RefusedError
 from lake.core.ingest.plan import IngestPlan, already_ran, describe
 from lake.core.outcome import Outcome, Status
@@ -25,8 +25,6 @@ from lake.core.table.staging import Staging
 from lake.core.table.withdrawal import clear, committing, look_for, withdraw
 
 if TYPE_CHECKING:
-    from pyiceberg.table.update import TableRequirement
-
     from lake.core.table.catalog import Table
 
 
@@ -164,12 +162,12 @@ def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: st
         return commit_snapshot(
             session,
             plan.table,
-            _operation(run),
+            _operation(plan.table, run),
             operation_id=operation_id,
             branch=plan.options.branch,
             summary=marks,
             guard=marks,
-            requirements=_requirements(run),
+            requirements=same_spec(plan.table, run.deletes[0].spec_id) if run.deletes else (),
         )
 
 
@@ -216,7 +214,7 @@ def _refuse_doubts(plan: IngestPlan, run: StagedRun) -> None:
         check_specs(table, head)
 
 
-def _operation(run: StagedRun) -> AppendFiles | RowDelta:
+def _operation(table: Table, run: StagedRun) -> AppendFiles | RowDelta:
     if not run.deletes:
         return AppendFiles(added=run.data)
     return RowDelta(
@@ -224,14 +222,8 @@ def _operation(run: StagedRun) -> AppendFiles | RowDelta:
         deletes=run.deletes,
         base_snapshot_id=run.marks.base_snapshot_id,
         validates=False,
+        sole_spec=sole_spec(table, run.deletes[0].spec_id),
     )
-
-
-def _requirements(run: StagedRun) -> tuple[TableRequirement, ...]:
-    from pyiceberg.table.update import AssertDefaultSpecId  # noqa: PLC0415
-
-    # As for any deletes that were written without a look at the table.
-    return tuple(AssertDefaultSpecId(default_spec_id=file.spec_id) for file in run.deletes[:1])
 
 
 def _outcome(

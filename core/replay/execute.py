@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
+from lake.core.deletes.reach import same_spec, sole_spec
 from lake.core.errors import CommitConflictError
 from lake.core.outcome import Outcome, Status
 from lake.core.replay.manifests import MANIFESTS_LOCATION
@@ -16,11 +17,16 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshots, find_summary
+from lake.core.table.files import DATA
 from lake.core.table.flink_jobs import max_committed
 from lake.core.table.occurrences import occurring
+from lake.core.table.operations import RowDelta
 from lake.core.table.run_ids import RUN_ID, expired_run_ids
 from lake.core.table.staged_runs import find_run
 from lake.core.table.withdrawal import clear, committing
+
+if TYPE_CHECKING:
+    from pyiceberg.table.update import TableRequirement
 
 _AGAIN = "run the command again: it will look at the table as it is now"
 
@@ -42,7 +48,12 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     try:
         with committing(session, plan.table, runs):
             committed = commit_snapshots(
-                session, plan.table, replay.decide, operation_id=operation_id, branch=plan.branch
+                session,
+                plan.table,
+                replay.decide,
+                operation_id=operation_id,
+                branch=plan.branch,
+                requirements=_requirements(plan),
             )
     except CommitConflictError:
         if runs and all(_is_in(plan.table.refreshed(), run_id) for run_id in runs):
@@ -79,7 +90,7 @@ class _Replay:
             # Steps that are the same keep what was written for them.
             self._decision = decision
             self._steps = [
-                step
+                _reaching(table, step)
                 for job, number in zip(jobs, numbers, strict=True)
                 for step in replay_steps(
                     job,
@@ -130,6 +141,26 @@ class _Replay:
         wanted = _paths([item for job in self.plan.jobs for item in job.checkpoints])
         known = self.plan.table.metadata
         return occurring(table.storage, table.metadata, wanted, known=known)
+
+
+def _requirements(plan: ReplayPlan) -> tuple[TableRequirement, ...]:
+    """Return what deletes that lake staged require, as their own ingest would: Flink's sinks require nothing."""
+    staged = [item for job in plan.jobs for item in job.checkpoints if item.run_id]
+    specs = {spec for item in staged if (spec := _spec_of_deletes(item)) is not None}
+    return tuple(one for spec_id in sorted(specs) for one in same_spec(plan.table, spec_id))
+
+
+def _reaching(table: Table, step: ReplayStep) -> ReplayStep:
+    """Let a staged run's deletes conflict with data files that they do not reach."""
+    item, operation = step.checkpoints[0], step.operation
+    spec_id = _spec_of_deletes(item)
+    if item.run_id is None or spec_id is None or not isinstance(operation, RowDelta):
+        return step
+    return replace(step, operation=replace(operation, sole_spec=sole_spec(table, spec_id)))
+
+
+def _spec_of_deletes(item: FoundCheckpoint) -> int | None:
+    return next((each.spec_id for each in item.manifests if each.content != DATA), None)
 
 
 def _is_over(item: FoundCheckpoint, before: int, now: int) -> bool:

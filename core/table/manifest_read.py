@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
 from lake.core.errors import BadInputError, CorruptFileError
-from lake.core.table.avro import read_container
+from lake.core.table.avro import Container, read_container
 from lake.core.table.manifest_decode import (
     Manifest,
     Opened,
@@ -32,6 +32,7 @@ _SHARED_BYTES = 1024 * 1024
 # Below what 32-bit offsets of strings in one batch reach.
 _DECODED_BYTES = 256 * 1024 * 1024
 _FETCH_THREADS = 16
+_LISTS_AT_ONCE = 256
 _T = TypeVar("_T")
 
 
@@ -48,6 +49,63 @@ def read_manifest_list(
     _check_length(location, len(data), expected_length)
     container = read_container(data, name=location)
     return decode_manifest_rows(container.schema_json, container.blocks, name=location)
+
+
+def read_manifest_lists(
+    storage: Storage, locations: Sequence[str], unreadable: list[str] | None = None
+) -> Iterator[tuple[list[str], list[int], pa.Table]]:
+    """Yield lists' locations, how many rows each has, and their rows one behind the other, some lists at a time.
+
+    Args:
+        storage: where they lie.
+        locations: the lists'; those that are written alike are decoded together.
+        unreadable: where to put those that cannot be read; None to stop at the first.
+
+    Raises:
+        CorruptFileError: a list is damaged.
+        NotFoundError: one is not there.
+    """
+    with ThreadPoolExecutor(_FETCH_THREADS) as fetchers:
+        for start in range(0, len(locations), _LISTS_AT_ONCE):
+            some = locations[start : start + _LISTS_AT_ONCE]
+            opened = fetchers.map(lambda location: _try_list(storage, location), some)
+            alike: dict[bytes, list[Container]] = {}
+            for location, found in zip(some, opened, strict=True):
+                if isinstance(found, Container):
+                    alike.setdefault(found.schema_json, []).append(found)
+                elif unreadable is None:
+                    raise found
+                else:
+                    unreadable.append(location)
+            for group in alike.values():
+                for run in runs(group, lambda one: one.size, _WINDOW_BYTES):
+                    yield from _decoded_lists(run, unreadable)
+
+
+def _try_list(storage: Storage, location: str) -> Container | BadInputError:
+    try:
+        return read_container(storage.read(location), name=location)
+    except BadInputError as error:
+        return error
+
+
+def _decoded_lists(
+    group: Sequence[Container], unreadable: list[str] | None
+) -> Iterator[tuple[list[str], list[int], pa.Table]]:
+    blocks = [block for one in group for block in one.blocks]
+    try:
+        rows = decode_manifest_rows(group[0].schema_json, blocks, name=group[0].name)
+    except BadInputError:
+        if len(group) > 1:
+            # One of them is damaged: read alone, it is named.
+            for one in group:
+                yield from _decoded_lists([one], unreadable)
+            return
+        if unreadable is None:
+            raise
+        unreadable.append(group[0].name)
+    else:
+        yield [one.name for one in group], [one.objects for one in group], rows
 
 
 def read_manifest(

@@ -11,6 +11,7 @@ from lake.core.table.manifest_entries import entries_of, files_of
 from lake.core.table.manifest_read import (
     read_manifest,
     read_manifest_list,
+    read_manifest_lists,
     read_manifests,
 )
 from lake.core.table.manifest_schemas import (
@@ -42,5 +43,6 @@ __all__ = [
     "files_of",
     "read_manifest",
     "read_manifest_list",
+    "read_manifest_lists",
     "read_manifests",
 ]

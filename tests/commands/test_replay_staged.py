@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import LongType, NestedField, StringType
 from table_support import ids_in, make_table
+
+KEYED = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "name", StringType(), required=False),
+    identifier_field_ids=[1],
+)
+BY_BUCKET = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "b"))
 
 
 @pytest.fixture
@@ -106,3 +117,32 @@ def test_a_run_without_all_its_manifests_is_broken(lake: CommandLine, tmp_path: 
 
     assert (found["state"], result.exit_code) == ("broken", 3)
     assert ids_in(lake.warehouse) == []
+
+
+@pytest.mark.parametrize(
+    "finish",
+    [
+        ["replay", "db.t", "--job", "r1", "--completed", "1"],
+        ["ingest", "db.t", "/nowhere.csv", "--changes-column", "op", "--changes-mode", "upsert"],
+    ],
+    ids=["replay", "ingest"],
+)
+def test_staged_deletes_conflict_with_rows_of_a_spec_that_they_do_not_reach(
+    lake: CommandLine, tmp_path: Path, finish: list[str]
+) -> None:
+    made = make_table(lake.warehouse, schema=KEYED, spec=BY_BUCKET)
+    log = tmp_path / "log.csv"
+    log.write_text("op,id,name\n+U,1,ours\n")
+    change = ["--changes-column", "op", "--changes-mode", "upsert"]
+    lake.ok("ingest", "db.t", log, *change, "--stage", "--run-id", "r1")
+    with made.update_spec() as update:
+        update.remove_field("b")
+        update.add_field("id", BucketTransform(8), "b8")
+    log.write_text("op,id,name\n+I,1,theirs\n")
+    lake.ok("ingest", "db.t", log, *change)
+
+    failed = lake(*finish, *(["--run-id", "r1"] if finish[0] == "ingest" else []))
+
+    assert failed.exit_code in {3, 4}, failed.stderr
+    assert lake.ok("scan", "db.t")["result"]["preview"] == [{"id": 1, "name": "theirs"}]
+    assert lake.ok("replay", "db.t")["plan"]["checkpoints"][0]["state"] == "pending"

@@ -1,0 +1,287 @@
+"""Time `lake expire` against Iceberg Java's procedure, whole processes in turn, on copies of the same table.
+
+    python tests/bench/expire.py [--snapshots 1001] [--files 20] [--rounds 3] [--no-java] [--folder DIR]
+    python tests/bench/expire.py --shape wide      (1,000,000 files in 5,000 manifests; planned, then expired)
+    python tests/bench/expire.py --shape long      (50,000 snapshots, a metadata.json of 25 MB)
+
+All snapshots but the newest expire. In the first table each snapshot replaced all files of the one before, and
+every file is there to be deleted; in the others, which Java is not given, only metadata is. Memory is the most
+that the process ever held (VmHWM). Needs a JDK and Maven for the peer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from compact import copy_of, timed  # noqa: E402
+from manifests import SCHEMA, SPEC, entries  # noqa: E402
+from table_support import make_table, pyiceberg_catalog  # noqa: E402
+
+from lake.core.table.manifest_schemas import (  # noqa: E402
+    ADDED,
+    DELETED,
+    ENTRY_COLUMNS,
+    MANIFEST_SCHEMA,
+)
+from lake.core.table.manifests import (  # noqa: E402
+    describe_manifest,
+    encode_manifest,
+    encode_manifest_list,
+)
+
+_FIRST_ID = 1 << 60
+_STEP_MS = 20_000
+_END_MS = 1_750_000_000_000
+_OLDER = "2025-07-01T00:00:00Z"
+
+
+class History:
+    """A table whose manifests are written one by one, and its metadata at the end."""
+
+    def __init__(self, warehouse: Path, snapshots: int) -> None:
+        self.warehouse = warehouse
+        self._count = snapshots
+        self._made = make_table(warehouse, schema=SCHEMA, spec=SPEC)
+        self.location = self._made.metadata.location
+        self._snapshots: list[dict[str, Any]] = []
+        self._templates: dict[int, pa.Table] = {}
+        Path(self._local(f"{self.location}/data")).mkdir()
+
+    def manifest(self, number: int, files: range, status: int = ADDED) -> dict[str, Any]:
+        """Write the manifest of some files of a snapshot, by number; return its row in the list."""
+        rows = self._templates.setdefault(len(files), entries(len(files)))
+        paths = [self.data_file(each) for each in files]
+        given = {
+            "file_path": pa.array(paths),
+            "status": pa.repeat(pa.scalar(status, pa.int32()), len(files)),
+            "snapshot_id": pa.repeat(pa.scalar(_FIRST_ID + number, pa.int64()), len(files)),
+        }
+        if status == DELETED:
+            given["sequence_number"] = pa.repeat(pa.scalar(number, pa.int64()), len(files))
+            given["file_sequence_number"] = given["sequence_number"]
+        part = pa.table({name: given.get(name, rows[name]) for name in ENTRY_COLUMNS})
+        kind = {"spec": self._made.spec(), "schema": self._made.schema(), "content": 0}
+        data = encode_manifest(part, format_version=2, **kind)
+        return describe_manifest(
+            part,
+            location=self._write("m", data),
+            length=len(data),
+            sequence_number=number + 1,
+            added_snapshot_id=_FIRST_ID + number,
+            **kind,
+        )
+
+    def data_file(self, number: int) -> str:
+        """Return the location of a data file."""
+        return (
+            f"{self.location}/data/ts_day=2024-02-27/{number:08d}-{uuid.UUID(int=number)}.parquet"
+        )
+
+    def make_data_files(self, count: int) -> None:
+        """Make the data files, of a few bytes each: nobody reads them."""
+        Path(self._local(self.data_file(0))).parent.mkdir()
+        for number in range(count):
+            Path(self._local(self.data_file(number))).write_bytes(b"PAR1" * 25)
+
+    def snapshot(self, number: int, manifests: pa.Table) -> bytes:
+        """Add a snapshot that has these manifests; return its list."""
+        data = encode_manifest_list(
+            manifests,
+            format_version=2,
+            snapshot_id=_FIRST_ID + number,
+            parent_snapshot_id=_FIRST_ID + number - 1 if number else None,
+            sequence_number=number + 1,
+        )
+        self.snapshot_of(number, data)
+        return data
+
+    def snapshot_of(self, number: int, manifest_list: bytes) -> None:
+        """Add a snapshot with a given list."""
+        self._snapshots.append(
+            {
+                "snapshot-id": _FIRST_ID + number,
+                **({"parent-snapshot-id": _FIRST_ID + number - 1} if number else {}),
+                "sequence-number": number + 1,
+                "timestamp-ms": _END_MS - (self._count - number) * _STEP_MS,
+                "manifest-list": self._write(f"snap-{number}", manifest_list),
+                "summary": {
+                    "operation": "overwrite",
+                    "added-data-files": "20",
+                    "deleted-data-files": "20",
+                    "total-records": "1300000",
+                    "total-data-files": "20",
+                },
+                "schema-id": 0,
+            }
+        )
+
+    def finish(self) -> Path:
+        """Write the metadata and register it; return its file."""
+        old = Path(self._local(self._made.metadata_location))
+        document = json.loads(old.read_text())
+        head = self._snapshots[-1]
+        document |= {
+            "snapshots": self._snapshots,
+            "snapshot-log": [
+                {"snapshot-id": each["snapshot-id"], "timestamp-ms": each["timestamp-ms"]}
+                for each in self._snapshots
+            ],
+            "current-snapshot-id": head["snapshot-id"],
+            "last-sequence-number": head["sequence-number"],
+            "last-updated-ms": head["timestamp-ms"],
+            "refs": {"main": {"snapshot-id": head["snapshot-id"], "type": "branch"}},
+        }
+        new = old.with_name(f"00001-{uuid.uuid4()}.metadata.json")
+        new.write_text(json.dumps(document, separators=(",", ":")))
+        catalog = pyiceberg_catalog(self.warehouse)
+        catalog.drop_table("db.t")
+        catalog.register_table("db.t", f"file://{new}")
+        return new
+
+    def _write(self, prefix: str, data: bytes) -> str:
+        location = f"{self.location}/metadata/{prefix}-{uuid.uuid4()}.avro"
+        Path(self._local(location)).write_bytes(data)
+        return location
+
+    def _local(self, location: str) -> str:
+        return location.removeprefix("file://")
+
+
+def rows_of(manifests: list[dict[str, Any]]) -> pa.Table:
+    """Return the rows of a manifest list."""
+    return pa.Table.from_pylist(manifests, MANIFEST_SCHEMA)
+
+
+def make_replaced(warehouse: Path, snapshots: int, files: int) -> None:
+    """Make a table in which each snapshot replaced all files of the one before."""
+    history = History(warehouse, snapshots)
+    history.make_data_files(snapshots * files)
+    for number in range(snapshots):
+        first = number * files
+        made = [history.manifest(number, range(first, first + files))]
+        if number:
+            made.append(history.manifest(number, range(first - files, first), DELETED))
+        history.snapshot(number, rows_of(made))
+    history.finish()
+
+
+def make_wide(warehouse: Path, files: int, manifests: int) -> None:
+    """Make a table of two snapshots; the second replaced a hundredth of the first one's manifests."""
+    history = History(warehouse, 2)
+    each, gone = files // manifests, manifests // 100
+    made = [
+        history.manifest(0, range(number * each, (number + 1) * each))
+        for number in range(manifests + gone)
+    ]
+    history.snapshot(0, rows_of(made[:manifests]))
+    history.snapshot(1, rows_of(made[gone:]))
+    history.finish()
+
+
+def make_long(warehouse: Path, snapshots: int) -> None:
+    """Make a table of many snapshots that all hold one manifest."""
+    history = History(warehouse, snapshots)
+    data = history.snapshot(0, rows_of([history.manifest(0, range(20))]))
+    for number in range(1, snapshots):
+        history.snapshot_of(number, data)
+    size = history.finish().stat().st_size
+    print(f"metadata.json: {size:,} bytes")
+
+
+def lake_command(warehouse: Path, *arguments: str) -> list[str]:
+    """Return a command line of lake's."""
+    start = [sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"]
+    return [*start, *arguments]
+
+
+def java_command(warehouse: Path) -> list[str]:
+    """Return the command line of the peer's procedure."""
+    arguments = f"table => 'db.t', older_than => TIMESTAMP '{_OLDER}', retain_last => 1"
+    call = f"CALL lake.system.expire_snapshots({arguments})"
+    return [sys.executable, str(HERE.parent / "java_peer.py"), str(warehouse), call]
+
+
+EXPIRE = ("expire", "db.t", "--older-than", _OLDER, "--retain-last", "1")
+
+
+def files_left(warehouse: Path) -> int:
+    """Return how many files are left of a table."""
+    return sum(1 for path in (warehouse / "db").rglob("*") if path.is_file())
+
+
+def compare(kept: Path, used: Path, rounds: int, *, java: bool) -> None:
+    """Let the two take turns."""
+    seconds: dict[str, list[float]] = {"lake": [], "java": []}
+    for _ in range(rounds):
+        for name in ("lake", "java") if java else ("lake",):
+            copy_of(kept, used)
+            before = files_left(used)
+            command = lake_command(used, *EXPIRE) if name == "lake" else java_command(used)
+            took, peak, output = timed(command)
+            seconds[name].append(took)
+            told = json.loads(output.splitlines()[-1])["result"]
+            print(f"{name} {took:.2f} s, peak {peak:.0f} MiB, {told}", flush=True)
+            print(
+                f"    {before - files_left(used)} files went, {files_left(used)} stay", flush=True
+            )
+    medians = {name: round(statistics.median(each), 2) for name, each in seconds.items() if each}
+    if "java" in medians:
+        medians["ratio"] = round(medians["java"] / medians["lake"], 2)
+    print(json.dumps(medians))
+
+
+def measure(warehouse: Path, *commands: tuple[str, ...]) -> None:
+    """Run commands of lake's, each in a process of its own, and tell time and memory."""
+    for command in commands:
+        took, peak, output = timed(lake_command(warehouse, *command))
+        document = json.loads(output)
+        told = document["result"] or document["plan"]
+        print(f"{' '.join(command)}: {took:.1f} s, peak {peak:.0f} MiB, {told}", flush=True)
+
+
+def main() -> None:
+    """Make the table, unless it lies there already, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shape", choices=["replaced", "wide", "long"], default="replaced")
+    parser.add_argument("--snapshots", type=int)
+    parser.add_argument("--files", type=int, help="of each snapshot; of the whole table if wide")
+    parser.add_argument("--manifests", type=int, default=5_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-java", action="store_true")
+    parser.add_argument("--folder", help="where to work; the table made there is used again")
+    chosen = parser.parse_args()
+    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    used, kept = folder / "warehouse", folder / f"made-{chosen.shape}"
+    if not kept.exists():
+        # Locations in metadata are absolute: the table is made where it will be used.
+        shutil.rmtree(used, ignore_errors=True)
+        if chosen.shape == "replaced":
+            make_replaced(used, chosen.snapshots or 1001, chosen.files or 20)
+        elif chosen.shape == "wide":
+            make_wide(used, chosen.files or 1_000_000, chosen.manifests)
+        else:
+            make_long(used, chosen.snapshots or 50_000)
+        used.rename(kept)
+    if chosen.shape == "replaced":
+        compare(kept, used, chosen.rounds, java=not chosen.no_java)
+        return
+    copy_of(kept, used)
+    reading = [("scan", "db.t", "--plan")] if chosen.shape == "wide" else []
+    measure(used, *reading, (*EXPIRE, "--dry-run"), EXPIRE)
+
+
+if __name__ == "__main__":
+    main()
