@@ -70,6 +70,15 @@ def die(payload: Payload, context: TaskContext) -> Values:
     yield {}
 
 
+def die_once(payload: Payload, context: TaskContext) -> Values:
+    """Die, unless an attempt has died already."""
+    died = Path(payload["died"])
+    if not died.exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield {"n": payload["n"]}
+
+
 def send(payload: Payload, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send what the payload says, and leave a line in a file for each call."""
     if payload.get("calls"):

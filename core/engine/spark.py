@@ -105,7 +105,9 @@ class SparkEngine:
         self._conf = SparkConf.of(settings.master, settings.spark_conf)
         self._remote = settings.remote
         self._ids = ids or SystemIds()
-        self.parallelism = self._conf.parallelism
+        self.parallelism = (
+            self._conf.cluster_parallelism if self._remote else self._conf.parallelism
+        )
         self._launch: Launch | None = None
         self._batches: list[_Batch] = []
         self._attempts = _Attempts(doubtful=bool(self._remote) or self._conf.speculates)

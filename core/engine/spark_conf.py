@@ -30,6 +30,8 @@ _ALWAYS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
+    # A shuffle's files hold the storage's secrets, for those who reduce.
+    "spark.io.encryption.enabled": "true",
     "spark.log.level": "ERROR",
     "spark.redaction.regex": _REDACTED,
     "spark.sql.redaction.options.regex": _REDACTED,
@@ -83,6 +85,11 @@ class SparkConf:
         if self.is_local:
             threads = self.master.partition("[")[2].partition("]")[0].partition(",")[0]
             return int(threads) if threads.isdigit() else usable_cores() if threads else 1
+        return self.cluster_parallelism
+
+    @property
+    def cluster_parallelism(self) -> int:
+        """How many tasks run at once on a cluster: what the user says, for nobody else knows before a start."""
         wide = self.given.get("spark.default.parallelism", "")
         return (
             min(int(wide), _MOST_THREADS) if wide.isdigit() and int(wide) else _CLUSTER_PARALLELISM

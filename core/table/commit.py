@@ -337,7 +337,15 @@ def commit_changes(
     for attempt in range(1, policy.retries + 2):
         if attempt > 1 and landed(table.metadata) is not None:
             return table
-        request = prepare(table)
+        try:
+            request = prepare(table)
+        except NotFoundError:
+            # An expiry takes the files of a head that others have moved on from: look at theirs.
+            now = None if table.creating or attempt > policy.retries else table.refreshed()
+            if now is None or now.metadata_location == table.metadata_location:
+                raise
+            table = now
+            continue
         if request is None:
             return table
         owned = {paths.canonical(file) for file in request.files}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,10 +31,12 @@ class DeleteClashes:
 
     Args:
         storage: where manifests lie.
+        fresh: entries of manifests that the commit wrote, by location, as far as they are at hand.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, fresh: Mapping[str, pa.Table]) -> None:
         self._storage = storage
+        self._fresh = fresh
         self._targets: set[str] = set()
         self._replaced: set[DeleteKey] = set()
         self._read: dict[str, list[tuple[DeleteKey, str | None]]] = {}
@@ -88,9 +90,11 @@ class DeleteClashes:
         """Return the delete files of a manifest that matter, and the data file that each vector is for."""
         path = manifest["manifest_path"]
         if path not in self._read:
-            entries = read_manifest(
-                self._storage, manifest, metadata, columns=_COLUMNS, live_only=True
-            )
+            entries = self._fresh.get(path)
+            if entries is None:
+                entries = read_manifest(
+                    self._storage, manifest, metadata, columns=_COLUMNS, live_only=True
+                )
             vectors = pc.equal(entries["file_format"], PUFFIN).to_pylist()
             targets = entries["referenced_data_file"].to_pylist()
             self._read[path] = [

@@ -327,6 +327,12 @@ class HadoopCatalog(NoopCatalog):
         # One version, whatever the suffix: readers would never come to the second file.
         if taken := _metadata_file(self._storage, folder, version):
             raise CommitFailedException(f"version {version} already exists: {taken.location}")
+        if beyond := _metadata_file(self._storage, folder, version + 1):
+            raise RefusedError(
+                f"{beyond.location} lies beyond the current version {version - 1}: "
+                "the next one would make it current",
+                hint="move it away if nothing that you need is in it",
+            )
         try:
             _drop_checksum(path)
         except OSError as error:

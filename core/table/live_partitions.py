@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from lake.core.table.manifests import read_manifest
 from lake.core.table.removal import manifests_of
@@ -21,10 +23,12 @@ class LivePartitions:
 
     Args:
         storage: where manifests lie.
+        fresh: entries, with ``spec_id``, of manifests that the commit wrote, as far as they are at hand.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, fresh: Mapping[str, pa.Table]) -> None:
         self._storage = storage
+        self._fresh = fresh
         self._read: dict[str, frozenset[Partition]] = {}
 
     def holders(
@@ -43,8 +47,10 @@ class LivePartitions:
     def _of(self, metadata: TableMetadata, manifest: Manifest) -> frozenset[Partition]:
         path = manifest["manifest_path"]
         if path not in self._read:
-            entries = read_manifest(
-                self._storage, manifest, metadata, columns=["partition"], live_only=True
-            )
+            entries = self._fresh.get(path)
+            if entries is None:
+                entries = read_manifest(
+                    self._storage, manifest, metadata, columns=["partition"], live_only=True
+                )
             self._read[path] = frozenset(places(entries))
         return self._read[path]

@@ -64,12 +64,14 @@ class Parent:
         manifests: rows of its manifest list, newest first.
         clashes: knows the live delete files that the commit's steps care for.
         partitions: knows where the partitions lie that they replace.
+        fresh: live entries, with ``spec_id``, of manifests that earlier steps wrote, by location.
     """
 
     snapshot: Snapshot | None
     manifests: list[dict[str, Any]]
     clashes: DeleteClashes
     partitions: LivePartitions
+    fresh: dict[str, pa.Table]
 
     @property
     def snapshot_id(self) -> int | None:
@@ -81,12 +83,21 @@ class Parent:
         cls, storage: Storage, snapshot: Snapshot | None, producers: Iterable[Producer]
     ) -> Parent:
         """Read a branch's head from storage, for so many steps in a row."""
-        clashes = DeleteClashes(storage)
+        fresh: dict[str, pa.Table] = {}
+        clashes = DeleteClashes(storage, fresh)
         for producer in producers:
             producer.watch(clashes)
         location = snapshot.manifest_list if snapshot else None
         rows = read_manifest_list(storage, location).to_pylist() if location else []
-        return cls(snapshot, rows, clashes, LivePartitions(storage))
+        return cls(snapshot, rows, clashes, LivePartitions(storage, fresh), fresh)
+
+    def keep(self, added: _Added) -> None:
+        """Spare the steps to come the reading of what was just written."""
+        if len(added.rows) == 1:
+            entries = added.entries
+            ids = pa.repeat(pa.scalar(added.spec_id, pa.int32()), entries.num_rows)
+            location = added.rows[0]["manifest_path"]
+            self.fresh[location] = entries.append_column("spec_id", ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +162,7 @@ class Producer:
         removal = self._removal(metadata, parent, data, deletes)
         counter = SummaryCounter()
         kept, rewritten = self._without(metadata, parent.manifests, removal, counter)
-        fresh = self._write_added(metadata, counter)
+        fresh = self._write_added(metadata, counter, parent)
         live = [
             row
             for row in (*fresh, *rewritten, *kept)
@@ -316,7 +327,7 @@ class Producer:
     # Adding
 
     def _write_added(
-        self, metadata: TableMetadata, counter: SummaryCounter
+        self, metadata: TableMetadata, counter: SummaryCounter, parent: Parent
     ) -> list[dict[str, Any]]:
         if self._added is None:
             # Written once: added entries inherit the sequence number of the attempt that lands.
@@ -328,6 +339,7 @@ class Producer:
             ]
         for added in self._added:
             counter.add(added.entries, added.spec_id)
+            parent.keep(added)
         sequence_number = next_sequence_number(metadata)
         return [_at_sequence(row, sequence_number) for one in self._added for row in one.rows]
 

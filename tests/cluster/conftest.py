@@ -3,59 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import spark_cluster
 from command_line import CommandLine
+from lasting_engine import Lasting
 from spark_cluster import ConnectServer, SparkCluster
 
-from lake.core.engine import Task, TaskResult
-from lake.core.engine.spark import SparkEngine
 from lake.core.ingest import plan as planning
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
-from lake.core.table.storage import Storage
+
+# What the others show too, by another way to the same cluster: for the long run.
+_LONG = {
+    "test_a_compaction_survives[master-executor]",
+    "test_a_compaction_survives[server-worker]",
+    "test_an_upsert_survives[master-copy-on-write]",
+    "test_an_upsert_survives[master-equality]",
+    "test_an_upsert_survives[server-equality]",
+    "test_an_upsert_survives[server-position]",
+    "test_an_ingest_survives_though_what_was_sent_is_lost[server]",
+    "test_a_compaction_keeps_every_row_and_drops_the_deleted[server-2]",
+    "test_a_compaction_keeps_every_row_and_drops_the_deleted[master-3]",
+    "test_of_two_attempts_at_a_time_one_counts_and_the_other_leaves_nothing[server]",
+    "test_a_stopped_commands_tasks_write_nothing_more[master]",
+}
 
 
-class Lasting:
-    """An engine that stays when a command ends: an application takes seconds to start."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._engine = SparkEngine(settings)
-        self.name = self._engine.name
-        self.parallelism = self._engine.parallelism
-        self.stopped = 0
-
-    @property
-    def may_have_lost_attempts(self) -> bool:
-        return self._engine.may_have_lost_attempts
-
-    def run(
-        self, tasks: Sequence[Task], function: str, *, storage: Storage
-    ) -> Iterator[TaskResult]:
-        return self._engine.run(tasks, function, storage=storage)
-
-    def exchange(
-        self,
-        tasks: Sequence[Task],
-        map_function: str,
-        reduce_function: str,
-        reduce_payloads: Sequence[Mapping[str, Any]],
-        *,
-        storage: Storage,
-    ) -> Iterator[TaskResult]:
-        return self._engine.exchange(
-            tasks, map_function, reduce_function, reduce_payloads, storage=storage
-        )
-
-    def stop(self) -> None:
-        self.stopped += 1
-
-    def end(self) -> None:
-        self._engine.stop()
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long ones out, unless they are asked for."""
+    left = [item for item in items if not os.environ.get("LAKE_SOAK") and item.name in _LONG]
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=left)
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +67,8 @@ def there(request: pytest.FixtureRequest, cluster: SparkCluster) -> Iterator[Las
     if request.param == "master":
         settings = Settings(master=cluster.master, spark_conf=cluster.conf())
     else:
-        settings = Settings(remote=request.getfixturevalue("server").url)
+        url = request.getfixturevalue("server").url
+        settings = Settings(remote=url, spark_conf={"spark.default.parallelism": "2"})
     engine = Lasting(settings)
     yield engine
     engine.end()

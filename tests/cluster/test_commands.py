@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tarfile
 import time
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from cluster_tables import begun, rows, rows_of, sources, strangers
 from command_line import CommandLine
+from lasting_engine import Lasting
 from spark_cluster import ConnectServer, SparkCluster, descendants, options
 
 CREATE = ["--create", "--partition-by", "part"]
@@ -17,7 +20,7 @@ CREATE = ["--create", "--partition-by", "part"]
 
 @pytest.mark.parametrize("distribution", ["none", "hash"])
 def test_an_ingest_writes_every_row_once(
-    lake_there: CommandLine, tmp_path: Path, distribution: str
+    lake_there: CommandLine, there: Lasting, tmp_path: Path, distribution: str
 ) -> None:
     files = sources(tmp_path / "in", *(rows(n * 20, n * 20 + 20) for n in range(4)))
 
@@ -28,6 +31,8 @@ def test_an_ingest_writes_every_row_once(
     # By hash each partition has one writer; without, each of two tasks writes to every partition.
     assert document["result"]["data_files"] == (3 if distribution == "hash" else 6)
     assert strangers(lake_there) == set()
+    # No attempt was lost, and of an application of its own lake knows that: it looks for no leftovers.
+    assert there.may_have_lost_attempts == (there.is_shared)
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
@@ -106,17 +111,27 @@ def test_a_scan_to_a_folder_of_this_machine_is_read_by_this_process(
     assert any("not the cluster" in warning for warning in document["warnings"])
 
 
-def test_tasks_run_on_both_executors_with_the_lake_that_was_shipped(
+def test_tasks_run_on_executors_with_the_lake_that_was_sent(
     lake: CommandLine, cluster: SparkCluster, tmp_path: Path
 ) -> None:
     begun(lake, tmp_path / "in")
     before = {item["id"] for item in cluster.status()["completedapps"]}
     for path in cluster.gate.folder.glob("from-*"):
         path.unlink()
+    # An environment as an archive: here a Python that calls another.
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").write_text(f'#!/bin/sh\nexec {cluster.python} "$@"\n')
+    (tmp_path / "bin/python").chmod(0o755)
+    with tarfile.open(tmp_path / "environment.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "bin", "bin")
+    conf = {
+        **cluster.conf(),
+        "spark.archives": f"{tmp_path}/environment.tar.gz#environment",
+        "spark.pyspark.python": "./environment/bin/python",
+    }
 
     done = lake.process(
-        *("-q", "--master", cluster.master, *options(cluster.conf())),
-        *("compact", "db.t", "--rewrite-all"),
+        *("-q", "--master", cluster.master, *options(conf)), "compact", "db.t", "--rewrite-all"
     )
 
     assert (done.exit_code, done.stderr) == (0, ""), done
@@ -131,31 +146,21 @@ def test_tasks_run_on_both_executors_with_the_lake_that_was_shipped(
     assert all("/lake-" in origin and ".zip/lake/core" in origin for origin in origins), origins
 
 
-def test_a_client_of_spark_connect_starts_no_java(
+def test_a_client_of_spark_connect_needs_and_starts_no_java(
     lake: CommandLine, server: ConnectServer, tmp_path: Path
 ) -> None:
     begun(lake, tmp_path / "in")
+    # Where Java cannot be found.
+    environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
 
-    running = lake.start("-q", "--remote", server.url, "compact", "db.t", "--rewrite-all")
+    running = lake.start(
+        *("-q", "--remote", server.url, "compact", "db.t", "--rewrite-all"), env=environment
+    )
     seen: set[str] = set()
     while running.poll() is None:
         seen |= set(descendants(running.pid).values())
         time.sleep(0.05)
 
-    stdout, stderr = running.communicate()
-    assert (running.returncode, stderr) == (0, b""), stdout
+    assert (running.returncode, *running.communicate()) == (0, b"", b"")
     assert not [command for command in seen if "java" in command]
     assert rows_of(lake) == rows(0, 60)
-
-
-def test_a_client_of_spark_connect_needs_no_java(
-    lake: CommandLine, server: ConnectServer, tmp_path: Path
-) -> None:
-    begun(lake, tmp_path / "in")
-    nothing = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
-
-    done = lake.process(
-        "-q", "--remote", server.url, "compact", "db.t", "--rewrite-all", env=nothing
-    )
-
-    assert (done.exit_code, done.stderr) == (0, ""), done

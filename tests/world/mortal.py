@@ -63,7 +63,7 @@ class Mortals:
 
 
 def serve() -> None:
-    for verb in ("ingest", "compact", "expire", "scan"):
+    for verb in ("ingest", "compact", "expire", "replay"):
         importlib.import_module(f"lake.commands.{verb}")
     for name in ("lake.cli.main", "pyiceberg.catalog.sql", "datafusion", "pyarrow.parquet"):
         importlib.import_module(name)

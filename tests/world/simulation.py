@@ -126,7 +126,11 @@ class World:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Let hooks, time and names be this world's."""
-        with hooks.hooked(self._before), hooks.seeded_libraries(self.clock.now_ms, self.ids.uuid4):
+        with (
+            hooks.hooked(self._before),
+            hooks.unlocked(),
+            hooks.seeded_libraries(self.clock.now_ms, self.ids.uuid4),
+        ):
             yield
 
     def point(self, what: str) -> None:

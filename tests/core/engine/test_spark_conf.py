@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from lake.core.engine.inline import usable_cores
+from lake.core.engine.spark import SparkEngine
 from lake.core.engine.spark_conf import SparkConf
+from lake.core.settings import Settings
 
 FOLDER = Path("/tmp/lake-x")
 
@@ -41,6 +43,15 @@ def test_parallelism_follows_the_master(master: str, local: bool, parallelism: i
 
 def test_the_users_word_on_a_clusters_width_is_taken() -> None:
     assert SparkConf.of("yarn", {"spark.default.parallelism": "200"}).parallelism == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "parallelism"), [({}, 32), ({"spark.default.parallelism": "7"}, 7)]
+)
+def test_a_server_is_as_wide_as_a_cluster(given: dict[str, str], parallelism: int) -> None:
+    engine = SparkEngine(Settings(remote="sc://host:15002", spark_conf=given))
+
+    assert engine.parallelism == parallelism
 
 
 def test_the_users_settings_win_over_lakes() -> None:

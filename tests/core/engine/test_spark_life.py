@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lake.core.engine import Task
+from lake.core.engine import Task, spark_start
 from lake.core.engine import spark_plans as plans
 from lake.core.engine.archive import ClassArchive
 from lake.core.engine.bridge import frame_of
@@ -141,6 +142,21 @@ def test_a_worker_that_dies_is_an_error_of_the_engine(own: SparkEngine) -> None:
     echo(own)
 
 
+def test_an_attempt_that_was_lost_is_noticed(tmp_path: Path) -> None:
+    engine = SparkEngine(Settings(master="local[2,2]"))
+    tasks = [Task({"n": n, "blobs": [[n, "x"]]}) for n in range(3)]
+    list(engine.run(tasks, DRILL + "twice", storage=Storage()))
+    list(engine.exchange(tasks, DRILL + "send", DRILL + "receive", [{}] * 3, storage=Storage()))
+    assert not engine.may_have_lost_attempts
+
+    dying = [Task({"n": 1, "died": str(tmp_path / "died")})]
+    (result,) = engine.run(dying, DRILL + "die_once", storage=Storage())
+
+    assert result.value == {"n": 1}
+    assert engine.may_have_lost_attempts
+    engine.stop()
+
+
 def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) -> None:
     events = tmp_path / "events"
     events.mkdir()
@@ -156,6 +172,10 @@ def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) 
     tasks = [Task({"n": 0, "blobs": [[0, "x"]]})]
     list(engine.run(tasks, DRILL + "twice", storage=storage))
     list(engine.exchange(tasks, DRILL + "send", DRILL + "receive", [{}], storage=storage))
+    folder = engine._launch.folder  # type: ignore[union-attr]
+    shuffled = [path.read_bytes() for path in folder.rglob("shuffle_*.data")]
+    assert any(shuffled)
+    assert not any(CANARY.encode() in data for data in shuffled)
     jvm, spark = jvm_of(engine), engine._launch.running().spark  # type: ignore[union-attr]
     plan = plans.exchange(tasks, DRILL + "send", DRILL + "receive", [{}], 2)
     frame = plan.build(frame_of(spark, plan.rows("x", "", storage), TASK_ROWS))
@@ -266,6 +286,28 @@ def test_sparks_own_start_does_when_the_direct_one_fails(
     session = jvm_of(own).process.pid
     own.stop()
     until(lambda: not processes_of(session))
+
+
+def test_a_cluster_that_takes_no_application_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched = []
+    launch = Jvm.launch
+
+    def counted(*arguments: Any) -> Jvm:
+        launched.append(launch(*arguments))
+        return launched[-1]
+
+    def refused(*_: object) -> None:
+        raise EngineError("the masters do not answer")
+
+    monkeypatch.setattr(Jvm, "launch", counted)
+    monkeypatch.setattr(spark_start, "_session_on", refused)
+    engine = SparkEngine(Settings(master="spark://127.0.0.1:1"))
+
+    with pytest.raises(EngineError, match="do not answer"):
+        echo(engine)
+
+    engine.stop()
+    assert [jvm.process.poll() is not None for jvm in launched] == [True]
 
 
 def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,9 @@ from lake.core.errors import (
     ConflictingFilesError,
     NotAuthorisedError,
 )
+from lake.core.expiration.execute import execute as expire
+from lake.core.expiration.execute import plan_expiration
+from lake.core.expiration.plan import RetentionOptions
 from lake.core.table.commit import Committed, commit_snapshot
 from lake.core.table.operations import (
     AppendFiles,
@@ -283,6 +286,20 @@ def test_a_commit_to_another_branch_in_between_takes_no_sequence_number_twice(
     numbers = [item.sequence_number for item in history.table.metadata.snapshots]
     assert sorted(numbers) == [1, 2, 3]
     assert ids_in(tmp_path) == [1, 2, 3]
+
+
+def test_a_head_that_expired_meanwhile_is_no_error(world: World, tmp_path: Path) -> None:
+    world.append(1)
+    world.clock.now += 10 * 24 * 3_600_000
+    other = open_session(world.warehouse, world.clock)
+    other_append = AppendFiles(added=[write_file(other.table("db.t"), [2])])
+    commit_snapshot(other, other.table("db.t"), other_append, operation_id=str(uuid.uuid4()))
+    options = RetentionOptions(older_than_ms=world.clock.now - 2 * 24 * 3_600_000)
+    expire(other, plan_expiration(other, other.table("db.t"), options))
+
+    world.append(3)
+
+    assert world.ids == [1, 2, 3]
 
 
 def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(world: World) -> None:

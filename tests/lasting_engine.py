@@ -1,0 +1,49 @@
+"""An engine that stays when a command ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lake.core.engine import Task, TaskResult
+from lake.core.engine.spark import SparkEngine
+from lake.core.settings import Settings
+from lake.core.table.storage import Storage
+
+
+class Lasting:
+    """An engine that stays when a command ends: an application takes seconds to start."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._engine = SparkEngine(settings)
+        self.name = self._engine.name
+        self.parallelism = self._engine.parallelism
+        self.is_shared = settings.remote is not None
+
+    @property
+    def may_have_lost_attempts(self) -> bool:
+        return self._engine.may_have_lost_attempts
+
+    def run(
+        self, tasks: Sequence[Task], function: str, *, storage: Storage
+    ) -> Iterator[TaskResult]:
+        return self._engine.run(tasks, function, storage=storage)
+
+    def exchange(
+        self,
+        tasks: Sequence[Task],
+        map_function: str,
+        reduce_function: str,
+        reduce_payloads: Sequence[Mapping[str, Any]],
+        *,
+        storage: Storage,
+    ) -> Iterator[TaskResult]:
+        return self._engine.exchange(
+            tasks, map_function, reduce_function, reduce_payloads, storage=storage
+        )
+
+    def stop(self) -> None:
+        """Stay."""
+
+    def end(self) -> None:
+        self._engine.stop()
