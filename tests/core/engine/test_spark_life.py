@@ -310,6 +310,20 @@ def test_a_cluster_that_takes_no_application_is_asked_once(monkeypatch: pytest.M
     assert [jvm.process.poll() is not None for jvm in launched] == [True]
 
 
+@pytest.mark.parametrize("url", ["sc://127.0.0.1:1", "sc://127.0.0.1:x", "sc://"])
+def test_a_server_that_does_not_answer_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    engine = SparkEngine(Settings(remote=url))
+
+    with pytest.raises(EngineError, match="no Spark Connect server answers"):
+        echo(engine)
+
+    engine.stop()
+
+
 def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:
     conf = {"spark.driver.extraJavaOptions": "-XX:MaxDirectMemorySize=nonsense"}
     engine = SparkEngine(Settings(spark_conf=conf))
