@@ -299,7 +299,7 @@ def add_column(world: World, random: Random) -> None:
 
 def change_spec(world: World, random: Random) -> None:
     table = world.table()
-    if world.config.version == 1:
+    if world.config.version == 1 or not world.config.respecs:
         return
 
     def work() -> None:

@@ -62,6 +62,8 @@ class Config:
         faults: how often the catalog's answer to a commit is wrong, in [0, 1].
         stay: how likely an actor goes on at a hook.
         properties: more of the table's properties.
+        respecs: whether partition specs change; then no command replaces partitions, because which they are
+            depends on when it asked.
     """
 
     version: int = 2
@@ -70,6 +72,7 @@ class Config:
     faults: float = 0.0
     stay: float = 0.5
     properties: Mapping[str, str] = field(default_factory=dict)
+    respecs: bool = False
 
     @classmethod
     def drawn(cls, random: Random) -> Config:
@@ -86,6 +89,7 @@ class Config:
             faults=random.choice([0.0, 0.0, 0.1]),
             stay=random.choice([0.3, 0.7, 0.9]),
             properties=properties,
+            respecs=random.random() < 0.5,
         )
 
 
