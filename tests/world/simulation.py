@@ -30,7 +30,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lake.cli.app import State, build_app
 from lake.core import paths
 from lake.core.engine.inline import InlineEngine
-from lake.core.errors import CommitUnknownError, LakeError
+from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -277,6 +277,8 @@ class World:
                 told = "done"
             except (LakeError, CommitFailedException, ConnectionError, ValueError) as error:
                 told = type(error).__name__
+                if not isinstance(error, CommitConflictError):
+                    self.open_outcomes.add(operation.name)
             self.counts[f"{operation.name}: {told}"] += 1
         self.check()
         return told == "done"
