@@ -141,11 +141,8 @@ def _carried_out(
 ) -> Outcome:
     attempt = _Expiry(session, plan, operation_id)
     after = attempt.commit()
-    gone = [
-        item
-        for item in attempt.known.values()
-        if after.metadata.snapshot_by_id(item.snapshot_id) is None
-    ]
+    present = lineage.snapshots_by_id(after.metadata)
+    gone = [item for number, item in attempt.known.items() if number not in present]
     garbage = attempt.reach.garbage(
         _with_all_specs(plan.table.metadata, after.metadata), gone, after.metadata.snapshots
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from command_line import CommandLine
 from table_support import files_below, ids_in, make_table
 
+from lake.core.clock import SystemClock
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
 from lake.core.table.lock_file import HeldLock, take
@@ -120,12 +120,23 @@ def test_a_wait_that_runs_out_is_exit_code_8(
 def test_a_wait_ends_with_the_other_run_and_sees_what_it_did(
     lake: CommandLine, table: Path, held: HeldLock
 ) -> None:
-    waiting = lake.start("--json", *COMMANDS[0], "--wait", "60s")
-    time.sleep(1)
-    lake.ok("ingest", "db.t", str(_rows(lake.warehouse.parent, 3)))
-    held.release()
-    document = json.loads(waiting.communicate(timeout=60)[0])
+    waits = []
 
+    class Clock(SystemClock):
+        def sleep(self, seconds: float) -> None:
+            waits.append(seconds)
+            lake.ok("ingest", "db.t", str(_rows(lake.warehouse.parent, 3)))
+            held.release()
+
+    def opened(settings: Settings) -> Session:
+        session = open_session(settings)
+        session.clock = Clock()
+        return session
+
+    waiting = CommandLine(lake.warehouse, open_session=opened)
+    document = waiting.ok(*COMMANDS[0], "--wait", "60s")
+
+    assert len(waits) == 1
     assert document["status"] == "done"
     assert document["result"]["rewritten_files"] == 4
 
