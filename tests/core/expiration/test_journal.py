@@ -251,7 +251,7 @@ def test_a_journal_is_not_believed(world: World) -> None:
     "changes",
     [
         {"format": 2},
-        {"table-uuid": str(uuid.uuid4())},
+        {"table-uuid": "0f0e0d0c-0b0a-4000-8000-000000000000"},
         {"operation-id": "another"},
         {"files": []},
         {"files": {"data_files": [["a", "b"]]}},
