@@ -16,7 +16,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,8 @@ STEPS_A_WORLD = 40
 _CHUNK = 25
 _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
+_STALLED_SECONDS = 1800
+_JOBS_A_PROCESS = 8
 Job = tuple[str, list[Any]]
 
 
@@ -39,18 +40,17 @@ def main() -> int:
     failures: list[str] = []
     told = started = time.monotonic()
     # Each job in a process that never forked with threads; a fresh one now and then frees its caches.
-    with ProcessPoolExecutor(
-        options.processes, mp_context=get_context("spawn"), max_tasks_per_child=8
-    ) as pool:
-        running = {pool.submit(_run, job): job for job in jobs}
-        for number, future in enumerate(as_completed(running), 1):
-            counts, broken = future.result()
+    with get_context("spawn").Pool(options.processes, maxtasksperchild=_JOBS_A_PROCESS) as pool:
+        ends = pool.imap_unordered(_end, jobs)
+        for number in range(1, len(jobs) + 1):
+            # A process that dies takes its job along: better an error than a night of waiting.
+            job, counts, broken = ends.next(timeout=_STALLED_SECONDS)
             total += counts
             failures += broken
             for text in broken:
                 print(f"BROKEN {text}", flush=True)
             if not broken:
-                done.add(_name(running[future]))
+                done.add(_name(job))
             if state:
                 state.write_text(json.dumps(sorted(done)))
             if time.monotonic() - told > _TELL_SECONDS:
@@ -105,6 +105,10 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 def _name(job: Job) -> str:
     return json.dumps(job)
+
+
+def _end(job: Job) -> tuple[Job, Counter[str], list[str]]:
+    return (job, *_run(job))
 
 
 def _run(job: Job) -> tuple[Counter[str], list[str]]:
