@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from lake.core.checkpoints.folders import number_of
 from lake.core.checkpoints.handles import InlineState, StateFile
 from lake.core.checkpoints.metadata import OperatorState
 from lake.core.checkpoints.state import FLINK_SINK, Checkpoint, CommitterState
 from lake.core.errors import RefusedError
 from lake.core.table.storage import MAX_METADATA_BYTES
 
-_FOLDER = re.compile(r".*/chk-([0-9]{1,19})/[^/]*", re.DOTALL)
 # An encoded manifest: its mark, the length of its schema, and the schema's first field.
 _MANIFEST = re.compile(rb"\xc2\x01..\{\"type\":\"record\".{0,200}?\"manifest_path\"", re.DOTALL)
 # Releases before 1.0 leave out the operator; DynamicIcebergSink puts a UUID behind.
@@ -129,11 +129,11 @@ def _check_distinct(checkpoint: Checkpoint) -> None:
 
 def _check_numbers(checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint that lies in another's folder, or whose sinks are ahead of it."""
-    folder = _FOLDER.fullmatch(checkpoint.location)
-    if folder and int(folder.group(1)) != checkpoint.checkpoint_id:
+    number = number_of(checkpoint.location)
+    if number is not None and number != checkpoint.checkpoint_id:
         raise RefusedError(
             f"{checkpoint.location} is of checkpoint {checkpoint.checkpoint_id},"
-            f" but lies in the folder chk-{folder.group(1)}"
+            f" but lies in the folder chk-{number}"
         )
     for committer in checkpoint.committers:
         last = max((taken.checkpoint_id for taken in committer.checkpoints), default=0)

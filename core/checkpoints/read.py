@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from lake.core import paths
 from lake.core.checkpoints.byte_reader import ByteReader
 from lake.core.checkpoints.checks import check_size, check_state
 from lake.core.checkpoints.committers import COMMITTER_STATES, read_committers
+from lake.core.checkpoints.folders import METADATA, metadata_below
 from lake.core.checkpoints.metadata import read_metadata
 from lake.core.checkpoints.state import Checkpoint
 from lake.core.errors import BadInputError, NotFoundError
 from lake.core.table.storage import Storage
-
-METADATA = "_metadata"
-_CHECKPOINT_FOLDER = re.compile(r"chk-([0-9]{1,19})")
 
 
 def read_checkpoint(storage: Storage, location: str) -> Checkpoint:
@@ -73,10 +69,5 @@ def _find_metadata(storage: Storage, location: str) -> str:
 
 def _newest_below(storage: Storage, folder: str) -> str | None:
     """Return the completed checkpoint of the largest number right in a job's folder."""
-    numbers = [
-        int(found.group(1))
-        for name, is_folder in storage.list_folder(folder)
-        if is_folder and (found := _CHECKPOINT_FOLDER.fullmatch(name))
-    ]
-    places = (paths.join(folder, f"chk-{number}") for number in sorted(numbers, reverse=True))
-    return next((place for place in places if storage.exists(paths.join(place, METADATA))), None)
+    newest_first = sorted(metadata_below(storage, folder).items(), reverse=True)
+    return next((path.rpartition("/")[0] for _, path in newest_first if storage.exists(path)), None)

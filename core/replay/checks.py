@@ -16,6 +16,7 @@ from lake.core.replay.states import Doubt
 from lake.core.table.files import EQUALITY_DELETES
 from lake.core.table.flink_jobs import NONE_COMMITTED, job_commit, job_commits, max_committed
 from lake.core.table.run_ids import OPERATION_ID
+from lake.core.table.summary import REPLACE_PARTITIONS
 from lake.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from lake.core.replay.look import Look
     from lake.core.session import Session
 
-REPLACE_PARTITIONS = "replace-partitions"
 _SHOWN = 10
 # Names of Flink's data files: task, attempt, a UUID of the writer, counter.
 _WRITER = re.compile(

@@ -10,7 +10,7 @@ from lake.core import paths
 from lake.core.replay.manifests import (
     Reading,
     find_manifests,
-    manifest_folders,
+    manifest_roots,
     missing_files,
     read_temporary_manifests,
 )
@@ -59,7 +59,7 @@ def gather(table: Table, given: Given) -> Findings:
 def _read(table: Table, given: Given) -> dict[str, Reading]:
     """Return what came of each manifest, by canonical location."""
     files = {paths.canonical(file.location): file for file in find_manifests(table)}
-    places = [*table.roots, *manifest_folders(table)]
+    places = manifest_roots(table)
     others = [
         item.path
         for _, taken in given.taken()

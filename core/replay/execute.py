@@ -10,7 +10,7 @@ from lake.core import paths
 from lake.core.deletes.reach import same_spec, sole_spec
 from lake.core.errors import CommitConflictError
 from lake.core.outcome import Outcome, Status
-from lake.core.replay.manifests import MANIFESTS_LOCATION
+from lake.core.replay.manifests import manifest_roots
 from lake.core.replay.model import BROKEN, UNPROVEN, FoundCheckpoint, PendingJob, ReplayPlan
 from lake.core.replay.steps import ReplayStep, replay_steps
 from lake.core.session import Session
@@ -195,8 +195,7 @@ def _paths(checkpoints: Sequence[FoundCheckpoint]) -> frozenset[str]:
 
 
 def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckpoint]) -> None:
-    chosen = table.properties.get(MANIFESTS_LOCATION)
-    roots = [*table.roots, *([chosen] if chosen else [])]
+    roots = manifest_roots(table)
     manifests = [
         manifest.path for item in done if item.run_id is None for manifest in item.manifests
     ]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.core import paths
+from lake.core.checkpoints.folders import metadata_below, number_of
 from lake.core.errors import BadInputError, LakeError
-from lake.core.replay.manifests import manifest_folders
+from lake.core.replay.manifests import manifest_roots
 from lake.core.replay.states import JobKey
 from lake.core.table import lineage
 from lake.core.table.flink_jobs import job_commit
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     )
     from lake.core.table.catalog import Table
     from lake.core.table.storage import Storage, StoredFile
-
-METADATA = "_metadata"
-_FOLDER = re.compile(r"chk-([0-9]{1,19})")
 
 
 @dataclass(slots=True)
@@ -87,7 +84,7 @@ def _not_here(table: Table, branch: str, state: CommitterState) -> str | None:
     if state.branch is not None and state.branch != branch:
         return f"{sink} writes to branch {state.branch}: replay that with --branch {state.branch}"
     references = list(_references(state))
-    places = [*table.roots, *manifest_folders(table)]
+    places = manifest_roots(table)
     if references and not any(
         paths.within(item.path, root) for item in references for root in places
     ):
@@ -138,18 +135,14 @@ def read_given(table: Table, locations: Sequence[str]) -> list[Checkpoint]:
 
 def later_checkpoints(storage: Storage, checkpoint: Checkpoint) -> dict[int, StoredFile]:
     """Return the later completed checkpoints that lie beside one, by number, as far as that can be seen."""
-    folder, _, name = checkpoint.location.rpartition("/")[0].rpartition("/")
-    if not _FOLDER.fullmatch(name):
+    if number_of(checkpoint.location) is None:
         return {}
+    folder = checkpoint.location.rpartition("/")[0].rpartition("/")[0]
     with suppress(LakeError):
-        names = [
-            found for item, _ in storage.list_folder(folder) if (found := _FOLDER.fullmatch(item))
-        ]
+        there = metadata_below(storage, folder)
         later = {
-            int(found[1]): paths.join(folder, found[0], METADATA)
-            for found in names
-            if int(found[1]) > checkpoint.checkpoint_id
+            number: path for number, path in there.items() if number > checkpoint.checkpoint_id
         }
-        there = storage.look_up(later.values())
-        return {number: file for number, path in later.items() if (file := there[path])}
+        files = storage.look_up(later.values())
+        return {number: file for number, path in later.items() if (file := files[path])}
     return {}

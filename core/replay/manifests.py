@@ -22,6 +22,7 @@ from lake.core.replay.model import TemporaryManifest
 from lake.core.replay.names import parse_name
 from lake.core.table.avro import Container, read_container
 from lake.core.table.files import DATA
+from lake.core.table.flink_jobs import MANIFESTS_LOCATION
 from lake.core.table.manifest_decode import Opened, decode_entries, open_manifest
 from lake.core.table.manifest_read import runs
 from lake.core.table.manifest_schemas import ENTRY_COLUMNS
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from lake.core.table.catalog import Table
     from lake.core.table.storage import Storage, StoredFile
 
-MANIFESTS_LOCATION = "flink.manifests.location"
 DELETES = 1
 _CONTENT = {b"data": DATA, b"deletes": DELETES}
 _GIVEN_ANEW = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
@@ -72,6 +72,11 @@ def manifest_folders(table: Table) -> list[str]:
     own = (table.metadata_folder, paths.join(table.metadata.location, "metadata"))
     folders = [folder.rstrip("/") for folder in (named, *own) if folder]
     return list({paths.canonical(folder): folder for folder in reversed(folders)}.values())
+
+
+def manifest_roots(table: Table) -> list[str]:
+    """Return the places below which a table's temporary manifests may lie."""
+    return [*table.roots, *manifest_folders(table)]
 
 
 def find_manifests(table: Table) -> list[StoredFile]:

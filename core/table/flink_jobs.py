@@ -20,6 +20,8 @@ JOB_ID = "flink.job-id"
 OPERATOR_ID = "flink.operator-id"
 CHECKPOINT_ID = "flink.max-committed-checkpoint-id"
 NONE_COMMITTED = -1
+# A property of the table: where sinks put temporary manifests, instead of among its metadata.
+MANIFESTS_LOCATION = "flink.manifests.location"
 # The operator of ingests that lake stages: no job of Flink's has it, because theirs are hashes and this is a text.
 LAKE_OPERATOR_ID = b"lake-staged-rows".hex()
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")

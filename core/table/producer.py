@@ -40,7 +40,7 @@ from lake.core.table.operations import (
 )
 from lake.core.table.removal import Removal, check_sole_spec, find_live
 from lake.core.table.row_ids import assign_row_ids
-from lake.core.table.summary import SummaryCounter
+from lake.core.table.summary import REPLACE_PARTITIONS, SummaryCounter
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -182,9 +182,7 @@ class Producer:
         return Draft(rows, self._operation_name(removal), summary, added_rows)
 
     def _summary(self, parent: Snapshot | None, counter: SummaryCounter) -> dict[str, str]:
-        mark = (
-            {"replace-partitions": "true"} if isinstance(self.operation, ReplacePartitions) else {}
-        )
+        mark = {REPLACE_PARTITIONS: "true"} if isinstance(self.operation, ReplacePartitions) else {}
         previous = parent.summary.additional_properties if parent and parent.summary else None
         return mark if parent and previous is None else {**mark, **counter.summary(previous)}
 

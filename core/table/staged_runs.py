@@ -19,7 +19,7 @@ from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
 from lake.core.table import lineage
 from lake.core.table.avro import Container, read_container
 from lake.core.table.files import DATA, DataFile
-from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID, MANIFESTS_LOCATION
 from lake.core.table.manifest_decode import decode_entries, open_manifest
 from lake.core.table.manifest_schemas import ADDED, ENTRY_COLUMNS, MANIFEST_COLUMNS
 from lake.core.table.manifests import encode_manifest, entries_of, files_of
@@ -27,7 +27,6 @@ from lake.core.table.manifests import encode_manifest, entries_of, files_of
 if TYPE_CHECKING:
     from lake.core.table.catalog import Table
 
-MANIFESTS_LOCATION = "flink.manifests.location"
 CHECKPOINT_ID = 1
 # Entries of the header: of the run, the same in all its manifests, and how many entries this one has.
 RUN = "lake.run-id"

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES
 
+# Marks a snapshot that replaced the partitions it added files to.
+REPLACE_PARTITIONS = "replace-partitions"
 _TOTALS = {
     "total-records": ("added-records", "deleted-records"),
     "total-files-size": ("added-files-size", "removed-files-size"),
