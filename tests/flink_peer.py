@@ -12,17 +12,16 @@ Maven, which fetches the jars of `flink/pom.xml` once.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flink_fixtures import FlinkFixture
 from java_peer import CACHE
+from peer_process import PeerProcess
 
 _HERE = Path(__file__).parent / "flink"
 _UID = "lab-sink"
@@ -83,27 +82,13 @@ def _run(*command: object) -> None:
     subprocess.run([str(part) for part in command], check=True, stdout=sys.stderr)
 
 
-class FlinkPeer:
+class FlinkPeer(PeerProcess):
     """The peer as a test sees it."""
 
     def __init__(self) -> None:
         """Start the process; it answers when its Flink is up."""
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
-        self._process = subprocess.Popen(
-            ["java", "-Xmx1g", *opened, "-cp", classpath(), "FlinkPeer"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._errors: list[str] = []
-        threading.Thread(target=self._drain, daemon=True).start()
-
-    def _drain(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._errors = [*self._errors[-50:], line]
+        super().__init__(["java", "-Xmx1g", *opened, "-cp", classpath(), "FlinkPeer"], "{")
 
     def run(
         self, job: Job, *steps: tuple[str, ...], restore: Path | str | None = None
@@ -117,31 +102,12 @@ class FlinkPeer:
             restore: a checkpoint or savepoint to start from.
         """
         request = {**vars(job), "steps": steps, "restore": str(restore) if restore else None}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                answer: dict[str, Any] = json.loads(line)
-                if "error" in answer:
-                    raise RuntimeError(answer["error"])
-                return answer
-        raise RuntimeError("the peer died:\n" + "".join(self._errors))
+        return self.ask(request)
 
     def restore(self, fixture: FlinkFixture, folder: Path) -> dict[str, Any]:
         """Restore the job that left a fixture from its newest checkpoint and let it commit; then stop it."""
         replay = fixture.truth["replay"]
         return self.run(job_of(fixture, folder), restore=fixture.root / replay["from_checkpoint"])
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
 
 
 def job_of(fixture: FlinkFixture, folder: Path) -> Job:

@@ -14,10 +14,11 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from peer_process import PeerProcess
 
 JARS = (
     ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0"),
@@ -177,39 +178,15 @@ def plan_of(spark: Any, table: str) -> dict[str, Any]:
     return {"files": files, "seconds": round(time.perf_counter() - started, 3)}
 
 
-class JavaPeer:
+class JavaPeer(PeerProcess):
     """The peer as a test sees it; `lake` warehouses are opened under names of their own."""
 
     def __init__(self) -> None:
         """Start the process; it answers when Spark is up."""
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "--serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._errors: list[str] = []
-        threading.Thread(target=self._drain, daemon=True).start()
-
-    def _drain(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._errors = [*self._errors[-50:], line]
+        super().__init__([sys.executable, __file__, "--serve"], ('{"answer"', '{"error"'))
 
     def _ask(self, **request: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith(('{"answer"', '{"error"')):
-                answer = json.loads(line)
-                if "error" in answer:
-                    raise RuntimeError(answer["error"])
-                return answer["answer"]
-        raise RuntimeError("the peer died:\n" + "".join(self._errors))
+        return self.ask(request)["answer"]
 
     def sql(self, warehouse: Path | str, statement: str) -> list[dict[str, Any]]:
         """Run a statement in which ``{c}`` stands for the warehouse's catalog, ``{h}`` for it as folders."""
@@ -229,15 +206,6 @@ class JavaPeer:
     def checksum(self, warehouse: Path | str, table: str, suffix: str = "") -> dict[str, Any]:
         """Return rows and hash of a table; ``suffix`` as in ``VERSION AS OF 1``."""
         return self._ask(op="checksum", warehouse=str(warehouse), table=table, suffix=suffix)
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
 
 
 def _named(statement: str) -> str:
