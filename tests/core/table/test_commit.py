@@ -17,7 +17,10 @@ from pyiceberg.exceptions import (
     ServerError,
     ServiceUnavailableError,
 )
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from table_support import (
+    SCHEMA,
     FixedClock,
     after,
     applied_then,
@@ -123,6 +126,45 @@ def test_an_append_is_read_back_by_pyiceberg_with_the_summary_that_java_writes(
         "manifests-replaced": "0",
     }
     assert {key: summary.additional_properties.get(key) for key in expected} == expected
+
+
+def test_of_two_that_make_a_table_one_is_refused(tmp_path: Path) -> None:
+    sessions = [open_session(tmp_path, FixedClock()) for _ in range(2)]
+    staged = [
+        session.catalog.stage("db.t", SCHEMA, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, {})
+        for session in sessions
+    ]
+    sessions[0].catalog.make_namespace("db.t")
+    operations = [AppendFiles(added=[write_file(staged[n], [n])]) for n in range(2)]
+
+    commit_snapshot(sessions[0], staged[0], operations[0], operation_id=str(uuid.uuid4()))
+    with pytest.raises(CommitConflictError):
+        commit_snapshot(sessions[1], staged[1], operations[1], operation_id=str(uuid.uuid4()))
+
+    assert ids_in(tmp_path) == [0]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["planned", "sent once"])
+def test_nothing_is_committed_to_another_table_of_the_same_name(world: World, late: bool) -> None:
+    operation = AppendFiles(added=[write_file(world.table, [1])])
+
+    def replaced() -> None:
+        pyiceberg_catalog(world.warehouse).drop_table("db.t")
+        make_table(world.warehouse)
+
+    def refused(_: Callable[[], Any]) -> None:
+        replaced()
+        raise CommitFailedException("somebody was faster")
+
+    if late:
+        inject(world.session, [refused])
+    else:
+        replaced()
+
+    with pytest.raises(CommitUnknownError):
+        world.commit(operation)
+
+    assert world.ids == []
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
