@@ -211,6 +211,31 @@ def test_a_commit_that_landed_and_was_reported_as_a_conflict_counts_once(
     assert len(world.table.metadata.snapshots) == 1
 
 
+def test_a_metadata_file_that_the_log_names_stays_though_its_commit_was_undone(
+    world: World,
+) -> None:
+    kept = world.append(1).snapshot_id
+    written: list[str] = []
+
+    def undone(commit: Callable[[], Any]) -> None:
+        commit()
+        table = pyiceberg_catalog(world.warehouse).load_table("db.t")
+        written.append(table.metadata_location)
+        table.manage_snapshots().rollback_to_snapshot(kept).commit()
+        # Its mark goes too: nothing but the log tells of it.
+        table.maintenance.expire_snapshots().by_id(
+            table.metadata.snapshots[-1].snapshot_id
+        ).commit()
+        raise CommitFailedException("409")
+
+    inject(world.session, [undone])
+    world.append(2)
+
+    log = {entry.metadata_file for entry in world.table.metadata.metadata_log}
+    assert set(written) <= log
+    assert all(Path(name.removeprefix("file://")).exists() for name in log)
+
+
 def test_a_commit_refused_every_time_leaves_no_file_of_its_own_and_says_conflict(
     world: World,
 ) -> None:
