@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lake.core.compaction import dangling
 from lake.core.compaction.dangling import dangling_deletes
@@ -227,7 +226,6 @@ def plan_compaction(
     found = None if head is None else live_files(table, head, condition, columns=_COLUMNS)
     entries = {} if found is None else _with_burdens(found, options)
     groups = plan_groups(entries, options, table_spec_id=table.spec.spec_id, output_spec=spec)
-    _refuse_formats(groups)
     return CompactionPlan(
         table=table,
         branch=branch,
@@ -270,18 +268,6 @@ def _removed_deletes(committed: Committed) -> int:
     snapshot = committed.table.metadata.snapshot_by_id(committed.snapshot_id)
     counters = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     return int(counters.get("removed-delete-files", "0"))
-
-
-def _refuse_formats(groups: Sequence[FileGroup]) -> None:
-    others: dict[str, int] = {}
-    for group in groups:
-        formats = pc.value_counts(pc.utf8_upper(group.files["file_format"])).to_pylist()
-        for item in formats:
-            others[item["values"]] = others.get(item["values"], 0) + item["counts"]
-    others.pop("PARQUET", None)
-    if others:
-        told = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
-        raise RefusedError(f"lake rewrites Parquet files only, yet: the plan has {told} files")
 
 
 def preview(plan: CompactionPlan) -> Outcome:
