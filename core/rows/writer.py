@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from lake.core.errors import RefusedError
-from lake.core.rows.file_names import FileNames, folder_of
+from lake.core.rows.file_names import FileNames, folder_of, refuse_outdated
 from lake.core.rows.parquet_files import ParquetFile, ParquetFormat
 from lake.core.rows.partitioning import Partition, group_rows
 from lake.core.rows.schema import (
@@ -89,8 +89,10 @@ class WriteSettings:
         """Return the settings for a table as it is.
 
         Raises:
-            RefusedError: the table wants a file format that lake does not write.
+            RefusedError: the table wants a file format that lake does not write, or a place for its files that
+                nobody writes to any more.
         """
+        refuse_outdated(table.properties)
         properties = {k: v for k, v in table.properties.items() if k.startswith(_PROPERTIES)}
         wanted = table.properties.get("write.format.default", "parquet").lower()
         if wanted != "parquet":
