@@ -39,6 +39,7 @@ from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot, require_writable
 from lake.core.table.files import DataFile, DeleteFile
+from lake.core.table.foreign_code import ignored_locations
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import RewriteFiles
 from lake.core.table.staging import staged
@@ -296,6 +297,8 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
     """
     if not plan.groups and not plan.options.remove_dangling_deletes:
         return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
+    if told := ignored_locations(plan.table.properties):
+        session.warn(told)
     run = _Run(session, plan, operation_id or session.ids.uuid())
     try:
         with staged(session, plan.table, run.operation_id):

@@ -30,6 +30,7 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table, storage_properties
 from lake.core.table.commit import find_summary, require_writable
+from lake.core.table.foreign_code import ignored_locations
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.run_ids import CARRIED_MS, RUN_ID, expired_run_ids
 from lake.core.table.sort_orders import partition_fields, table_order
@@ -242,6 +243,8 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
     existing, earlier = _existing(session, identifier, options), None
     if existing is not None:
         require_writable(existing)
+        if told := ignored_locations(existing.properties):
+            session.warn(told)
         lineage.branch_head(existing.metadata, options.branch)
         earlier = _earlier(session, existing, options)
         if earlier.is_settled:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from lake.core.rows.file_names import FileNames, folder_of
+from lake.core.rows.file_names import FileNames, folder_of, refuse_outdated
 from lake.core.rows.formats import FORMATS, check_format, form_of
 from lake.core.rows.order_keys import RowOrder
 from lake.core.rows.partitioning import Partition, group_rows
@@ -95,8 +95,10 @@ class WriteSettings:
         """Return the settings for a table as it is.
 
         Raises:
-            RefusedError: the table wants a file format that lake does not write.
+            RefusedError: the table wants a file format that lake does not write, or a place for its files that
+                nobody writes to any more.
         """
+        refuse_outdated(table.properties)
         properties = {k: v for k, v in table.properties.items() if k.startswith(_PROPERTIES)}
         for key in ("write.format.default", "write.delete.format.default"):
             check_format(properties.get(key, FORMATS[0]))
