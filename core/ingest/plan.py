@@ -27,7 +27,7 @@ from lake.core.rows.source_rows import source_columns, split_parquet
 from lake.core.rows.sources import Source, find_sources
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
-from lake.core.table import lineage
+from lake.core.table import lineage, terms
 from lake.core.table.catalog import Table, storage_properties
 from lake.core.table.commit import find_summary, require_writable
 from lake.core.table.foreign_code import ignored_locations
@@ -477,8 +477,8 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
     return session.catalog.stage(
         identifier,
         schema,
-        creation.partition_spec(options.partition_by, schema),
-        creation.sort_order(options.sort_by, schema),
+        terms.partition_spec(options.partition_by, schema),
+        terms.sort_order(options.sort_by, schema),
         properties,
         dry_run=options.dry_run,
     )
@@ -509,13 +509,13 @@ def _target_schema(
 def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
     """Tell what --create was asked for and the existing table does not have."""
     if options.partition_by is not None:
-        asked = creation.partition_spec(options.partition_by, table.schema)
+        asked = terms.partition_spec(options.partition_by, table.schema)
         if not asked.compatible_with(table.spec):
             session.warn(
                 f"{table.identifier} exists and is partitioned otherwise: --partition-by is ignored"
             )
     if options.sort_by is not None:
-        order = creation.sort_order(options.sort_by, table.schema)
+        order = terms.sort_order(options.sort_by, table.schema)
         if order.fields != table.metadata.sort_order().fields:
             session.warn(f"{table.identifier} exists and is sorted otherwise: --sort-by is ignored")
     version = str(table.metadata.format_version)
