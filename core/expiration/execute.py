@@ -65,6 +65,12 @@ class ExpirationPlan:
     reach: Reachability = field(repr=False, compare=False)
 
     @property
+    def base_snapshot_id(self) -> int | None:
+        """The head of the branch that is named, else of main."""
+        metadata, branch = self.table.metadata, self.options.branch
+        return lineage.head_id(metadata, branch) if branch else metadata.current_snapshot_id
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do, so nothing may be committed."""
         metadata = self.table.metadata
@@ -106,8 +112,9 @@ def preview(plan: ExpirationPlan) -> Outcome:
     return Outcome(
         command="expire",
         table=plan.table.identifier,
+        branch=plan.options.branch,
         status=Status.DRY_RUN,
-        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        base_snapshot_id=plan.base_snapshot_id,
         plan=_counts(plan),
         details=_details(plan),
     )
@@ -397,9 +404,10 @@ def _outcome(
     return Outcome(
         command="expire",
         table=plan.table.identifier,
+        branch=plan.options.branch,
         status=status,
         operation_id=operation_id,
-        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        base_snapshot_id=plan.base_snapshot_id,
         plan=_counts(plan),
         result=result,
         details=_details(plan),

@@ -7,7 +7,7 @@ loss, and rows never become rows of a JVM.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,17 @@ from lake.core.deletes.apply import Deletes
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError, StoppedError
 from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, row_mask
+from lake.core.rows.key_ranges import KeySample, Ranges, decoded
+from lake.core.rows.order_keys import RowOrder
+from lake.core.rows.ordered_writer import OrderedWriter, open_ordered_writer
 from lake.core.rows.partitioning import group_rows, partition_number
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
 from lake.core.rows.required import null_in_required
+from lake.core.rows.schema import top_columns
+from lake.core.rows.sorting import with_keys
 from lake.core.rows.source_rows import as_table_rows, source_batches
 from lake.core.rows.sources import Source
-from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.rows.writer import TableWriter, WriteSettings
 from lake.core.table.files import DataFile
 
 if TYPE_CHECKING:
@@ -41,9 +46,7 @@ _SHOWN = 200
 def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Read a task's units and write their rows; reports each unit's end, then the files."""
     settings = WriteSettings.from_plain(payload["write"])
-    with open_writer(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
+    with task_writer(payload, settings, context) as writer:
         for unit, batches in task_units(payload, settings.schema, context):
             rows = 0
             for batch in read_ahead(batches):
@@ -56,23 +59,63 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
 
 
 def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
-    """Read a task's units and send each partition's rows to its reducer.
+    """Read a task's units and send each partition's, or range's, rows to its reducer.
 
     How many rows were read goes to the first reducer, so that the driver can compare it with what all of
     them wrote.
     """
     settings = WriteSettings.from_plain(payload["write"])
     outbox = Outbox(payload["reducers"])
+    split = _by_range(payload, settings) if payload["bounds"] else _by_partition(payload, settings)
     rows = 0
     for _, batches in task_units(payload, settings.schema, context):
         for batch in read_ahead(batches):
             go_on(context)
             rows += batch.num_rows
-            for partition, part in group_rows(batch, settings.spec, settings.schema):
-                yield from outbox.add(partition_number(partition, payload["reducers"]), part)
+            for reducer, part in split(batch):
+                yield from outbox.add(reducer, part)
     yield from outbox.rest()
     if rows:
         yield 0, claim({"rows_read": rows})
+
+
+Split = Callable[[pa.RecordBatch], Iterator[tuple[int, pa.RecordBatch]]]
+
+
+def _by_partition(payload: Mapping[str, Any], settings: WriteSettings) -> Split:
+    def split(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for partition, part in group_rows(batch, settings.spec, settings.schema):
+            yield partition_number(partition, payload["reducers"]), part
+
+    return split
+
+
+def _by_range(payload: Mapping[str, Any], settings: WriteSettings) -> Split:
+    """Split rows by their keys, which they keep."""
+    order, ranges = settings.order, Ranges(decoded(payload["bounds"]))
+    if order is None:
+        raise ValueError("rows without an order have no ranges")
+    return lambda batch: ranges.split(with_keys(batch, order, settings.schema))
+
+
+def sample_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Report some keys of a task's rows, ``sampled`` of them; reads their columns only."""
+    settings = WriteSettings.from_plain(payload["write"])
+    order = settings.order or RowOrder()
+    schema = top_columns(settings.schema, order.column_ids)
+    payload = {**payload, "must_match": None}
+    if payload["reading"] is not None:
+        reading = ReadSettings.from_plain(payload["reading"])
+        known = [item.name for item in reading.projection.fields]
+        names = [item.name for item in schema.fields if item.name in known] or known[:1]
+        narrow = replace(reading, projection=reading.projection.select(*names))
+        payload["reading"] = narrow.to_plain()
+    sample = KeySample(payload["sampled"], payload["task"])
+    for _, batches in task_units(payload, schema, context):
+        for batch in batches:
+            go_on(context)
+            sample.add(order.keys(batch, schema))
+    yield sample.to_plain()
 
 
 def claim(values: Mapping[str, Any]) -> bytes:
@@ -92,16 +135,17 @@ def receive_rows(
     """Write the rows that were sent to one reducer; reports the files, and what tasks claim."""
     settings = WriteSettings.from_plain(payload["write"])
     claims = []
-    with open_writer(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
+    with task_writer(payload, settings, context) as writer:
+        write = writer.write
+        if payload["keyed"] and isinstance(writer, OrderedWriter):
+            write = writer.write_keyed
         for blob in blobs:
             go_on(context)
             stream = pa.ipc.open_stream(blob)
             if (told := claimed(stream)) is not None:
                 claims.append(told)
             for batch in stream:
-                writer.write(batch)
+                write(batch)
         files = writer.close()
     yield {**report(files, rows_read=sum(one["rows_read"] for one in claims)), "claims": claims}
 
@@ -120,9 +164,7 @@ def write_kept(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
         return
     removed = 0
     with (
-        open_writer(
-            context.storage, settings, task=payload["task"], attempt=context.attempt
-        ) as writer,
+        task_writer(payload, settings, context) as writer,
         closing(Deletes(context.storage, reading, [file])) as deletes,
     ):
         for batch in read_ahead(read_batches(context.storage, file, reading, deletes)):
@@ -146,6 +188,19 @@ def _any_match(
     with closing(Deletes(context.storage, matching, [file])) as deletes:
         found = read_batches(context.storage, file, matching, deletes)
         return any(batch.num_rows for batch in found)
+
+
+def task_writer(
+    payload: Mapping[str, Any], settings: WriteSettings, context: TaskContext
+) -> TableWriter | OrderedWriter:
+    """Return a task's writer, which sorts if the settings have an order."""
+    return open_ordered_writer(
+        context.storage,
+        settings,
+        task=payload["task"],
+        attempt=context.attempt,
+        stopped=context.stopped,
+    )
 
 
 def report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -> dict[str, Any]:

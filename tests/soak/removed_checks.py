@@ -112,7 +112,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
             commit,
             "guarded = self.guard and find_summary(table.metadata, self.guard)",
             "guarded = None",
-            (_COMMIT, _STAGES, _INGEST),
+            (_COMMIT,),
         ),
         RemovedCheck(
             "history may run backwards in time",

@@ -20,7 +20,8 @@ import pyiceberg.table.update as updates
 from lake.cli import app
 from lake.commands import compact, expire
 from lake.core.errors import LakeError
-from lake.core.table import exclusive, storage
+from lake.core.table import exclusive, manifest_decode, storage
+from lake.core.table.avro import Block
 from lake.core.table.storage import Storage
 
 Hook = Callable[[str, str], None]
@@ -141,3 +142,24 @@ def seeded_libraries(
 
 
 _load_verb = functools.cache(app.load_verb)
+_KEPT_TABLES = 1024
+
+
+@contextmanager
+def remembered_decoding() -> Iterator[None]:
+    """Decode equal bytes once: in a world the same manifests are read again and again."""
+    with patch.object(manifest_decode, "decode", _decode):
+        yield
+
+
+def _decode(layout: Any, blocks: Any, columns: Any, *, name: str) -> Any:
+    data = tuple((block.objects, bytes(block.data)) for block in blocks)
+    return _decode_once(layout, data, tuple(columns), name)
+
+
+@functools.lru_cache(_KEPT_TABLES)
+def _decode_once(layout: Any, data: Any, columns: Any, name: str) -> Any:
+    return _real_decode(layout, [Block(*one) for one in data], columns, name=name)
+
+
+_real_decode = manifest_decode.decode

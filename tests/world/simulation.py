@@ -9,6 +9,7 @@ command does when it is run twice more, and no file that nobody knows.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -24,6 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import typer
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -133,6 +135,7 @@ class World:
         with (
             hooks.hooked(self._before),
             hooks.unlocked(),
+            hooks.remembered_decoding(),
             hooks.seeded_libraries(self.clock.now_ms, self.ids.uuid4),
         ):
             yield
@@ -212,7 +215,7 @@ class World:
         state = State(open_session=lambda _, __: opened, command=verb)
         try:
             words = [verb, TABLE, *map(str, arguments)]
-            done = build_app()(args=words, prog_name="lake", standalone_mode=False, obj=state)
+            done = _command().main(words, prog_name="lake", standalone_mode=False, obj=state)
             assert isinstance(done, Outcome)
             return done
         finally:
@@ -399,7 +402,7 @@ class World:
     def check_all(self) -> None:
         """Check every retained snapshot again from the disk, and read the heads by lake."""
         self.check()
-        metadata, fresh = self.metadata, Reference()
+        metadata, fresh = self.metadata, self.reference.anew()
         for snapshot in metadata.snapshots:
             ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
             expected = self.model.rows(snapshot.snapshot_id)
@@ -488,6 +491,11 @@ class World:
     def forget(self) -> None:
         """Remove the world's files."""
         shutil.rmtree(self.folder)
+
+
+@functools.cache
+def _command() -> Any:
+    return typer.main.get_command(build_app())
 
 
 def _schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:
