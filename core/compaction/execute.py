@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lake.core.compaction import dangling
 from lake.core.compaction.dangling import dangling_deletes
@@ -42,6 +41,7 @@ from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot, require_writable
 from lake.core.table.files import DeleteFile
+from lake.core.table.foreign_code import ignored_locations
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import RewriteFiles
 from lake.core.table.sort_orders import SortFields, order_id_of, partition_fields, table_order
@@ -231,7 +231,6 @@ def plan_compaction(
     found = None if head is None else live_files(table, head, condition, columns=_COLUMNS)
     entries = {} if found is None else _with_burdens(found, options)
     groups = plan_groups(entries, options, table_spec_id=table.spec.spec_id, output_spec=spec)
-    _refuse_formats(groups)
     return CompactionPlan(
         table=table,
         branch=branch,
@@ -305,18 +304,6 @@ def _removed_deletes(committed: Committed) -> int:
     return int(counters.get("removed-delete-files", "0"))
 
 
-def _refuse_formats(groups: Sequence[FileGroup]) -> None:
-    others: dict[str, int] = {}
-    for group in groups:
-        formats = pc.value_counts(pc.utf8_upper(group.files["file_format"])).to_pylist()
-        for item in formats:
-            others[item["values"]] = others.get(item["values"], 0) + item["counts"]
-    others.pop("PARQUET", None)
-    if others:
-        told = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
-        raise RefusedError(f"lake rewrites Parquet files only, yet: the plan has {told} files")
-
-
 def preview(plan: CompactionPlan) -> Outcome:
     """Describe a plan without carrying it out."""
     rows = [
@@ -343,6 +330,8 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
     """
     if not plan.groups and not plan.options.remove_dangling_deletes:
         return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
+    if told := ignored_locations(plan.table.properties):
+        session.warn(told)
     run = _Run(session, plan, operation_id or session.ids.uuid())
     try:
         with staged(session, plan.table, run.operation_id):

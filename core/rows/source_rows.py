@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows import csv_source, json_source
+from lake.core.rows.avro_reader import AvroContainer
 from lake.core.rows.convert import convert
+from lake.core.rows.orc_reader import OrcStripes
 from lake.core.rows.parquet_files import row_group_start
 from lake.core.rows.schema import arrow_schema, arrow_type
-from lake.core.rows.sources import ARROW, CSV, JSON, PARQUET, Source, readable
+from lake.core.rows.sources import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
 from lake.core.rows.texts import Place, from_text
 from lake.core.table.storage import Storage
 
@@ -46,6 +48,9 @@ def source_columns(
         if source.format == PARQUET:
             with storage.open_input(source.path) as file:
                 return pq.read_schema(file)
+        if source.format in (ORC, AVRO):
+            with storage.open_input(source.path) as file:
+                return _opened(file, source).schema
         if source.format == ARROW:
             with _open_arrow(storage, source.path) as (schema, _):
                 return schema
@@ -104,7 +109,7 @@ def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa
     if source.format == PARQUET:
         batches = _parquet_batches(storage, source, [item.name for item in schema.fields])
     else:
-        batches = _arrow_batches(storage, source)
+        batches = _TYPED[source.format](storage, source)
     for first_row, batch in batches:
         yield as_table_rows(batch, schema, source.path, first_row)
 
@@ -221,6 +226,20 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
     ]
 
 
+# ORC and Avro
+
+
+def _opened(file: Any, source: Source) -> OrcStripes | AvroContainer:
+    kind = OrcStripes if source.format == ORC else AvroContainer
+    return kind(file, source.path)
+
+
+def _file_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+    with storage.open_input(source.path) as file:
+        for start, batch in _opened(file, source).all_rows(_BATCH_BYTES):
+            yield start + 1, batch
+
+
 # Arrow IPC
 
 
@@ -253,3 +272,10 @@ def _open_arrow(
         else:
             stream = pa.ipc.open_stream(file)
             yield stream.schema, iter(stream)
+
+
+_TYPED = {
+    ORC: _file_batches,
+    AVRO: _file_batches,
+    ARROW: _arrow_batches,
+}
