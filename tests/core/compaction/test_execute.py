@@ -32,7 +32,6 @@ from table_support import (
     write_file,
 )
 
-from lake.core.compaction import execute as module
 from lake.core.compaction import rewriting, tasks
 from lake.core.compaction.execute import CompactionPlan, execute, plan_compaction
 from lake.core.compaction.options import compaction_options
