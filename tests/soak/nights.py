@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills")
+    names = ("steps", "switches", "races", "kills", "tables")
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -75,15 +75,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
+    parser.add_argument("--tables", type=int, default=48, help="that others wrote [48]")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
 
 
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
+    from pyiceberg_tables import SPECS, VERSIONS
     from world.crashes import COMMANDS
     from world.races import pairs, singles
 
+    tables = [[version, transform] for transform in SPECS for version in VERSIONS]
+    if options.tables:
+        for listed in tables[:: -(-len(tables) // options.tables)]:
+            yield "tables", listed
     if options.kills:
         for name in COMMANDS:
             for version in (2, 3):
@@ -116,7 +122,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="lake-soak-", dir=_SHM if _SHM.is_dir() else None))
     try:
-        kinds = {"worlds": _worlds, "races": _races, "kills": _kills}
+        kinds = {"worlds": _worlds, "races": _races, "kills": _kills, "tables": _tables}
         return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -162,6 +168,16 @@ def _kills(folder: Path, name: str, version: int, most: int) -> tuple[Counter[st
             return Counter(kills=1)
 
         return _each(chosen, kill, lambda point: f"version {version}, {name} killed at {point}")
+
+
+def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:
+    from pyiceberg_tables import course
+
+    def run(folder: Path) -> Counter[str]:
+        course(folder, version, transform).run()
+        return Counter(tables=1)
+
+    return _each([folder], run, lambda _: f"version {version} by {transform}")
 
 
 def _each(
