@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.deletes.reach import same_spec, sole_spec
-from lake.core.errors import CommitConflictError
+from lake.core.errors import CommitConflictError, LakeError
 from lake.core.outcome import Outcome, Status
 from lake.core.replay.manifests import manifest_roots
 from lake.core.replay.model import BROKEN, UNPROVEN, FoundCheckpoint, PendingJob, ReplayPlan
@@ -63,7 +63,11 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
         raise
     steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
     done = [item for step in steps for item in step.checkpoints]
-    _remove_manifests(session, committed.table, done)
+    try:
+        _remove_manifests(session, committed.table, done)
+    except LakeError as error:
+        # What was committed stands.
+        session.warn(f"temporary manifests were committed but not removed: {error.message}")
     if not steps:
         return _outcome(plan, Status.NOTHING_TO_DO, ())
     return _outcome(plan, Status.DONE, done, operation_id, committed)

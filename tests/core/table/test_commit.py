@@ -52,6 +52,7 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
+from lake.core.table.run_ids import RUN_ID
 
 UNKNOWN = [
     CommitStateUnknownException("500"),
@@ -209,6 +210,19 @@ def test_a_commit_that_landed_and_was_reported_as_a_conflict_counts_once(
 
     assert world.ids == [1]
     assert len(world.table.metadata.snapshots) == 1
+
+
+def test_a_run_that_is_in_the_table_is_not_committed_again(world: World) -> None:
+    marks = {RUN_ID: "2026-01-31"}
+    landed = world.append(1, summary=marks, guard=marks)
+    before = files_below(world.warehouse)
+
+    again = world.append(1, summary=marks, guard=marks)
+
+    assert again.already
+    assert again.snapshot_ids == landed.snapshot_ids
+    assert world.ids == [1]
+    assert [name for name in files_below(world.warehouse) - before if "metadata" in name] == []
 
 
 def test_a_metadata_file_that_the_log_names_stays_though_its_commit_was_undone(
