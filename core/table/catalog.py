@@ -143,8 +143,10 @@ class TableCatalog:
     @cached_property
     def handle(self) -> Catalog:
         """The PyIceberg catalog."""
+        from lake.core.table.version1 import allow_reading  # noqa: PLC0415
         from lake.core.table.version3 import allow_writing  # noqa: PLC0415
 
+        allow_reading()
         allow_writing()
         if self.is_hadoop:
             return self._open_hadoop()

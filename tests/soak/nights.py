@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills", "faults", "multi-faults")
+    names = ("steps", "switches", "races", "kills", "faults", "multi-faults", "tables")
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -75,6 +75,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
+    parser.add_argument("--tables", type=int, default=48, help="that others wrote [48]")
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
@@ -84,11 +85,20 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
+    from pyiceberg_tables import SPECS, VERSIONS
+
+    every = [[version, transform] for transform in SPECS for version in VERSIONS]
+    for listed in every[:: -(-len(every) // options.tables)] if options.tables else ():
+        yield "tables", listed
+
+
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import faults
     from world.crashes import COMMANDS
     from world.races import pairs, singles
 
+    yield from _table_jobs(options)
     if options.kills:
         for name in COMMANDS:
             for version in (2, 3):
@@ -133,6 +143,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "kills": _kills,
             "faults": _faults,
             "multi-faults": _multi_faults,
+            "tables": _tables,
         }
         return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
     finally:
@@ -179,6 +190,16 @@ def _kills(folder: Path, name: str, version: int, most: int) -> tuple[Counter[st
             return Counter(kills=1)
 
         return _each(chosen, kill, lambda point: f"version {version}, {name} killed at {point}")
+
+
+def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:
+    from pyiceberg_tables import course
+
+    def run(folder: Path) -> Counter[str]:
+        course(folder, version, transform).run()
+        return Counter(tables=1)
+
+    return _each([folder], run, lambda _: f"version {version} by {transform}")
 
 
 def _faults(
