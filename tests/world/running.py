@@ -37,7 +37,7 @@ def run_world(seed: str, steps: int, config: Config | None = None) -> tuple[Coun
                 }
             )
             world.check_all()
-            world.catalog.faults = None
+            world.stop_faults()
             flink.settle(world)
             staging.settle(world)
             world.come_to_rest()

@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -50,6 +51,10 @@ MAIN = "main"
 COLUMNS = {"id": pa.int64(), "part": pa.string(), "value": pa.int64()}
 PARTS = ["x", "y z"]
 DAY_MS = 24 * 3_600_000
+# What an operation may have said whose commit lands behind it.
+_OPEN = {None, "CommitUnknownError", "ConnectionError", "done", "nothing-to-do"}
+# How often a commit that is under way lands at a hook, and how long a catalog may take for one.
+_LANDING, _LATEST_MS = 0.02, 60_000
 # Other writers' files, and temporary manifests of jobs.
 _THEIRS = re.compile(
     r"/other-|-deletes\.(parquet|puffin)$|/metadata/[0-9a-f-]{36}-m\d+\.avro$"
@@ -126,6 +131,8 @@ class World:
         self._reachable: tuple[str, set[str]] = ("", set())
         self._born: dict[str, int] = {}
         # Returns files that something outside the table's metadata still needs.
+        # Commits that were sent and not answered: when, of what, and what lands them.
+        self._under_way: list[tuple[int, Operation, Callable[[], Any]]] = []
         self.needed: Callable[[], set[str]] = set
         self._faults = Random(f"{seed} faults")
         (folder / "sources").mkdir(parents=True)
@@ -154,6 +161,8 @@ class World:
         if self.scheduler.failure is not None:
             raise Broken
         self.clock.now += 7
+        if self._under_way:
+            self._judged(self._let_land)()
         self.scheduler.point(what)
 
     def _at_catalog(self, what: str) -> None:
@@ -174,6 +183,30 @@ class World:
         self._tell(kind, location)
         self.point(f"{kind} {os.path.basename(location)}")
 
+    def _let_land(self, *, at_once: bool = False) -> None:
+        """Let a commit land, now and then, whose sender gave up on it: while it could, it counts as unknown."""
+        if not self._under_way or not (at_once or self._faults.random() < _LANDING):
+            return
+        sent, operation, commit = self._under_way.pop(0)
+        if self.clock.now - sent > _LATEST_MS:
+            return
+        actor, swaps = self.scheduler.actor(), operation.swaps
+        outer = self._operations.get(actor)
+        self._operations[actor] = operation
+        try:
+            commit()
+        except (CommitFailedException, TableAlreadyExistsError):
+            self.counts["late: refused"] += 1
+        else:
+            self.counts["late: landed"] += 1
+            refused = operation.told not in _OPEN
+            assert operation.swaps == swaps or not refused, f"{operation.told}, but it landed"
+        finally:
+            if outer is None:
+                self._operations.pop(actor, None)
+            else:
+                self._operations[actor] = outer
+
     def _check_quiet(self, kind: str, location: str) -> None:
         operation = self._operations.get(self.scheduler.actor())
         quiet = operation is not None and operation.quiet
@@ -189,15 +222,17 @@ class World:
 
     def _answer(self, commit: Callable[[], Any]) -> Any:
         """Answer a commit, now and then wrongly."""
-        from pyiceberg.exceptions import CommitFailedException
-
         if self._faults.random() >= self.config.faults:
             return commit()
         self._operation.faulted = True
         self.counts["faults"] += 1
-        kind = self._faults.choice(["lost", "not sent", "conflict after landing", "conflict"])
+        kind = self._faults.choice(
+            ["lost", "not sent", "late", "late", "conflict after landing", "conflict"]
+        )
         if kind in {"lost", "conflict after landing"}:
             commit()
+        if kind == "late":
+            self._under_way.append((self.clock.now, self._operation, commit))
         raise CommitFailedException(kind) if "conflict" in kind else ConnectionError(kind)
 
     def session(self) -> Session:
@@ -317,8 +352,6 @@ class World:
 
     def other_writer(self, operation: Operation, work: Callable[[], Any]) -> bool:
         """Let another writer commit; whether it believes that it did."""
-        from pyiceberg.exceptions import CommitFailedException
-
         with self.operation(operation):
             try:
                 work()
@@ -337,9 +370,9 @@ class World:
     def _judged(self, check: Callable[..., None]) -> Callable[..., None]:
         """Return a check whose failure ends the world, whatever the command around it catches."""
 
-        def checked(*arguments: Any) -> None:
+        def checked(*arguments: Any, **named: Any) -> None:
             try:
-                check(*arguments)
+                check(*arguments, **named)
             except Exception as error:
                 self.scheduler.fail(error)
                 raise Broken from error
@@ -546,9 +579,15 @@ class World:
 
         return restore
 
+    def stop_faults(self) -> None:
+        """Let the catalog work from now on, and what is under way land or be refused."""
+        self.catalog.faults = None
+        while self._under_way:
+            self._judged(self._let_land)(at_once=True)
+
     def come_to_rest(self) -> None:
         """Run the maintenance once, then again: the second time changes nothing, and nothing lies about."""
-        self.catalog.faults = None
+        self.stop_faults()
         compact = ["--min-input-files", "2", "--delete-file-threshold", "1"]
         expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
         for _ in range(2):
