@@ -16,6 +16,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills")
+    names = ("steps", "switches", "races", "kills", "judged")
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -75,6 +76,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
+    parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
@@ -101,6 +103,9 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     worlds = -(-options.steps // STEPS_A_WORLD)
     for start in range(0, worlds, _CHUNK):
         yield "worlds", [f"{options.seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
+    for start in range(0, options.judged, _CHUNK):
+        end = min(start + _CHUNK, options.judged)
+        yield "judged", [f"{options.seed} judged {n}" for n in range(start, end)]
 
 
 def _name(job: Job) -> str:
@@ -116,8 +121,9 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="lake-soak-", dir=_SHM if _SHM.is_dir() else None))
     try:
-        kinds = {"worlds": _worlds, "races": _races, "kills": _kills}
-        return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
+        kinds = {"worlds": _worlds, "races": _races, "kills": _kills, "judged": _judged}
+        listed = job[0] in {"worlds", "judged"}
+        return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -126,6 +132,23 @@ def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
     from world.running import run_world
 
     return _each(seeds, lambda seed: run_world(seed, STEPS_A_WORLD)[0], lambda seed: seed)
+
+
+def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
+    from java_peer import JavaPeer
+    from world.judges import judge_by_java, judge_by_pyiceberg
+    from world.running import run_world
+    from world.simulation import World
+
+    with closing(JavaPeer()) as java:
+
+        def judge(world: World) -> Counter[str]:
+            return judge_by_java(world, java) + judge_by_pyiceberg(world)
+
+        def work(seed: str) -> Counter[str]:
+            return run_world(seed, STEPS_A_WORLD, judge=judge)[0] + Counter(judged=1)
+
+        return _each(seeds, work, lambda seed: seed)
 
 
 def _races(

@@ -87,7 +87,8 @@ class Config:
     respecs: bool = False
 
     @classmethod
-    def drawn(cls, random: Random) -> Config:
+    def drawn(cls, random: Random, version: int | None = None) -> Config:
+        """Draw one, of a format version if one is given."""
         properties = {}
         if random.random() < 0.3:
             properties["commit.manifest.min-count-to-merge"] = "2"
@@ -95,7 +96,7 @@ class Config:
             properties["write.metadata.delete-after-commit.enabled"] = "true"
             properties["write.metadata.previous-versions-max"] = "3"
         return cls(
-            version=random.choice([1, 2, 2, 2, 3, 3, 3]),
+            version=version or random.choice([1, 2, 2, 2, 3, 3, 3]),
             partition_by=random.choice([None, None, "part", "bucket(3, id)"]),
             isolation=random.choice(["serializable", "snapshot"]),
             faults=random.choice([0.0, 0.0, 0.1]),
@@ -413,7 +414,7 @@ class World:
         lost = missing(contents.files)
         assert not lost, f"{operation.name} committed files that are not there: {lost[:3]}"
         state = state_of(found)
-        ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
+        ids = {field.field_id for field in schema_of(metadata, snapshot).fields}
         parent = snapshot.parent_snapshot_id
         first = None
         for choice in self._choices(operation, snapshot):
@@ -533,7 +534,7 @@ class World:
         self.check()
         metadata, fresh = self.metadata, self.reference.anew()
         for snapshot in metadata.snapshots:
-            ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
+            ids = {field.field_id for field in schema_of(metadata, snapshot).fields}
             expected = self.model.rows(snapshot.snapshot_id)
             found = state_of(fresh.rows(metadata, snapshot))
             assert found == {value: _of(row, ids) for value, row in expected.items()}
@@ -634,7 +635,8 @@ def _command() -> Any:
     return typer.main.get_command(build_app())
 
 
-def _schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:
+def schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:
+    """Return the schema that a snapshot was made with."""
     found = metadata.schema_by_id(snapshot.schema_id) if snapshot.schema_id is not None else None
     return found or metadata.schema()
 
