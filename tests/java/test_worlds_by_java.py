@@ -16,16 +16,13 @@ STEPS = 24
 
 @pytest.mark.java
 @pytest.mark.parametrize("version", [1, 2, 3])
-@pytest.mark.parametrize("number", [0, 1])
-def test_others_read_of_a_world_what_its_model_holds(
-    version: int, number: int, java: JavaPeer
-) -> None:
-    seed = f"judged {version} {number}"
+def test_others_read_of_a_world_what_its_model_holds(version: int, java: JavaPeer) -> None:
+    seed = f"judged {version}"
 
     def judge(world: World) -> Counter[str]:
         return judge_by_java(world, java) + judge_by_pyiceberg(world)
 
     counts, _ = run_world(seed, STEPS, Config.drawn(Random(seed), version), judge)
 
-    assert counts["read by Java"]
+    assert counts["read by Java"] > 3
     assert counts["read by PyIceberg"]

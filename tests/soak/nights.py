@@ -1,4 +1,4 @@
-"""The long tests: worlds by the thousand, every race, every crash point.
+"""The long tests: worlds by the thousand, every race, every crash point, faults of every kind.
 
 ``cd tests && python -m soak --help``. Progress goes to standard output; a broken rule is told with what repeats
 it, and the exit code is 1. ``--state FILE`` remembers what is done, so that a stopped night goes on.
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills", "judged")
+    names = ("steps", "switches", "races", "kills", "faults", "multi-faults", "judged")
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -77,12 +77,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
+    parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
+    parser.add_argument(
+        "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
 
 
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
+    from world import faults
     from world.crashes import COMMANDS
     from world.races import pairs, singles
 
@@ -90,6 +95,12 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for name in COMMANDS:
             for version in (2, 3):
                 yield "kills", [name, version, options.kills]
+    for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
+        tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
+        each, more = divmod(most, len(tables))
+        for number, table in enumerate(tables):
+            if each or number < more:
+                yield kind, [*table, each + (number < more), options.seed]
     for races, most in ((singles, options.singles), (pairs, options.pairs)):
         every = list(races())
         # Spread over all where not all are wanted; each at one format version, in turn.
@@ -100,12 +111,13 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for table, listed in by_table.items():
             for start in range(0, len(listed), _CHUNK):
                 yield "races", [*table, listed[start : start + _CHUNK]]
-    worlds = -(-options.steps // STEPS_A_WORLD)
+    yield from _seeds("worlds", -(-options.steps // STEPS_A_WORLD), options.seed)
+    yield from _seeds("judged", options.judged, f"{options.seed} judged")
+
+
+def _seeds(kind: str, worlds: int, seed: str) -> Iterator[Job]:
     for start in range(0, worlds, _CHUNK):
-        yield "worlds", [f"{options.seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
-    for start in range(0, options.judged, _CHUNK):
-        end = min(start + _CHUNK, options.judged)
-        yield "judged", [f"{options.seed} judged {n}" for n in range(start, end)]
+        yield kind, [f"{seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
 
 
 def _name(job: Job) -> str:
@@ -121,7 +133,14 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="lake-soak-", dir=_SHM if _SHM.is_dir() else None))
     try:
-        kinds = {"worlds": _worlds, "races": _races, "kills": _kills, "judged": _judged}
+        kinds = {
+            "worlds": _worlds,
+            "races": _races,
+            "kills": _kills,
+            "faults": _faults,
+            "multi-faults": _multi_faults,
+            "judged": _judged,
+        }
         listed = job[0] in {"worlds", "judged"}
         return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
@@ -185,6 +204,32 @@ def _kills(folder: Path, name: str, version: int, most: int) -> tuple[Counter[st
             return Counter(kills=1)
 
         return _each(chosen, kill, lambda point: f"version {version}, {name} killed at {point}")
+
+
+def _faults(
+    folder: Path, name: str, version: int, most: int, seed: str
+) -> tuple[Counter[str], list[str]]:
+    from world.faults import Faults, base_table, chosen
+
+    table = Faults(base_table(folder, version), name)
+    return _each(
+        chosen(table, most, seed),
+        lambda fault: table.fault(fault) + Counter(faults=1),
+        lambda fault: f"version {version}, {name}: {fault}",
+    )
+
+
+def _multi_faults(
+    folder: Path, name: str, version: int, most: int, seed: str
+) -> tuple[Counter[str], list[str]]:
+    from world.faults import Faults, base_table, several
+
+    table = Faults(base_table(folder, version), name)
+    return _each(
+        several(table, most, seed),
+        lambda faults: table.fault(*faults) + Counter({"multi-faults": 1}),
+        lambda faults: f"version {version}, {name}: {faults}",
+    )
 
 
 def _each(

@@ -269,7 +269,7 @@ class Races:
         )
         with self.world.inside():
             self._make()
-            self._restore = self.world.save()
+            self.restore = self.world.save()
 
     def _make(self) -> None:
         world = self.world
@@ -286,7 +286,7 @@ class Races:
 
     def race(self, command: str, phase: str, others: Sequence[str]) -> Counter[str]:
         """Run one; whatever breaks a rule raises."""
-        self._restore()
+        self.restore()
         world = self.world
         world.counts.clear()
 

@@ -226,7 +226,7 @@ class World:
         if self._faults.random() >= self.config.faults:
             return commit()
         self._operation.faulted = True
-        self.counts["faults"] += 1
+        self.counts["wrong answers"] += 1
         kind = self._faults.choice(
             ["lost", "not sent", "late", "late", "conflict after landing", "conflict"]
         )
