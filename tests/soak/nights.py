@@ -16,6 +16,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills", "faults", "multi-faults", "tables")
+    names = ("steps", "switches", "races", "kills", "faults", "multi-faults", "tables", "judged")
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -76,6 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
     parser.add_argument("--tables", type=int, default=48, help="that others wrote [48]")
+    parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
@@ -119,9 +121,13 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for table, listed in by_table.items():
             for start in range(0, len(listed), _CHUNK):
                 yield "races", [*table, listed[start : start + _CHUNK]]
-    worlds = -(-options.steps // STEPS_A_WORLD)
+    yield from _seeds("worlds", -(-options.steps // STEPS_A_WORLD), options.seed)
+    yield from _seeds("judged", options.judged, f"{options.seed} judged")
+
+
+def _seeds(kind: str, worlds: int, seed: str) -> Iterator[Job]:
     for start in range(0, worlds, _CHUNK):
-        yield "worlds", [f"{options.seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
+        yield kind, [f"{seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
 
 
 def _name(job: Job) -> str:
@@ -144,8 +150,10 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "faults": _faults,
             "multi-faults": _multi_faults,
             "tables": _tables,
+            "judged": _judged,
         }
-        return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
+        listed = job[0] in {"worlds", "judged"}
+        return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -154,6 +162,23 @@ def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
     from world.running import run_world
 
     return _each(seeds, lambda seed: run_world(seed, STEPS_A_WORLD)[0], lambda seed: seed)
+
+
+def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
+    from java_peer import JavaPeer
+    from world.judges import judge_by_java, judge_by_pyiceberg
+    from world.running import run_world
+    from world.simulation import World
+
+    with closing(JavaPeer()) as java:
+
+        def judge(world: World) -> Counter[str]:
+            return judge_by_java(world, java) + judge_by_pyiceberg(world)
+
+        def work(seed: str) -> Counter[str]:
+            return run_world(seed, STEPS_A_WORLD, judge=judge)[0] + Counter(judged=1)
+
+        return _each(seeds, work, lambda seed: seed)
 
 
 def _races(
