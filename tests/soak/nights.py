@@ -16,9 +16,12 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from soak import crashing
 
 STEPS_A_WORLD = 40
 _CHUNK = 25
@@ -64,7 +67,7 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills")
+    names = ("steps", "switches", "races", "kills", "doubles")
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -75,19 +78,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
+    parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
 
 
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
-    from world.crashes import COMMANDS
     from world.races import pairs, singles
 
-    if options.kills:
-        for name in COMMANDS:
-            for version in (2, 3):
-                yield "kills", [name, version, options.kills]
+    yield from crashing.jobs("kills", options.kills)
+    yield from crashing.jobs("doubles", options.double)
     for races, most in ((singles, options.singles), (pairs, options.pairs)):
         every = list(races())
         # Spread over all where not all are wanted; each at one format version, in turn.
@@ -116,7 +117,12 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="lake-soak-", dir=_SHM if _SHM.is_dir() else None))
     try:
-        kinds = {"worlds": _worlds, "races": _races, "kills": _kills}
+        kinds: dict[str, Callable[..., tuple[Counter[str], list[str]]]] = {
+            "worlds": _worlds,
+            "races": _races,
+            "kills": partial(crashing.kills, _each),
+            "doubles": partial(crashing.doubles, _each),
+        }
         return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -146,22 +152,6 @@ def _races(
             raise
 
     return _each(listed, race, lambda one: f"version {version}, {isolation}: {one}")
-
-
-def _kills(folder: Path, name: str, version: int, most: int) -> tuple[Counter[str], list[str]]:
-    from world.crashes import COMMANDS, Crashes
-    from world.mortal import Mortals
-
-    with Mortals() as mortals:
-        crashes = Crashes(folder, mortals, COMMANDS[name], version)
-        points = list(crashes.points())
-        chosen = points[:: -(-len(points) // most)]
-
-        def kill(point: tuple[int, str]) -> Counter[str]:
-            crashes.kill(point)
-            return Counter(kills=1)
-
-        return _each(chosen, kill, lambda point: f"version {version}, {name} killed at {point}")
 
 
 def _each(

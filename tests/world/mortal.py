@@ -114,8 +114,10 @@ def _live(request: dict[str, Any], writer: int) -> None:
 def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
     """Count calls, tell their names, and end the process at one."""
     from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy.engine.default import DefaultDialect
 
-    from lake.core.table import exclusive
+    from lake.core.table import exclusive, lock_file, one_run
+    from lake.core.table.hadoop import HadoopCatalog
     from world import hooks
 
     count = [0]
@@ -139,7 +141,15 @@ def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
             (SqlCatalog, "commit_table"),
             (SqlCatalog, "load_table"),
             (SqlCatalog, "_write_metadata"),
+            (SqlCatalog, "create_namespace_if_not_exists"),
+            (DefaultDialect, "do_commit"),
+            (HadoopCatalog, "commit_table"),
+            (HadoopCatalog, "load_table"),
+            (HadoopCatalog, "create_namespace"),
             (exclusive, "_write"),
+            (exclusive, "_link"),
+            (one_run, "take"),
+            (lock_file.HeldLock, "release"),
         ):
             stack.enter_context(
                 patch.object(owner, name, _around(getattr(owner, name), name, before, after))
@@ -150,9 +160,10 @@ def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
 def _around(real: Any, name: str, before: Any, after: Any) -> Any:
     def call(*arguments: Any, **named: Any) -> Any:
         before(name, name)
-        done = real(*arguments, **named)
-        after(name, name)
-        return done
+        try:
+            return real(*arguments, **named)
+        finally:
+            after(name, name)
 
     return staticmethod(call) if name == "_write_metadata" else call
 
