@@ -6,7 +6,9 @@ files looked for, without any of lake's code.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,10 +119,15 @@ class Crashes:
         pq.write_table(pa.Table.from_pylist([dict(row) for row in given]), path)
         return path
 
-    def run(self, kill: Point | None = None, arguments: Sequence[object] = ()) -> End:
-        """Run the command, or another one; with ``kill``, until that point."""
+    def run(
+        self,
+        kill: Point | None = None,
+        arguments: Sequence[object] = (),
+        images: Path | None = None,
+    ) -> End:
+        """Run the command, or another one; with ``kill``, until that point; with ``images``, see `Mortals`."""
         words = [str(word).format(**self._words) for word in arguments or self._command.arguments]
-        return self._mortals.run([*self.place.arguments, *words], kill)
+        return self._mortals.run([*self.place.arguments, *words], kill, images)
 
     def points(self) -> Iterator[Point]:
         """Yield each moment at which it can be killed."""
@@ -142,6 +149,27 @@ class Crashes:
             assert self.look().rows in (self.before.rows, self.after.rows), point
         self.end(points)
         return kills
+
+    def cut_power(self) -> int:
+        """Cut the power after each of its commits, then let it run, and run again; return how often."""
+        self.place.restore(_READY)
+        images = self._folder / "images"
+        shutil.rmtree(images, ignore_errors=True)
+        ended = self.run(images=images)
+        assert ended.code == 0, ended
+        # What only lay in memory is gone, and the deletes that came after the last commit are not undone.
+        found = [*sorted(images.iterdir())] if images.exists() else []
+        for image in found:
+            self.place.bring(image)
+            self._wait()
+            assert self.look().rows in (self.before.rows, self.after.rows), image.name
+            self.end(f"power cut {image.name}")
+        return len(found)
+
+    def _wait(self) -> None:
+        """Let the lock of a run that died with its machine grow old."""
+        for lock in self.place.warehouse.rglob("lake.lock"):
+            os.utime(lock, (0, 0))
 
     @property
     def _good(self) -> tuple[int | None, ...]:

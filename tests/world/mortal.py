@@ -7,6 +7,7 @@ input, answers lines on standard output. It never runs a command itself, so a fo
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import signal
@@ -51,11 +52,23 @@ class Mortals:
         self._server.stdin.close()
         self._server.wait()
 
-    def run(self, arguments: Sequence[object], kill: tuple[int, str] | None = None) -> End:
-        """Run a command; with ``kill``, until before or after its n-th call (from 0)."""
+    def run(
+        self,
+        arguments: Sequence[object],
+        kill: tuple[int, str] | None = None,
+        images: Path | None = None,
+    ) -> End:
+        """Run a command; with ``kill``, until before or after its n-th call (from 0).
+
+        With ``images``, leave in that folder what a power cut would leave of the warehouse after each commit.
+        """
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        request = {"arguments": [*map(str, arguments)], "kill": kill}
+        request = {
+            "arguments": [*map(str, arguments)],
+            "kill": kill,
+            "images": str(images) if images else None,
+        }
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         answer = json.loads(self._server.stdout.readline())
@@ -100,7 +113,10 @@ def _live(request: dict[str, Any], writer: int) -> None:
 
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
     try:
-        with redirect_stdout(out), redirect_stderr(err), _counted(request["kill"], writer):
+        with redirect_stdout(out), redirect_stderr(err), ExitStack() as stack:
+            stack.enter_context(_counted(request["kill"], writer))
+            if request["images"]:
+                stack.enter_context(_imaged(Path(request["images"]), request["arguments"]))
             code = main(["--json", *request["arguments"]])
         out.seek(0)
         os.write(writer, json.dumps(json.loads(out.read())).encode() + b"\n")
@@ -153,6 +169,33 @@ def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
         ):
             stack.enter_context(
                 patch.object(owner, name, _around(getattr(owner, name), name, before, after))
+            )
+        yield
+
+
+@contextmanager
+def _imaged(images: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """Note what would be left of the warehouse if the power went after each commit."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from lake.core.table.hadoop import HadoopCatalog
+    from world.power import Disk
+
+    disk = Disk(Path(arguments[arguments.index("--warehouse") + 1]), trusted="catalog.db")
+    numbers = itertools.count()
+
+    def nothing(_kind: str, _location: str) -> None:
+        pass
+
+    def copy(_kind: str, _location: str) -> None:
+        disk.copy(images / str(next(numbers)))
+
+    with ExitStack() as stack:
+        stack.enter_context(disk.watched())
+        for owner in (SqlCatalog, HadoopCatalog):
+            real = owner.commit_table
+            stack.enter_context(
+                patch.object(owner, "commit_table", _around(real, "commit_table", nothing, copy))
             )
         yield
 

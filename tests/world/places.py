@@ -52,12 +52,17 @@ class Place:
 
     def restore(self, name: str) -> bool:
         """Put back what was saved; where there is nothing of that name, all is gone."""
-        shutil.rmtree(self.warehouse, ignore_errors=True)
         if known := (self._saved / name).exists():
-            shutil.copytree(self._saved / name, self.warehouse)
+            self.bring(self._saved / name)
         else:
+            shutil.rmtree(self.warehouse, ignore_errors=True)
             self.warehouse.mkdir(parents=True)
         return known
+
+    def bring(self, copy: Path) -> None:
+        """Put a copy of the warehouse in its place."""
+        shutil.rmtree(self.warehouse, ignore_errors=True)
+        shutil.copytree(copy, self.warehouse)
 
 
 class FolderPlace(Place):
