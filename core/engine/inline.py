@@ -16,6 +16,7 @@ from lake.core.engine.pool import Pool
 from lake.core.engine.worker import context_for, resolve
 from lake.core.errors import EngineError
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import storage_error
 
 _MAX_THREADS = 8
 
@@ -48,7 +49,7 @@ class InlineEngine:
 
             def work(index: int) -> Generator[TaskResult]:
                 context = context_for(storage, f"{batch}-{index}", pool.stopped)
-                for value in run(_plain(tasks[index].payload), context):
+                for value in _typed(run(_plain(tasks[index].payload), context)):
                     yield TaskResult(index, _plain(value))
 
             yield from pool.spread(len(tasks), work)
@@ -88,7 +89,7 @@ class InlineEngine:
 
             def work(index: int) -> Generator[None]:
                 context = context_for(storage, f"{batch}-{index}", pool.stopped)
-                for reducer, blob in send(_plain(tasks[index].payload), context):
+                for reducer, blob in _typed(send(_plain(tasks[index].payload), context)):
                     spill.add(reducer, index, blob)
                     # Each step hands control back, so that a cancelled task ends here.
                     yield None
@@ -109,7 +110,9 @@ class InlineEngine:
             def work(position: int) -> Generator[TaskResult]:
                 reducer = filled[position]
                 context = context_for(storage, f"{batch}-{reducer}", pool.stopped)
-                for value in reduce(_plain(payloads[reducer]), spill.read(reducer), context):
+                for value in _typed(
+                    reduce(_plain(payloads[reducer]), spill.read(reducer), context)
+                ):
                     yield TaskResult(reducer, _plain(value))
 
             yield from pool.spread(len(filled), work)
@@ -125,6 +128,17 @@ class InlineEngine:
             yield pool, self._ids.uuid().split("-")[0]
         finally:
             self._pools.discard(pool)
+
+
+def _typed(values: Iterator[Any]) -> Iterator[Any]:
+    """Yield what a task gives; a disk or store that fails is told as Spark's tasks tell it."""
+    try:
+        yield from values
+    except OSError as error:
+        known = storage_error(error)
+        if known is None:
+            raise
+        raise known from error
 
 
 def _plain(value: Any) -> Any:

@@ -19,6 +19,7 @@ _CODE = frozenset({"py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", "a
 # What storage needs; a catalog's own secrets are not among it.
 STORAGE = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 _LOCATIONS = "write.py-location-provider.impl"
+_LOCATION_CODE = (_LOCATIONS, "write.location-provider.impl")
 
 
 def as_configured(given: Mapping[str, Any], configured: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,6 +61,14 @@ def file_properties(found: IcebergTable, configured: Mapping[str, Any]) -> dict[
             else:
                 del properties[key]
     return properties
+
+
+def ignored_locations(properties: Mapping[str, str]) -> str | None:
+    """Say which code a table wants to be asked where its files go; None if it names none."""
+    named = [key for key in _LOCATION_CODE if key in properties]
+    if not named:
+        return None
+    return f"the table's property {named[0]} is ignored: code that a table names is not run"
 
 
 def _without_storage(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The long tests: worlds by the thousand, every race, every crash point.
+"""The long tests: worlds by the thousand, every race, every crash point, faults of every kind.
 
 ``cd tests && python -m soak --help``. Progress goes to standard output; a broken rule is told with what repeats
 it, and the exit code is 1. ``--state FILE`` remembers what is done, so that a stopped night goes on.
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills", "doubles")
+    names = ("steps", "switches", "races", "kills", "doubles", "faults", "multi-faults")
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -79,16 +79,27 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
     parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
+    parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
+    parser.add_argument(
+        "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
 
 
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
+    from world import faults
     from world.races import pairs, singles
 
     yield from crashing.jobs("kills", options.kills)
     yield from crashing.jobs("doubles", options.double)
+    for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
+        tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
+        each, more = divmod(most, len(tables))
+        for number, table in enumerate(tables):
+            if each or number < more:
+                yield kind, [*table, each + (number < more), options.seed]
     for races, most in ((singles, options.singles), (pairs, options.pairs)):
         every = list(races())
         # Spread over all where not all are wanted; each at one format version, in turn.
@@ -122,6 +133,8 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "races": _races,
             "kills": partial(crashing.kills, _each),
             "doubles": partial(crashing.doubles, _each),
+            "faults": _faults,
+            "multi-faults": _multi_faults,
         }
         return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
     finally:
@@ -152,6 +165,32 @@ def _races(
             raise
 
     return _each(listed, race, lambda one: f"version {version}, {isolation}: {one}")
+
+
+def _faults(
+    folder: Path, name: str, version: int, most: int, seed: str
+) -> tuple[Counter[str], list[str]]:
+    from world.faults import Faults, base_table, chosen
+
+    table = Faults(base_table(folder, version), name)
+    return _each(
+        chosen(table, most, seed),
+        lambda fault: table.fault(fault) + Counter(faults=1),
+        lambda fault: f"version {version}, {name}: {fault}",
+    )
+
+
+def _multi_faults(
+    folder: Path, name: str, version: int, most: int, seed: str
+) -> tuple[Counter[str], list[str]]:
+    from world.faults import Faults, base_table, several
+
+    table = Faults(base_table(folder, version), name)
+    return _each(
+        several(table, most, seed),
+        lambda faults: table.fault(*faults) + Counter({"multi-faults": 1}),
+        lambda faults: f"version {version}, {name}: {faults}",
+    )
 
 
 def _each(
