@@ -89,7 +89,7 @@ class Storage:
         filesystem, path = self.resolve(location)
         with typed_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                _make_folders(os.path.dirname(path))
             return filesystem.open_output_stream(path)
 
     def size(self, location: str) -> int:
@@ -144,12 +144,8 @@ class Storage:
         if not parsed.is_local:
             return
         with typed_errors(location):
-            for path in (parsed.path, os.path.dirname(parsed.path)):
-                descriptor = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+            _flush(parsed.path)
+            _flush(os.path.dirname(parsed.path))
 
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder with something in it."""
@@ -161,7 +157,10 @@ class Storage:
         """Make a folder and those above it where they are missing."""
         filesystem, path = self.resolve(location)
         with typed_errors(location):
-            filesystem.create_dir(path, recursive=True)
+            if isinstance(filesystem, pafs.LocalFileSystem):
+                _make_folders(path)
+            else:
+                filesystem.create_dir(path, recursive=True)
 
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
         """Return the names right in a folder, sorted, and whether each is a folder; none if there is none."""
@@ -270,6 +269,26 @@ class Storage:
         except (OSError, BadInputError, pa.ArrowException) as error:
             return str(error)[:200]
         return None
+
+
+def _make_folders(path: str) -> None:
+    """Make a local folder and those above it where they are missing, so that they outlive a power cut."""
+    missing = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+        _flush(os.path.dirname(folder))
+
+
+def _flush(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _unless_gone(error: OSError) -> None:

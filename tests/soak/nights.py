@@ -17,9 +17,12 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from soak import crashing
 
 STEPS_A_WORLD = 40
 _CHUNK = 25
@@ -65,7 +68,17 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills", "faults", "multi-faults", "tables", "judged")
+    names = (
+        "steps",
+        "switches",
+        "races",
+        "kills",
+        "faults",
+        "multi-faults",
+        "tables",
+        "judged",
+        "doubles",
+    )
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -78,6 +91,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
     parser.add_argument("--tables", type=int, default=48, help="that others wrote [48]")
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
+    parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
@@ -97,14 +111,11 @@ def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import faults
-    from world.crashes import COMMANDS
     from world.races import pairs, singles
 
     yield from _table_jobs(options)
-    if options.kills:
-        for name in COMMANDS:
-            for version in (2, 3):
-                yield "kills", [name, version, options.kills]
+    yield from crashing.jobs("kills", options.kills)
+    yield from crashing.jobs("doubles", options.double)
     for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
         tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
         each, more = divmod(most, len(tables))
@@ -143,10 +154,11 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="lake-soak-", dir=_SHM if _SHM.is_dir() else None))
     try:
-        kinds = {
+        kinds: dict[str, Callable[..., tuple[Counter[str], list[str]]]] = {
             "worlds": _worlds,
             "races": _races,
-            "kills": _kills,
+            "kills": partial(crashing.kills, _each),
+            "doubles": partial(crashing.doubles, _each),
             "faults": _faults,
             "multi-faults": _multi_faults,
             "tables": _tables,
@@ -199,22 +211,6 @@ def _races(
             raise
 
     return _each(listed, race, lambda one: f"version {version}, {isolation}: {one}")
-
-
-def _kills(folder: Path, name: str, version: int, most: int) -> tuple[Counter[str], list[str]]:
-    from world.crashes import COMMANDS, Crashes
-    from world.mortal import Mortals
-
-    with Mortals() as mortals:
-        crashes = Crashes(folder, mortals, COMMANDS[name], version)
-        points = list(crashes.points())
-        chosen = points[:: -(-len(points) // most)]
-
-        def kill(point: tuple[int, str]) -> Counter[str]:
-            crashes.kill(point)
-            return Counter(kills=1)
-
-        return _each(chosen, kill, lambda point: f"version {version}, {name} killed at {point}")
 
 
 def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:

@@ -168,9 +168,8 @@ class _System(types.ModuleType):
     def replace(self, before: str, after: str) -> None:
         self._layer.at(WRITE, after, lambda: os.replace(before, after))
 
-    def makedirs(self, path: str, **options: Any) -> None:
-        if not os.path.isdir(path):
-            self._layer.at(WRITE, path, lambda: os.makedirs(path, **options))
+    def mkdir(self, path: str) -> None:
+        self._layer.at(WRITE, path, lambda: os.mkdir(path))
 
 
 # Errors, as PyArrow and the operating system tell them
