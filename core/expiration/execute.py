@@ -7,7 +7,6 @@ only then do files go, each below the table's own roots.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -282,7 +281,7 @@ class _Expiry:
             updates.append(RemoveSnapshots(snapshot_ids=list(retention.expired)))
         runs = carried_run_ids(metadata, retention.expired, self.plan.now_ms)
         if runs is not None and updates:
-            updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: json.dumps(runs)}))
+            updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: runs}))
         if self.plan.clean_metadata:
             schemas, specs = _unused(metadata, retention, garbage)
             if schemas:

@@ -27,12 +27,12 @@ from lake.core.rows.source_rows import source_columns, split_parquet
 from lake.core.rows.sources import Source, find_sources
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
-from lake.core.table import lineage
+from lake.core.table import lineage, terms
 from lake.core.table.catalog import Table, storage_properties
-from lake.core.table.commit import find_summary, require_writable
+from lake.core.table.commit import require_writable
 from lake.core.table.foreign_code import ignored_locations
 from lake.core.table.live import LiveFiles, live_files
-from lake.core.table.run_ids import CARRIED_MS, RUN_ID, expired_run_ids
+from lake.core.table.run_ids import CARRIED_MS, has_run
 from lake.core.table.sort_orders import partition_fields, table_order
 from lake.core.table.staged_runs import StagedRun
 from lake.core.table.storage import Storage
@@ -281,7 +281,7 @@ def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPl
         options=options,
         table=table,
         schema=table.schema,
-        already=already_ran(table.metadata, options.run_id, session.clock.now_ms()),
+        already=already_ran(table.metadata, options.branch, options.run_id, session.clock.now_ms()),
         run=_lying_there(session, table, options.run_id) if options.run_id else None,
         base_snapshot_id=_head_id(table, options.branch),
     )
@@ -295,14 +295,9 @@ def _lying_there(session: Session, table: Table, run_id: str) -> StagedRun | Non
         return None
 
 
-def already_ran(metadata: TableMetadata, run_id: str | None, now_ms: int) -> bool:
-    """Whether a run of this id has landed: a snapshot carries it, or did in the last 30 days."""
-    if run_id is None:
-        return False
-    if find_summary(metadata, {RUN_ID: run_id}) is not None:
-        return True
-    expired = expired_run_ids(metadata).get(run_id)
-    return expired is not None and expired > now_ms - CARRIED_MS
+def already_ran(metadata: TableMetadata, branch: str, run_id: str | None, now_ms: int) -> bool:
+    """Whether a run of this id has landed on a branch: a snapshot carries it, or did in the last 30 days."""
+    return run_id is not None and has_run(metadata, branch, run_id, now_ms - CARRIED_MS)
 
 
 def _existing(session: Session, identifier: str, options: IngestOptions) -> Table | None:
@@ -477,8 +472,8 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
     return session.catalog.stage(
         identifier,
         schema,
-        creation.partition_spec(options.partition_by, schema),
-        creation.sort_order(options.sort_by, schema),
+        terms.partition_spec(options.partition_by, schema),
+        terms.sort_order(options.sort_by, schema),
         properties,
         dry_run=options.dry_run,
     )
@@ -509,13 +504,13 @@ def _target_schema(
 def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
     """Tell what --create was asked for and the existing table does not have."""
     if options.partition_by is not None:
-        asked = creation.partition_spec(options.partition_by, table.schema)
+        asked = terms.partition_spec(options.partition_by, table.schema)
         if not asked.compatible_with(table.spec):
             session.warn(
                 f"{table.identifier} exists and is partitioned otherwise: --partition-by is ignored"
             )
     if options.sort_by is not None:
-        order = creation.sort_order(options.sort_by, table.schema)
+        order = terms.sort_order(options.sort_by, table.schema)
         if order.fields != table.metadata.sort_order().fields:
             session.warn(f"{table.identifier} exists and is sorted otherwise: --sort-by is ignored")
     version = str(table.metadata.format_version)

@@ -6,10 +6,9 @@ loss, and rows never become rows of a JVM.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from lake.core.expressions import bind_filter, filter_columns, filter_from_plain
 from lake.core.rows.key_ranges import KeySample, Ranges, decoded
 from lake.core.rows.order_keys import RowOrder
 from lake.core.rows.ordered_writer import OrderedWriter, open_ordered_writer
+from lake.core.rows.outbox import Outbox, claim, claimed
 from lake.core.rows.partitioning import group_rows, partition_number
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
 from lake.core.rows.required import null_in_required
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
 
-_BLOB_BYTES = 4 * 1024 * 1024
-_WAITING_BYTES = 64 * 1024 * 1024
-_CLAIM = b"lake.claim"
 _SIGTERM = 15
 _SHOWN = 200
 
@@ -116,17 +113,6 @@ def sample_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Ma
             go_on(context)
             sample.add(order.keys(batch, schema))
     yield sample.to_plain()
-
-
-def claim(values: Mapping[str, Any]) -> bytes:
-    """Return JSON-ready values for the driver as a blob that `receive_rows` passes on."""
-    return _stream(pa.schema([], {_CLAIM: json.dumps(values).encode()}), [])
-
-
-def claimed(stream: Any) -> dict[str, Any] | None:
-    """Return what a blob claims; None if it holds rows."""
-    metadata = stream.schema.metadata or {}
-    return dict(json.loads(metadata[_CLAIM])) if _CLAIM in metadata else None
 
 
 def receive_rows(
@@ -213,45 +199,6 @@ def go_on(context: TaskContext) -> None:
     """Stop here if the task was cancelled."""
     if context.stopped.is_set():
         raise StoppedError(_SIGTERM)
-
-
-# The exchange
-
-
-@dataclass(slots=True)
-class Outbox:
-    """Rows that wait to be sent; bounded for each reducer and for all together."""
-
-    reducers: int
-    waiting: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
-    sizes: dict[int, int] = field(default_factory=dict)
-
-    def add(self, reducer: int, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        """Take rows; yield what is to be sent now."""
-        self.waiting.setdefault(reducer, []).append(rows)
-        self.sizes[reducer] = self.sizes.get(reducer, 0) + rows.nbytes
-        if self.sizes[reducer] >= _BLOB_BYTES:
-            yield self._take(reducer)
-        if sum(self.sizes.values()) >= _WAITING_BYTES:
-            yield from self.rest()
-
-    def rest(self) -> Iterator[tuple[int, bytes]]:
-        """Yield all that waits."""
-        for reducer in list(self.waiting):
-            yield self._take(reducer)
-
-    def _take(self, reducer: int) -> tuple[int, bytes]:
-        self.sizes.pop(reducer)
-        batches = self.waiting.pop(reducer)
-        return reducer, _stream(batches[0].schema, batches)
-
-
-def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    return bytes(sink.getvalue())
 
 
 # Rows, checked

@@ -26,18 +26,21 @@ def table_order(metadata: TableMetadata, schema: Schema) -> SortFields | None:
 def order_fields(order: SortOrder, schema: Schema) -> SortFields | None:
     """Return an order's fields; None if a column is gone, or a transform is not known."""
     fields = tuple(order.fields)
-    return fields if all(_is_sortable(field, schema) for field in fields) else None
+    known = all(
+        not isinstance(field.transform, UnknownTransform) and is_sortable(field.source_id, schema)
+        for field in fields
+    )
+    return fields if known else None
 
 
-def _is_sortable(field: SortField, schema: Schema) -> bool:
-    if isinstance(field.transform, UnknownTransform):
-        return False
+def is_sortable(column: int, schema: Schema) -> bool:
+    """Whether a schema has a column and each row one plain value of it."""
     try:
-        # A column inside a list or a map has no one value in a row, and no accessor.
-        schema.accessor_for_field(field.source_id)
+        # What lies inside a list or a map has no accessor.
+        schema.accessor_for_field(column)
     except ValueError:
         return False
-    return schema.find_type(field.source_id).is_primitive
+    return schema.find_type(column).is_primitive
 
 
 def partition_fields(spec: PartitionSpec) -> SortFields:

@@ -17,7 +17,8 @@ import pyarrow as pa
 from lake.core import paths
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.ingest.tasks import Outbox, claim, go_on, report, task_units, task_writer
+from lake.core.ingest.tasks import go_on, report, task_units, task_writer
+from lake.core.rows.outbox import Outbox, claim
 from lake.core.rows.partitioning import group_rows, partition_number
 from lake.core.rows.reader import read_ahead
 from lake.core.rows.writer import WriteSettings

@@ -474,3 +474,92 @@ def test_expiry_of_a_branch_takes_that_branchs_snapshots_only(diverged: Diverged
         "expire", "db.t", "--branch", "work", "--snapshot", main[1]["snapshot_id"]
     )
     assert wrong.exit_code == 7
+
+
+# Run ids
+
+
+def test_a_run_id_counts_once_on_each_branch(diverged: Diverged) -> None:
+    source = diverged.source({900: ("a", "x")})
+    command = ("ingest", "db.t", source, "--run-id", "r1", "--branch")
+
+    statuses = [diverged.lake.ok(*command, name)["status"] for name in ("work", "main") * 2]
+
+    assert statuses == ["done", "done", "nothing-to-do", "nothing-to-do"]
+    assert diverged.rows("work") == WORK | {900: ("a", "x")}
+    assert diverged.rows("main") == MAIN | {900: ("a", "x")}
+    # Whatever is made of a branch has its runs.
+    diverged.branch("copy")
+    assert diverged.lake.ok(*command, "copy")["status"] == "nothing-to-do"
+
+
+def test_a_run_comes_to_a_branch_with_the_snapshots_that_do(diverged: Diverged) -> None:
+    source = diverged.source({900: ("a", "x")})
+    command = ("ingest", "db.t", source, "--run-id", "r1", "--branch")
+    fork = diverged.head("main")
+    diverged.lake.ok(*command, "work")
+    # As a cherry-pick leaves it, but for the files.
+    diverged.table.append(
+        arrow({900: ("a", "x")}),
+        snapshot_properties={"source-snapshot-id": str(diverged.head("work"))},
+    )
+
+    assert diverged.lake.ok(*command, "main")["status"] == "nothing-to-do"
+    diverged.table.manage_snapshots().rollback_to_snapshot(fork).commit()
+    assert diverged.lake.ok(*command, "main")["status"] == "done"
+    assert diverged.rows("main") == MAIN | {900: ("a", "x")}
+
+
+def test_an_expired_run_is_remembered_for_the_branches_that_had_it(diverged: Diverged) -> None:
+    source = diverged.source({900: ("a", "x")})
+    command = ("ingest", "db.t", source, "--run-id", "r1", "--branch")
+    old = diverged.branch("old")
+    diverged.lake.ok(*command, "work")
+    diverged.branch("early")
+    for name in ("work", "early"):
+        diverged.lake.ok("ingest", "db.t", diverged.source(NEW), "--overwrite", "--branch", name)
+    diverged.lake.ok("expire", "db.t", *_NOW)
+    late = diverged.branch("late")
+    diverged.lake.ok("ingest", "db.t", diverged.source(NEW), "--overwrite", "--branch", "work")
+    # What was made of a branch is told even after that branch has lost what they share.
+    diverged.lake.ok("expire", "db.t", *_NOW)
+
+    statuses = {
+        name: diverged.lake.ok(*command, name)["status"] for name in ("work", "early", late, old)
+    }
+
+    assert statuses == {
+        "work": "nothing-to-do",
+        "early": "nothing-to-do",
+        "late": "nothing-to-do",
+        "old": "done",
+    }
+
+
+def test_a_staged_run_waits_for_its_branch_whatever_another_does(diverged: Diverged) -> None:
+    source = diverged.source({900: ("a", "x")})
+    command = ("ingest", "db.t", source, "--run-id", "r1")
+    diverged.lake.ok(*command, "--branch", "work")
+    head = diverged.branch("next")
+    other_rows = diverged.source({901: ("b", "y")})
+    diverged.lake.ok("ingest", "db.t", other_rows, "--run-id", "r2", "--stage")
+
+    other = diverged.lake("--json", *command[:3], "--run-id", "r2", "--branch", head)
+    staged = diverged.lake("--json", *command[:3], "--run-id", "r2", "--branch", head, "--stage")
+    done = diverged.lake.ok("ingest", "db.t", source, "--run-id", "r2")
+
+    assert (other.exit_code, staged.exit_code) == (2, 2)
+    assert "--branch main" in other.json()["error"]["hint"]
+    assert done["status"] == "done"
+    assert diverged.rows("main") == MAIN | {901: ("b", "y")}
+
+
+def test_what_is_staged_for_a_branch_stays_when_another_has_the_run(diverged: Diverged) -> None:
+    source = diverged.source({900: ("a", "x")})
+    command = ("ingest", "db.t", source, "--run-id", "r1")
+    diverged.lake.ok(*command)
+    diverged.lake.ok(*command, "--stage", "--branch", "work")
+
+    assert diverged.lake.ok(*command)["status"] == "nothing-to-do"
+    assert diverged.lake.ok(*command, "--branch", "work")["status"] == "done"
+    assert diverged.rows("work") == WORK | {900: ("a", "x")}

@@ -11,11 +11,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 from unittest.mock import patch
 
 import pyiceberg.table.update as updates
+from pyiceberg.table import snapshots
 
 from lake.cli import app
 from lake.commands import compact, expire
@@ -133,14 +135,32 @@ def seeded_libraries(
         def now() -> datetime:
             return datetime.fromtimestamp(now_ms() / 1000, UTC)
 
+    class Clock:
+        @staticmethod
+        def time() -> float:
+            return now_ms() / 1000
+
     with (
         patch.object(updates, "datetime", Now),
+        patch.object(snapshots, "time", Clock),
         patch.object(uuid, "uuid4", new_uuid),
         patch.object(app, "load_verb", _load_verb),
     ):
         yield
 
 
+@contextmanager
+def file_times(written_ms: Callable[[str], int | None]) -> Iterator[None]:
+    """Let files have been written at a world's time."""
+
+    def stored(location: str, info: Any) -> Any:
+        return replace(_real_stored(location, info), modified_ms=written_ms(location))
+
+    with patch.object(storage, "_stored", stored):
+        yield
+
+
+_real_stored = storage._stored
 _load_verb = functools.cache(app.load_verb)
 _KEPT_TABLES = 1024
 

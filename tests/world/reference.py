@@ -188,7 +188,7 @@ class Reference:
     def _file(self, path: str) -> list[dict[int, Any]]:
         if path not in self._rows:
             self._read_as[path] = _version(path)
-            with pq.ParquetFile(path.removeprefix("file://")) as file:
+            with pq.ParquetFile(local(path)) as file:
                 table = file.read(use_threads=False)
             ids = [int(field.metadata[_FIELD_ID]) for field in table.schema]
             columns = [column.to_pylist() for column in table.columns]
@@ -201,17 +201,22 @@ class Reference:
     def _records(self, path: str) -> list[dict[str, Any]]:
         if path not in self._avro:
             self._read_as[path] = _version(path)
-            with open(path.removeprefix("file://"), "rb") as file:
+            with open(local(path), "rb") as file:
                 self._avro[path] = list(fastavro.reader(file))  # type: ignore[arg-type]
         return self._avro[path]
 
 
 def _version(path: str) -> tuple[int, ...]:
     try:
-        found = os.stat(path.removeprefix("file://"))
+        found = os.stat(local(path))
     except FileNotFoundError:
         return ()
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def local(location: str) -> str:
+    """Return the path of a local file, however its location is spelled."""
+    return location.removeprefix("file://").removeprefix("file:")
 
 
 def missing(files: dict[str, int | None]) -> list[str]:
@@ -219,7 +224,7 @@ def missing(files: dict[str, int | None]) -> list[str]:
     bad = []
     for path, size in files.items():
         try:
-            found = os.stat(path.removeprefix("file://")).st_size
+            found = os.stat(local(path)).st_size
         except FileNotFoundError:
             bad.append(f"{path} is gone")
             continue
@@ -256,7 +261,7 @@ def _entry(record: dict[str, Any], manifest: dict[str, Any], metadata: TableMeta
 
 def vector(path: str, offset: int, length: int) -> list[int]:
     """Return the positions of a deletion vector."""
-    with open(path.removeprefix("file://"), "rb") as file:
+    with open(local(path), "rb") as file:
         file.seek(offset)
         blob = file.read(length)
     # Length, magic, bitmap, checksum.
