@@ -141,6 +141,11 @@ def catalog_errors(what: str) -> Iterator[None]:
         raise CorruptFileError(
             f"the metadata of {what} cannot be read: {first_line(error)}"
         ) from error
+    except (theirs.ServiceUnavailableError, theirs.TooManyRequestsError) as error:
+        raise TimedOutError(
+            f"the catalog is too busy to open {what}: {first_line(error)}",
+            hint="run the command again",
+        ) from error
     except (ModuleNotFoundError, theirs.NotInstalledError) as error:
         raise BadInputError(
             f"{what} needs a Python module that is not installed: {first_line(error)}",

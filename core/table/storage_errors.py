@@ -27,6 +27,8 @@ _BUSY = re.compile(
     re.IGNORECASE,
 )
 _OF_A_STORE = re.compile(r"\bAWS Error\b|HTTP status \d{3}\b", re.IGNORECASE)
+# How Python and Arrow repeat the system's number.
+_REPEATED = re.compile(r"^\[Errno \d+\] |\.? Detail: \[errno \d+\] [\w /-]*")
 _LENGTH = 300
 _AWAY = {
     errno.ECONNABORTED,
@@ -77,7 +79,12 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
 
 
 def _reason(error: OSError, text: str) -> str:
-    return text if error.errno is None else f"{os.strerror(error.errno).lower()} ({text})"
+    """Return an error's own words, with what the system's number means in front."""
+    if error.errno is None:
+        return text
+    meaning = os.strerror(error.errno)
+    said = _REPEATED.sub("", text).strip()
+    return f"{meaning.lower()} ({said})" if said and said != meaning else meaning.lower()
 
 
 class typed_errors:  # noqa: N801 - reads as a statement

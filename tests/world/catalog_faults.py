@@ -86,7 +86,7 @@ def _faults() -> Iterator[Fault]:
     for status in (401, 403, 419):
         yield Fault(f"commit: {status}", COMMIT, _raise(lambda s=status: _http(s)), frozenset({9}))
         yield Fault(f"load: {status}", LOAD, _raise(lambda s=status: _http(s)), frozenset({9}))
-    yield Fault("commit: 429", COMMIT, _raise(lambda: _http(429)), frozenset({5, 10}))
+    yield Fault("commit: 429", COMMIT, _raise(lambda: _http(429)), frozenset())
     yield Fault("load: 429", LOAD, _raise(lambda: _http(429)), frozenset({10}))
     yield Fault("commit: 409", COMMIT, _raise(lambda: _http(409)), frozenset({4}))
     yield Fault("landed: 409", COMMIT, _landed(lambda: _http(409)), frozenset())
