@@ -28,8 +28,9 @@ from lake.core.rows.sources import Source, find_sources
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
-from lake.core.table.catalog import Table, storage_properties
+from lake.core.table.catalog import Table
 from lake.core.table.commit import find_summary, require_writable
+from lake.core.table.foreign_code import storage_properties
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.run_ids import CARRIED_MS, RUN_ID, expired_run_ids
 from lake.core.table.staged_runs import StagedRun

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoundError, RefusedError
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import storage_error
 
 PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
 FORMATS = (PARQUET, CSV, JSON, ARROW, ORC, AVRO)
@@ -185,5 +186,8 @@ def readable(path: str) -> Iterator[None]:
     except LakeError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        told = storage_error(error) if isinstance(error, OSError) else None
+        if told is not None:
+            raise told from error
         text = str(error).strip().splitlines()
         raise CorruptFileError(f"{path} cannot be read: {(text or [''])[0][:300]}") from error

@@ -9,23 +9,48 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from lake.core import paths
-from lake.core.errors import BadInputError, CorruptFileError, NotAuthorisedError, NotFoundError
-from lake.core.table.storage_errors import storage_error
+from lake.core.errors import (
+    BadInputError,
+    CorruptFileError,
+    LakeError,
+    NotAuthorisedError,
+    NotFoundError,
+)
+from lake.core.table.credentials import Credentials, Renewed
+from lake.core.table.storage_errors import is_refusal, storage_error
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
+_TOLD_LENGTH = 400
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+
+def _again_when_renewed(call: _Call) -> _Call:
+    """Let a call of a storage that was refused try once more, with the credentials that its catalog then vends."""
+
+    @wraps(call)
+    def again(self: Storage, *arguments: Any, **named: Any) -> Any:
+        number, _ = self.renewed.current()
+        try:
+            return call(self, *arguments, **named)
+        except (LakeError, OSError) as error:
+            if not (is_refusal(error) and self.renewed.renew(number)):
+                raise
+        return call(self, *arguments, **named)
+
+    return again  # type: ignore[return-value]
 
 
 @dataclass(slots=True)
@@ -50,40 +75,42 @@ class Storage:
 
     Args:
         properties: storage properties as PyIceberg's FileIO takes them. They may hold secrets: they are
-            never printed, and `properties` goes to executors in a binary column only.
+            never printed, and go to executors in a binary column only.
+        renewed: instead of them, credentials that are vended anew while a run goes on.
     """
 
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self.properties: dict[str, str] = dict(properties or {})
-        self._filesystem = lru_cache(maxsize=64)(self._make_filesystem)
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, *, renewed: Renewed | None = None
+    ) -> None:
+        self.renewed = renewed or Renewed(Credentials(dict(properties or {})))
+        self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
 
     def __repr__(self) -> str:
         return "Storage(…)"
 
-    def _make_filesystem(self, scheme: str, authority: str) -> Any:
-        if scheme == "file":
-            return pafs.LocalFileSystem()
-        from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
-
-        try:
-            return PyArrowFileIO(self.properties).fs_by_scheme(scheme, authority or None)
-        except ValueError as error:
-            raise BadInputError(f"no file system for {scheme}:// locations") from error
+    @property
+    def credentials(self) -> Credentials:
+        """What opens the store now."""
+        return self.renewed.current()[1]
 
     def resolve(self, location: str) -> tuple[Any, str]:
         """Return the PyArrow file system and the path in it that a location names."""
         parsed = paths.parse(location)
-        filesystem = self._filesystem(parsed.scheme, parsed.authority)
+        properties = {} if parsed.is_local else self.credentials.at(location)
+        key = tuple(sorted(properties.items()))
+        filesystem = self._filesystem(parsed.scheme, parsed.authority, key)
         if parsed.scheme in {"file", "hdfs", "viewfs"}:
             return filesystem, parsed.path
         return filesystem, f"{parsed.authority}{parsed.path}"
 
+    @_again_when_renewed
     def open_input(self, location: str) -> Any:
         """Open a file for random access (a `pyarrow.NativeFile`)."""
         filesystem, path = self.resolve(location)
         with _typed_errors(location):
             return filesystem.open_input_file(path)
 
+    @_again_when_renewed
     def open_output(self, location: str) -> Any:
         """Open a new file for writing (a `pyarrow.NativeFile`); local folders are made."""
         filesystem, path = self.resolve(location)
@@ -92,6 +119,7 @@ class Storage:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
             return filesystem.open_output_stream(path)
 
+    @_again_when_renewed
     def size(self, location: str) -> int:
         """Return a file's length in bytes.
 
@@ -113,6 +141,7 @@ class Storage:
             return False
         return True
 
+    @_again_when_renewed
     def read(self, location: str, *, limit: int = MAX_METADATA_BYTES) -> bytes:
         """Return a whole file of metadata.
 
@@ -128,9 +157,10 @@ class Storage:
                 )
             return bytes(source.read())
 
+    @_again_when_renewed
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Write a whole file and, on a local disk, make it survive a power cut."""
-        with self.open_output(location) as sink, _typed_errors(location):
+        with _typed_errors(location), self.open_output(location) as sink:
             sink.write(data)
         if durable:
             self.persist(location)
@@ -150,18 +180,21 @@ class Storage:
             finally:
                 os.close(descriptor)
 
+    @_again_when_renewed
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder with something in it."""
         filesystem, path = self.resolve(location)
         with _typed_errors(location):
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
+    @_again_when_renewed
     def make_folder(self, location: str) -> None:
         """Make a folder and those above it where they are missing."""
         filesystem, path = self.resolve(location)
         with _typed_errors(location):
             filesystem.create_dir(path, recursive=True)
 
+    @_again_when_renewed
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
         """Return the names right in a folder, sorted, and whether each is a folder; none if there is none."""
         filesystem, path = self.resolve(folder)
@@ -171,6 +204,7 @@ class Storage:
             infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted((info.base_name, info.type == pafs.FileType.Directory) for info in infos)
 
+    @_again_when_renewed
     def list_files(self, folder: str) -> list[StoredFile]:
         """Return the files right in a folder, by name; none if there is no folder. Links are left out."""
         filesystem, path = self.resolve(folder)
@@ -198,6 +232,7 @@ class Storage:
         with ThreadPoolExecutor(_LOOK_UP_THREADS) as pool:
             return dict(zip(wanted, pool.map(self._look_up, wanted), strict=True))
 
+    @_again_when_renewed
     def _look_up(self, location: str) -> StoredFile | None:
         filesystem, path = self.resolve(location)
         try:
@@ -210,6 +245,7 @@ class Storage:
             raise
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
+    @_again_when_renewed
     def find(self, folder: str, name_part: str) -> list[str]:
         """Return the files below a folder whose names contain a text; none if there is no folder.
 
@@ -239,17 +275,26 @@ class Storage:
 
     def delete(self, locations: Iterable[str]) -> DeleteOutcome:
         """Delete files in parallel; a file that is not there counts as deleted, a failure is kept and told."""
-        outcome = DeleteOutcome()
         wanted = list(dict.fromkeys(locations))
+        number, _ = self.renewed.current()
+        failed = self._delete_each(wanted)
+        refused = [place for place, why in failed.items() if is_refusal(OSError(why))]
+        if refused and self.renewed.renew(number):
+            again = self._delete_each(refused)
+            failed = {k: why for k, why in failed.items() if k not in refused} | again
+        return DeleteOutcome([one for one in wanted if one not in failed], failed)
+
+    def _delete_each(self, wanted: Sequence[str]) -> dict[str, str]:
+        """Delete files and return why some could not be."""
+        failed: dict[str, str] = {}
         # A thread costs more than one call of the system, and its orders more than a local delete.
         size = -(-len(wanted) // _DELETE_THREADS) or 1
         slices = [wanted[start : start + size] for start in range(0, len(wanted), size)]
         with ThreadPoolExecutor(len(slices) or 1) as pool:
             each = pool.map if slices[1:] else map
             for failures in each(self._delete_all, slices):
-                outcome.failed.update(failures)
-        outcome.deleted += [location for location in wanted if location not in outcome.failed]
-        return outcome
+                failed.update(failures)
+        return failed
 
     def _delete_all(self, locations: Sequence[str]) -> dict[str, str]:
         told = {location: self._delete_one(location) for location in locations}
@@ -266,8 +311,19 @@ class Storage:
         except FileNotFoundError:
             return None
         except (OSError, BadInputError, pa.ArrowException) as error:
-            return str(error)[:200]
+            return str(error)[:_TOLD_LENGTH]
         return None
+
+
+def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str, str]]) -> Any:
+    if scheme == "file":
+        return pafs.LocalFileSystem()
+    from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
+
+    try:
+        return PyArrowFileIO(dict(properties)).fs_by_scheme(scheme, authority or None)
+    except ValueError as error:
+        raise BadInputError(f"no file system for {scheme}:// locations") from error
 
 
 def _stored(location: str, info: Any) -> StoredFile:
