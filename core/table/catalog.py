@@ -19,6 +19,7 @@ from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.foreign_code import file_properties, storage_properties
 from lake.core.table.opening import catalog_errors, open_handle, record_metadata
+from lake.core.table.s3 import completed
 from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class TableCatalog:
             return self._properties
         from pyiceberg.utils.config import Config  # noqa: PLC0415
 
-        return Config().get_catalog_config(self.name) or {}
+        return completed(Config().get_catalog_config(self.name) or {})
 
     @cached_property
     def handle(self) -> Catalog:
