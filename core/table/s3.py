@@ -337,8 +337,8 @@ class S3:
 
 
 def is_plain(key: str) -> bool:
-    """Whether a key means the same to every reader and XML can carry it."""
-    return all(_PLAIN_KEY.fullmatch(part) for part in key.split("/"))
+    """Whether a key, or the prefix of a folder, means the same to every reader and XML can carry it."""
+    return all(_PLAIN_KEY.fullmatch(part) for part in key.removesuffix("/").split("/"))
 
 
 @lru_cache(maxsize=4)

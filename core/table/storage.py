@@ -302,6 +302,18 @@ class Storage:
             if info.type == pafs.FileType.File and name_part in info.base_name
         ]
 
+    def end_uploads(self, folder: str, name_part: str) -> None:
+        """End uploads of files below a folder whose names contain a text, which failed writers left open.
+
+        Only S3 has any; a store that tells nothing of them is left alone.
+        """
+        reached = self.s3(f"{folder.rstrip('/')}/")
+        if reached is None:
+            return
+        bucket, prefix = reached
+        with suppress(OSError, UnsupportedError):
+            bucket.abort_uploads(prefix, name_part)
+
     def delete(self, locations: Iterable[str]) -> DeleteOutcome:
         """Delete files in parallel; a file that is not there counts as deleted, a failure is kept and told."""
         wanted = list(dict.fromkeys(locations))
