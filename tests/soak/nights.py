@@ -88,6 +88,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", default="soak", help="how the worlds' seeds begin")
     parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
+    parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
     parser.add_argument("--tables", type=int, default=48, help="that others wrote [48]")
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
@@ -111,7 +112,7 @@ def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import faults
-    from world.races import pairs, singles
+    from world.races import pairs, singles, windows
 
     yield from _table_jobs(options)
     yield from crashing.jobs("kills", options.kills)
@@ -122,8 +123,12 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for number, table in enumerate(tables):
             if each or number < more:
                 yield kind, [*table, each + (number < more), options.seed]
-    for races, most in ((singles, options.singles), (pairs, options.pairs)):
-        every = list(races())
+    drawn = list(windows(options.seed, options.windows))
+    for every, most in (
+        (list(singles()), options.singles),
+        (list(pairs()), options.pairs),
+        (drawn, len(drawn)),
+    ):
         # Spread over all where not all are wanted; each at one format version, in turn.
         chosen = [every[number * len(every) // most] for number in range(most)] if most else []
         by_table: dict[tuple[str, int], list[Any]] = {}

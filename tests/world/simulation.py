@@ -592,8 +592,7 @@ class World:
         self.stop_faults()
         compact = ["--min-input-files", "2", "--delete-file-threshold", "1"]
         expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
-        for _ in range(2):
-            self.step(Operation("compact"), "compact", *compact)
+        self._compact_until_done(compact)
         for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):
             before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
             operation = Operation(verb, may_drop=True, expires=Expiry(keep_checkpoints_ms=0))
@@ -605,6 +604,20 @@ class World:
             # What other writers wrote and did not commit is their own.
             own = [name for name in self.leftovers() if not _THEIRS.search(name)]
             assert not own, f"left behind: {own[:5]}"
+
+    def _compact_until_done(self, usual: Sequence[object]) -> None:
+        """Compact in one way until nothing is left to do, then ask for the same once more."""
+        ways = [["--partial-progress"], ["--remove-dangling-deletes"], ["--verify"], []]
+        words = [*usual, *self.random.choice(ways)]
+        for left in (3, 2, 1, 0):
+            before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
+            done = self.step(Operation("compact at rest"), "compact", *words)
+            assert isinstance(done, Outcome), repr(done)
+            if done.status is Status.NOTHING_TO_DO:
+                assert before == self.catalog.location(TABLE)
+                assert deletes == self.counts["deletes"]
+                return
+            assert left, f"compact {words} finds something to do again and again"
 
     def make_table(self) -> None:
         """Make the table by the first load."""
