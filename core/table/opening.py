@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-_TIMED_OUT = re.compile(r"timed? ?out\b|timeout (?:expired|was reached)", re.IGNORECASE)
+_TIMED_OUT = re.compile(
+    r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked", re.IGNORECASE
+)
 _UNAUTHORISED = re.compile(
     r"password authentication failed|no password supplied|permission denied|access.denied"
     r"|role .* (?:does not exist|is not permitted)",
