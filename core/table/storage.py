@@ -79,9 +79,18 @@ class Storage:
         return filesystem, f"{parsed.authority}{parsed.path}"
 
     def open_input(self, location: str) -> Any:
-        """Open a file for random access (a `pyarrow.NativeFile`)."""
+        """Open a file for random access (a `pyarrow.NativeFile`).
+
+        Raises:
+            BadInputError: it is a folder, a pipe or a device: opening one could wait for ever.
+            NotFoundError: there is no such file.
+        """
         filesystem, path = self.resolve(location)
         with _typed_errors(location):
+            if isinstance(filesystem, pafs.LocalFileSystem) and not stat.S_ISREG(
+                os.stat(path).st_mode
+            ):
+                raise BadInputError(f"{location} is not a file")
             return filesystem.open_input_file(path)
 
     def open_output(self, location: str) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
-from lake.core.errors import LakeError, NotAuthorisedError, TimedOutError
+from lake.core.errors import BadInputError, LakeError, NotAuthorisedError, TimedOutError
 
 # The names are those of the AWS SDK, which Arrow repeats; the numbers stand in for names it does not know.
 _REFUSED = re.compile(
@@ -18,6 +19,8 @@ _BUSY = re.compile(
     re.IGNORECASE,
 )
 _LENGTH = 300
+# A name under which nothing can lie.
+_NO_PLACE = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO})
 
 
 def storage_error(error: OSError) -> LakeError | None:
@@ -27,4 +30,6 @@ def storage_error(error: OSError) -> LakeError | None:
         return NotAuthorisedError(f"the storage refused: {text}")
     if isinstance(error, TimeoutError) or _BUSY.search(text):
         return TimedOutError(f"the storage is too busy: {text}", hint="run the command again")
+    if error.errno in _NO_PLACE:
+        return BadInputError(f"no file can lie there: {text}")
     return None
