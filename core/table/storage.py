@@ -119,9 +119,18 @@ class Storage:
 
     @_again_when_renewed
     def open_input(self, location: str) -> Any:
-        """Open a file for random access (a `pyarrow.NativeFile`)."""
+        """Open a file for random access (a `pyarrow.NativeFile`).
+
+        Raises:
+            BadInputError: it is a folder, a pipe or a device: opening one could wait for ever.
+            NotFoundError: there is no such file.
+        """
         filesystem, path = self.resolve(location)
         with typed_errors(location):
+            if isinstance(filesystem, pafs.LocalFileSystem) and not stat.S_ISREG(
+                os.stat(path).st_mode
+            ):
+                raise BadInputError(f"{location} is not a file")
             return filesystem.open_input_file(path)
 
     @_again_when_renewed

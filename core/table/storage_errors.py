@@ -52,6 +52,8 @@ _HINTS = {
     errno.EMFILE: "allow more open files (ulimit -n)",
     errno.ENFILE: "allow more open files",
 }
+# A name under which nothing can lie.
+_NO_PLACE = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO})
 
 
 def storage_error(error: OSError, location: str = "") -> LakeError | None:
@@ -75,6 +77,8 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
         return NotFoundError(f"no such file: {location}")
     if isinstance(error, IsADirectoryError) and location:
         return BadInputError(f"{location} is a folder, not a file")
+    if error.errno in _NO_PLACE:
+        return BadInputError(f"no file can lie there: {text}")
     if error.errno is None and not _OF_A_STORE.search(text):
         return None
     reason = _reason(error, text)
