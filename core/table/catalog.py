@@ -88,8 +88,18 @@ class Table:
         )
 
     def refreshed(self) -> Table:
-        """Return the table as it is now."""
-        return self.catalog.load(self.identifier)
+        """Return the table as it is now.
+
+        Raises:
+            NotFoundError: it was dropped, or another one has its name.
+        """
+        now = self.catalog.load(self.identifier)
+        if not self.creating and now.metadata.table_uuid != self.metadata.table_uuid:
+            raise NotFoundError(
+                f"table {self.identifier} was dropped meanwhile, and another one has its name",
+                hint="run the command again if it is meant for the new one",
+            )
+        return now
 
     def send(
         self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

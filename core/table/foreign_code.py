@@ -25,6 +25,7 @@ STORAGE = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 # What says where a store is.
 _PLACES = re.compile(r"\.(?:endpoint|proxy-uri|account-host|service\.host|token-uri)$|authority$")
 _LOCATIONS = "write.py-location-provider.impl"
+_LOCATION_CODE = (_LOCATIONS, "write.location-provider.impl")
 
 
 def as_configured(given: Mapping[str, Any], configured: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,6 +99,14 @@ def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) ->
                 f"the catalog's server chooses {place} as {key} for credentials that it did not give",
                 hint=f"if that is right, set the catalog's {key} to it",
             )
+
+
+def ignored_locations(properties: Mapping[str, str]) -> str | None:
+    """Say which code a table wants to be asked where its files go; None if it names none."""
+    named = [key for key in _LOCATION_CODE if key in properties]
+    if not named:
+        return None
+    return f"the table's property {named[0]} is ignored: code that a table names is not run"
 
 
 def _without_storage(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table.metadata import TableMetadata
 
 from lake.core.errors import BadInputError, CorruptFileError
@@ -235,3 +236,12 @@ def _concat(tables: Sequence[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(tables).unify_dictionaries()
+
+
+def live_manifests(manifests: pa.Table) -> pa.Table:
+    """Return the manifests that may hold live entries."""
+    live = pc.add(
+        pc.fill_null(manifests["added_files_count"], 1),
+        pc.fill_null(manifests["existing_files_count"], 0),
+    )
+    return manifests.filter(pc.greater(live, 0))

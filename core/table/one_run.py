@@ -16,7 +16,7 @@ from lake.core.errors import LockedError
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
-from lake.core.table import lock_file, lock_object
+from lake.core.table import lineage, lock_file, lock_object
 from lake.core.table.catalog import Table
 from lake.core.table.lock_file import HeldLock, Owner, this_process
 from lake.core.table.lock_object import HeldObject
@@ -62,7 +62,9 @@ def run_alone(
         table=table.identifier,
         branch=branch,
         status=Status.ALREADY_RUNNING,
-        base_snapshot_id=table.metadata.current_snapshot_id,
+        base_snapshot_id=lineage.head_id(table.metadata, branch)
+        if branch
+        else table.metadata.current_snapshot_id,
         details=[_row(owner)],
     )
 

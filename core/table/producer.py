@@ -25,7 +25,6 @@ from lake.core.table.manifests import (
     describe_manifest,
     encode_manifest,
     read_manifest,
-    read_manifest_list,
     read_manifests,
 )
 from lake.core.table.operations import (
@@ -41,6 +40,7 @@ from lake.core.table.operations import (
 from lake.core.table.removal import Removal, check_sole_spec, find_live
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import REPLACE_PARTITIONS, SummaryCounter
+from lake.core.table.whole_lists import check_list, read_list
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -80,16 +80,26 @@ class Parent:
 
     @classmethod
     def read(
-        cls, storage: Storage, snapshot: Snapshot | None, producers: Iterable[Producer]
+        cls,
+        storage: Storage,
+        metadata: TableMetadata,
+        snapshot: Snapshot | None,
+        producers: Iterable[Producer],
     ) -> Parent:
-        """Read a branch's head from storage, for so many steps in a row."""
+        """Read a branch's head from storage, for so many steps in a row.
+
+        Raises:
+            CorruptFileError: its manifest list is damaged, or not whole: what it lacks would be lost.
+        """
         fresh: dict[str, pa.Table] = {}
         clashes = DeleteClashes(storage, fresh)
         for producer in producers:
             producer.watch(clashes)
-        location = snapshot.manifest_list if snapshot else None
-        rows = read_manifest_list(storage, location).to_pylist() if location else []
-        return cls(snapshot, rows, clashes, LivePartitions(storage, fresh), fresh)
+        listed = MANIFEST_SCHEMA.empty_table()
+        if snapshot is not None:
+            listed = read_list(storage, metadata, snapshot)
+            check_list(storage, metadata, snapshot, listed)
+        return cls(snapshot, listed.to_pylist(), clashes, LivePartitions(storage, fresh), fresh)
 
     def keep(self, added: _Added) -> None:
         """Spare the steps to come the reading of what was just written."""

@@ -24,12 +24,12 @@ from lake.core.errors import (
     BadInputError,
     CorruptFileError,
     LakeError,
-    NotAuthorisedError,
     NotFoundError,
+    StorageError,
 )
 from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.s3 import S3, UnsupportedError, completed, is_plain
-from lake.core.table.storage_errors import is_refusal, storage_error
+from lake.core.table.storage_errors import is_refusal, typed_errors
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
@@ -121,14 +121,14 @@ class Storage:
     def open_input(self, location: str) -> Any:
         """Open a file for random access (a `pyarrow.NativeFile`)."""
         filesystem, path = self.resolve(location)
-        with _typed_errors(location):
+        with typed_errors(location):
             return filesystem.open_input_file(path)
 
     @_again_when_renewed
     def open_output(self, location: str) -> Any:
         """Open a new file for writing (a `pyarrow.NativeFile`); local folders are made."""
         filesystem, path = self.resolve(location)
-        with _typed_errors(location):
+        with typed_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
             return filesystem.open_output_stream(path)
@@ -141,7 +141,7 @@ class Storage:
             NotFoundError: there is no such file.
         """
         filesystem, path = self.resolve(location)
-        with _typed_errors(location):
+        with typed_errors(location):
             info = filesystem.get_file_info(path)
         if info.type != pafs.FileType.File:
             raise NotFoundError(f"no such file: {location}")
@@ -163,18 +163,21 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
-        with self.open_input(location) as source, _typed_errors(location):
+        with typed_errors(location), self.open_input(location) as source:
             length = source.size()
             if length > limit:
                 raise CorruptFileError(
                     f"{location} has {length} bytes, more than the {limit} allowed"
                 )
-            return bytes(source.read())
+            data = bytes(source.read())
+        if len(data) != length:
+            raise StorageError(f"{location}: the storage gave {len(data)} of its {length} bytes")
+        return data
 
     @_again_when_renewed
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Write a whole file and, on a local disk, make it survive a power cut."""
-        with _typed_errors(location):
+        with typed_errors(location):
             if self._put(location, data):
                 return
             with self.open_output(location) as sink:
@@ -199,35 +202,33 @@ class Storage:
         parsed = paths.parse(location)
         if not parsed.is_local:
             return
-        for path, flags in (
-            (parsed.path, os.O_RDONLY),
-            (os.path.dirname(parsed.path), os.O_RDONLY),
-        ):
-            descriptor = os.open(path, flags)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with typed_errors(location):
+            for path in (parsed.path, os.path.dirname(parsed.path)):
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
 
     @_again_when_renewed
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder with something in it."""
         filesystem, path = self.resolve(location)
-        with _typed_errors(location):
+        with typed_errors(location):
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
     @_again_when_renewed
     def make_folder(self, location: str) -> None:
         """Make a folder and those above it where they are missing."""
         filesystem, path = self.resolve(location)
-        with _typed_errors(location):
+        with typed_errors(location):
             filesystem.create_dir(path, recursive=True)
 
     @_again_when_renewed
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
         """Return the names right in a folder, sorted, and whether each is a folder; none if there is none."""
         filesystem, path = self.resolve(folder)
-        with _typed_errors(folder):
+        with typed_errors(folder):
             if filesystem.get_file_info(path).type != pafs.FileType.Directory:
                 return []
             infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
@@ -237,7 +238,7 @@ class Storage:
     def list_files(self, folder: str) -> list[StoredFile]:
         """Return the files right in a folder, by name; none if there is no folder. Links are left out."""
         filesystem, path = self.resolve(folder)
-        with _typed_errors(folder):
+        with typed_errors(folder):
             if filesystem.get_file_info(path).type != pafs.FileType.Directory:
                 return []
             infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
@@ -264,14 +265,14 @@ class Storage:
     @_again_when_renewed
     def _look_up(self, location: str) -> StoredFile | None:
         filesystem, path = self.resolve(location)
-        try:
-            with _typed_errors(location):
+        with typed_errors(location):
+            try:
                 info = filesystem.get_file_info(path)
-        except OSError as error:
-            # No file can have such a name.
-            if error.errno == errno.ENAMETOOLONG:
-                return None
-            raise
+            except OSError as error:
+                # No file can have such a name.
+                if error.errno == errno.ENAMETOOLONG:
+                    return None
+                raise
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
     @_again_when_renewed
@@ -285,15 +286,16 @@ class Storage:
             prefix = (
                 folder[: len(folder) - len(parsed.path)] if folder.endswith(parsed.path) else ""
             )
-            return [
-                f"{prefix}{os.path.join(place, name)}"
-                for place, _, names in os.walk(parsed.path)
-                for name in names
-                if name_part in name
-            ]
+            with typed_errors(folder):
+                return [
+                    f"{prefix}{os.path.join(place, name)}"
+                    for place, _, names in os.walk(parsed.path, onerror=_unless_gone)
+                    for name in names
+                    if name_part in name
+                ]
         filesystem, path = self.resolve(folder)
         selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-        with _typed_errors(folder):
+        with typed_errors(folder):
             infos = filesystem.get_file_info(selector)
         base = folder.rstrip("/")
         return [
@@ -397,6 +399,12 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
         raise BadInputError(f"no file system for {scheme}:// locations") from error
 
 
+def _unless_gone(error: OSError) -> None:
+    """Raise what hides files of a folder; one that is not there, or not any more, hides none."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
+
+
 def _stored(location: str, info: Any) -> StoredFile:
     changed = info.mtime_ns
     return StoredFile(location, int(info.size), None if changed is None else changed // 1_000_000)
@@ -425,24 +433,3 @@ def _link_below_table(folder: str) -> bool:
             return False
         folder = os.path.dirname(folder)
     return False
-
-
-class _typed_errors:  # noqa: N801 - reads as a statement
-    """Turns the errors of file systems into lake's."""
-
-    def __init__(self, location: str) -> None:
-        self._location = location
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, FileNotFoundError):
-            raise NotFoundError(f"no such file: {self._location}") from error
-        known = storage_error(error) if isinstance(error, OSError) else None
-        if isinstance(known, NotAuthorisedError):
-            raise NotAuthorisedError(f"not allowed to touch {self._location}") from error
-        if known is not None:
-            raise known from error
-        if isinstance(error, IsADirectoryError):
-            raise BadInputError(f"{self._location} is a folder, not a file") from error

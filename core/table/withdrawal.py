@@ -129,8 +129,8 @@ def withdraw(
     """
     sign = _sign(table, marks.run_id)
     begun = table.storage.exists(sign)
-    _write(session, table, sign, process_name())
     try:
+        _write(session, table, sign, process_name())
         claims = _claims(table, marks.run_id)
         _refuse_claims(session, table, marks, claims, own_operation)
         now = table.refreshed()

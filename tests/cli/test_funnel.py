@@ -25,6 +25,7 @@ ERRORS = [
     (errors.BadInputError("m"), 7, "failed", "bad-input"),
     (errors.NotFoundError("m"), 7, "failed", "not-found"),
     (errors.CorruptFileError("m"), 7, "failed", "corrupt"),
+    (errors.StorageError("m"), 7, "failed", "storage"),
     (errors.LockedError("m"), 8, "failed", "locked"),
     (errors.NotAuthorisedError("m"), 9, "failed", "not-authorised"),
     (errors.TimedOutError("m"), 10, "failed", "timed-out"),

@@ -175,7 +175,7 @@ def test_a_stopped_run_leaves_no_lock(
     while not table.exists():
         assert process.poll() is None, process.communicate()
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
     assert process.returncode == 128 + number
     assert files_below(lake.warehouse) == before
@@ -203,7 +203,7 @@ def test_of_processes_that_start_together_every_one_ends_well_and_the_rows_stay(
     lake: CommandLine, table: Path
 ) -> None:
     running = [lake.start("--json", *command) for command in COMMANDS * 2]
-    documents = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    documents = [json.loads(process.communicate(timeout=300)[0]) for process in running]
 
     assert {process.returncode for process in running} == {0}
     assert "done" in {document["status"] for document in documents}

@@ -1,4 +1,4 @@
-"""The long tests: worlds by the thousand, every race, every crash point.
+"""The long tests: worlds by the thousand, every race, every crash point, faults of every kind.
 
 ``cd tests && python -m soak --help``. Progress goes to standard output; a broken rule is told with what repeats
 it, and the exit code is 1. ``--state FILE`` remembers what is done, so that a stopped night goes on.
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills")
+    names = ("steps", "switches", "races", "kills", "faults", "multi-faults")
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -75,12 +75,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
+    parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
+    parser.add_argument(
+        "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
 
 
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
+    from world import faults
     from world.crashes import COMMANDS
     from world.races import pairs, singles
 
@@ -88,6 +93,12 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for name in COMMANDS:
             for version in (2, 3):
                 yield "kills", [name, version, options.kills]
+    for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
+        tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
+        each, more = divmod(most, len(tables))
+        for number, table in enumerate(tables):
+            if each or number < more:
+                yield kind, [*table, each + (number < more), options.seed]
     for races, most in ((singles, options.singles), (pairs, options.pairs)):
         every = list(races())
         # Spread over all where not all are wanted; each at one format version, in turn.
@@ -116,7 +127,13 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="lake-soak-", dir=_SHM if _SHM.is_dir() else None))
     try:
-        kinds = {"worlds": _worlds, "races": _races, "kills": _kills}
+        kinds = {
+            "worlds": _worlds,
+            "races": _races,
+            "kills": _kills,
+            "faults": _faults,
+            "multi-faults": _multi_faults,
+        }
         return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -162,6 +179,32 @@ def _kills(folder: Path, name: str, version: int, most: int) -> tuple[Counter[st
             return Counter(kills=1)
 
         return _each(chosen, kill, lambda point: f"version {version}, {name} killed at {point}")
+
+
+def _faults(
+    folder: Path, name: str, version: int, most: int, seed: str
+) -> tuple[Counter[str], list[str]]:
+    from world.faults import Faults, base_table, chosen
+
+    table = Faults(base_table(folder, version), name)
+    return _each(
+        chosen(table, most, seed),
+        lambda fault: table.fault(fault) + Counter(faults=1),
+        lambda fault: f"version {version}, {name}: {fault}",
+    )
+
+
+def _multi_faults(
+    folder: Path, name: str, version: int, most: int, seed: str
+) -> tuple[Counter[str], list[str]]:
+    from world.faults import Faults, base_table, several
+
+    table = Faults(base_table(folder, version), name)
+    return _each(
+        several(table, most, seed),
+        lambda faults: table.fault(*faults) + Counter({"multi-faults": 1}),
+        lambda faults: f"version {version}, {name}: {faults}",
+    )
 
 
 def _each(

@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 BEFORE, AFTER = "before", "after"
 _TESTS = Path(__file__).parent.parent
-_STALLED_SECONDS = 60
+_STALLED_SECONDS = 300
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from world import flink, staging
 from world.actors import actor
 from world.simulation import Config, World
 
@@ -24,6 +25,7 @@ def run_world(seed: str, steps: int, config: Config | None = None) -> tuple[Coun
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = tempfile.mkdtemp(prefix="lake-world-", dir=_SHM if _SHM.is_dir() else None)
     world = World(Path(folder) / "w", seed, config or Config.drawn(Random(f"{seed} config")))
+    world.needed = lambda: flink.pending(world)
     try:
         with world.inside():
             world.make_table()
@@ -35,6 +37,9 @@ def run_world(seed: str, steps: int, config: Config | None = None) -> tuple[Coun
                 }
             )
             world.check_all()
+            world.catalog.faults = None
+            flink.settle(world)
+            staging.settle(world)
             world.come_to_rest()
             world.check_all()
     except BaseException as caught:

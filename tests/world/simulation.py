@@ -9,6 +9,7 @@ command does when it is run twice more, and no file that nobody knows.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -24,6 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import typer
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -35,19 +37,24 @@ from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.settings import Settings
 from lake.core.table.catalog import Table, TableCatalog
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
 from world import hooks
 from world.catalog import SimCatalog
-from world.model import Model, Operation, adding, state_of
+from world.model import Expiry, Model, Operation, adding, state_of
 from world.reference import DATA, EQUALITY, POSITIONS, Contents, Reference, missing
 from world.scheduler import Broken, Scheduler
-from world.time import SimClock, SimIds
+from world.time import START_MS, SimClock, SimIds
 
 TABLE = "db.t"
 MAIN = "main"
 COLUMNS = {"id": pa.int64(), "part": pa.string(), "value": pa.int64()}
 PARTS = ["x", "y z"]
 DAY_MS = 24 * 3_600_000
-_THEIRS = re.compile(r"/other-|-deletes\.(parquet|puffin)$|/metadata/[0-9a-f-]{36}-m\d+\.avro$")
+# Other writers' files, and temporary manifests of jobs.
+_THEIRS = re.compile(
+    r"/other-|-deletes\.(parquet|puffin)$|/metadata/[0-9a-f-]{36}-m\d+\.avro$"
+    rf"|/[0-9a-f]{{32}}-(?!{LAKE_OPERATOR_ID})[0-9a-f]{{32}}-\d{{5}}-.*\.avro$"
+)
 _NO_CHANGE = {Status.NOTHING_TO_DO, Status.ALREADY_RUNNING, Status.DRY_RUN}
 
 
@@ -117,6 +124,9 @@ class World:
         self._values = itertools.count()
         self._sources = itertools.count()
         self._reachable: tuple[str, set[str]] = ("", set())
+        self._born: dict[str, int] = {}
+        # Returns files that something outside the table's metadata still needs.
+        self.needed: Callable[[], set[str]] = set
         self._faults = Random(f"{seed} faults")
         (folder / "sources").mkdir(parents=True)
         self.warehouse = folder / "warehouse"
@@ -133,6 +143,8 @@ class World:
         with (
             hooks.hooked(self._before),
             hooks.unlocked(),
+            hooks.remembered_decoding(),
+            hooks.file_times(self._written_ms),
             hooks.seeded_libraries(self.clock.now_ms, self.ids.uuid4),
         ):
             yield
@@ -153,10 +165,27 @@ class World:
             self.watch(kind, location)
 
     def _before(self, kind: str, location: str) -> None:
+        if kind in {"delete", "create"}:
+            self._judged(self._check_quiet)(kind, location)
         if kind == "delete":
             self._judged(self._check_deletable)(location)
+        elif kind == "create":
+            self.born(location)
         self._tell(kind, location)
         self.point(f"{kind} {os.path.basename(location)}")
+
+    def _check_quiet(self, kind: str, location: str) -> None:
+        operation = self._operations.get(self.scheduler.actor())
+        quiet = operation is not None and operation.quiet
+        under = paths.canonical(location).startswith(f"file://{self.warehouse}")
+        assert not (quiet and under), f"{kind} {location}, which should change nothing"
+
+    def born(self, location: str) -> None:
+        """Remember when a file was written: on the disk it has the real time."""
+        self._born[paths.canonical(location)] = self.clock.now
+
+    def _written_ms(self, location: str) -> int | None:
+        return self._born.get(paths.canonical(location), START_MS)
 
     def _answer(self, commit: Callable[[], Any]) -> Any:
         """Answer a commit, now and then wrongly."""
@@ -212,7 +241,7 @@ class World:
         state = State(open_session=lambda _, __: opened, command=verb)
         try:
             words = [verb, TABLE, *map(str, arguments)]
-            done = build_app()(args=words, prog_name="lake", standalone_mode=False, obj=state)
+            done = _command().main(words, prog_name="lake", standalone_mode=False, obj=state)
             assert isinstance(done, Outcome)
             return done
         finally:
@@ -252,6 +281,7 @@ class World:
                 done = error
             status = done.status if isinstance(done, Outcome) else type(done).__name__
             self.counts[f"{operation.name}: {status}"] += 1
+            operation.told = str(status)
             if isinstance(done, LakeError) and type(done) is LakeError:
                 raise AssertionError(f"a defect: {done}") from done
             if isinstance(done, CommitUnknownError):
@@ -260,6 +290,8 @@ class World:
                 assert not operation.swaps or operation.lost, (
                     f"{operation.name}: {done} but changed"
                 )
+            elif operation.lays_down:
+                assert not operation.swaps, f"{operation.name} committed"
             elif done.status is Status.DONE and verb != "expire":
                 # Of two expiries at once, each may find that all is gone that it wanted gone.
                 assert operation.swaps, f"{operation.name}: done, but nothing was committed"
@@ -269,6 +301,18 @@ class World:
             if isinstance(done, CommitUnknownError):
                 self.open_outcomes.add(operation.name)
         self.check()
+        return done
+
+    def no_change(self, verb: str, *arguments: object) -> Outcome | LakeError:
+        """Run a command that must not change anything, whatever it finds."""
+        operation = Operation(f"{verb} that changes nothing", quiet=True)
+        with self.operation(operation):
+            try:
+                done: Outcome | LakeError = self.run_lake(verb, *arguments)
+            except LakeError as error:
+                assert type(error) is not LakeError, f"a defect: {error}"
+                done = error
+        assert not operation.swaps, f"{operation.name} committed"
         return done
 
     def other_writer(self, operation: Operation, work: Callable[[], Any]) -> bool:
@@ -283,6 +327,7 @@ class World:
                 told = type(error).__name__
                 if not isinstance(error, CommitConflictError):
                     self.open_outcomes.add(operation.name)
+            operation.told = told
             self.counts[f"{operation.name}: {told}"] += 1
         self.check()
         return told == "done"
@@ -308,6 +353,8 @@ class World:
         operation.swaps += 1
         self.counts["swaps"] += 1
         self._check_refs(operation, before, after)
+        if before is not None:
+            self._check_expired(operation, before, after)
         known = {item.snapshot_id for item in before.snapshots} if before else set()
         last = getattr(before, "last_sequence_number", 0)
         for snapshot in after.snapshots:
@@ -335,14 +382,24 @@ class World:
         state = state_of(found)
         ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
         parent = snapshot.parent_snapshot_id
-        allowed = list(self.model.candidates(operation, parent, names))
-        for candidate in allowed:
-            if {value: _of(row, ids) for value, row in candidate.items()} == state:
-                self.model.add(snapshot.snapshot_id, parent, operation, candidate)
-                break
-        else:
-            raise AssertionError(_difference(operation, allowed[0], state))
-        _check_summary(snapshot, contents)
+        first = None
+        for choice in self._choices(operation, snapshot):
+            assert not choice.holds & self.model.held(parent), f"{choice.holds} come twice"
+            for candidate in self.model.candidates(choice, parent, names):
+                first = candidate if first is None else first
+                if {value: _of(row, ids) for value, row in candidate.items()} == state:
+                    self.model.add(snapshot.snapshot_id, parent, choice, candidate)
+                    _check_summary(snapshot, contents)
+                    return
+        raise AssertionError(_difference(operation, first or {}, state))
+
+    def _choices(self, operation: Operation, snapshot: Snapshot) -> Iterator[Operation]:
+        if operation.choices is None:
+            yield operation
+            return
+        for choice in operation.choices(snapshot, self.model):
+            choice.base, choice.names = operation.base, operation.names
+            yield choice
 
     def _check_refs(
         self, operation: Operation, before: TableMetadata | None, after: TableMetadata
@@ -360,6 +417,44 @@ class World:
                 put_back = operation.lost.get(name) == new.get(name)
                 assert put_back, f"{operation.name} moved {name}"
 
+    def _check_expired(
+        self, operation: Operation, before: TableMetadata, after: TableMetadata
+    ) -> None:
+        """Check that only an expiry forgets snapshots, and only those that it may."""
+        kept = {item.snapshot_id for item in after.snapshots}
+        gone = [item for item in before.snapshots if item.snapshot_id not in kept]
+        if not gone:
+            return
+        expiry = operation.expires
+        assert expiry is not None, f"{operation.name} forgot snapshots"
+        heads = {
+            name: _chain(before, ref.snapshot_id)
+            for name, ref in before.refs.items()
+            if ref.snapshot_ref_type == "branch" and name in after.refs
+        }
+        named = {ref.snapshot_id for ref in after.refs.values()}
+        own = {item.snapshot_id for item in heads.get(expiry.branch or MAIN, ())}
+        lasting = {item.snapshot_id for one in heads.values() for item in one[: expiry.retain_last]}
+        for item in gone:
+            one = item.snapshot_id
+            assert one not in named, f"{operation.name} forgot {one}, where a ref points"
+            assert expiry.branch is None or one in own, f"{one} is not on {expiry.branch}"
+            age = self.clock.now - item.timestamp_ms
+            allowed = age >= expiry.older_ms and one not in lasting
+            assert allowed or one in expiry.snapshots, (
+                f"{operation.name} forgot {one}, {age} ms old"
+            )
+        for name, chain in heads.items():
+            self._check_jobs(expiry, chain, _chain(after, after.refs[name].snapshot_id))
+
+    def _check_jobs(
+        self, expiry: Expiry, before: Sequence[Snapshot], after: Sequence[Snapshot]
+    ) -> None:
+        found = _last_commits(after)
+        for job, (number, moment) in _last_commits(before).items():
+            if self.clock.now - moment <= expiry.keep_checkpoints_ms:
+                assert found.get(job, (None, 0))[0] == number, f"{job} would commit {number} again"
+
     def _is_aged(self, metadata: TableMetadata, name: str) -> bool:
         ref = metadata.refs[name]
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
@@ -375,6 +470,7 @@ class World:
             for snapshot in metadata.snapshots:
                 files = self.reference.contents(metadata, snapshot).files
                 found.update(map(paths.canonical, files))
+            found.update(map(paths.canonical, _statistics(metadata)))
             self._reachable = location, found
         return self._reachable[1]
 
@@ -383,6 +479,8 @@ class World:
         path = paths.canonical(location)
         if path.startswith(f"file://{self.warehouse}") and self.catalog.current(TABLE) is not None:
             assert path not in self._reachable_files(), f"{location} is deleted but reachable"
+            needed = {paths.canonical(one) for one in self.needed()}
+            assert path not in needed, f"{location} is deleted but a job's state names it"
         else:
             assert str(self.folder) in path, f"{location} lies outside"
 
@@ -393,13 +491,14 @@ class World:
         for snapshot in metadata.snapshots:
             files |= self.reference.contents(metadata, snapshot).files
         files |= {entry.metadata_file: None for entry in metadata.metadata_log}
+        files |= _statistics(metadata)
         lost = missing(files)
         assert not lost, f"{len(lost)} files of retained snapshots: {lost[:3]}"
 
     def check_all(self) -> None:
         """Check every retained snapshot again from the disk, and read the heads by lake."""
         self.check()
-        metadata, fresh = self.metadata, Reference()
+        metadata, fresh = self.metadata, self.reference.anew()
         for snapshot in metadata.snapshots:
             ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
             expected = self.model.rows(snapshot.snapshot_id)
@@ -456,7 +555,8 @@ class World:
             self.step(Operation("compact"), "compact", *compact)
         for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):
             before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
-            again = self.step(Operation(verb, may_drop=True), verb, *options)
+            operation = Operation(verb, may_drop=True, expires=Expiry(keep_checkpoints_ms=0))
+            again = self.step(operation, verb, *options)
         assert isinstance(again, Outcome)
         assert again.status is Status.NOTHING_TO_DO
         assert (before, deletes) == (self.catalog.location(TABLE), self.counts["deletes"])
@@ -490,9 +590,46 @@ class World:
         shutil.rmtree(self.folder)
 
 
+@functools.cache
+def _command() -> Any:
+    return typer.main.get_command(build_app())
+
+
 def _schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:
     found = metadata.schema_by_id(snapshot.schema_id) if snapshot.schema_id is not None else None
     return found or metadata.schema()
+
+
+def _statistics(metadata: TableMetadata) -> dict[str, int | None]:
+    """Return the statistics files of retained snapshots, with their lengths."""
+    kept = {item.snapshot_id for item in metadata.snapshots}
+    files = (*metadata.statistics, *metadata.partition_statistics)
+    found: dict[str, int | None] = {
+        file.statistics_path: file.file_size_in_bytes for file in files if file.snapshot_id in kept
+    }
+    return found
+
+
+def _chain(metadata: TableMetadata, snapshot_id: int) -> list[Snapshot]:
+    by_id = {item.snapshot_id: item for item in metadata.snapshots}
+    found: list[Snapshot] = []
+    at: int | None = snapshot_id
+    while at in by_id:
+        found.append(by_id[at])
+        at = by_id[at].parent_snapshot_id
+    return found
+
+
+def _last_commits(chain: Sequence[Snapshot]) -> dict[tuple[str, str], tuple[str, int]]:
+    """Return the newest commit of each of Flink's jobs: its number and when."""
+    found: dict[tuple[str, str], tuple[str, int]] = {}
+    for item in chain:
+        told = item.summary.additional_properties if item.summary else {}
+        if "flink.job-id" in told and told["flink.operator-id"] != LAKE_OPERATOR_ID:
+            job = told["flink.job-id"], told["flink.operator-id"]
+            number = told["flink.max-committed-checkpoint-id"]
+            found.setdefault(job, (number, item.timestamp_ms))
+    return found
 
 
 def _of(row: frozenset[tuple[int, Any]], ids: set[int]) -> frozenset[tuple[int, Any]]:

@@ -30,7 +30,7 @@ from lake.core.table.storage import Storage
 
 DRILL = "lake.core.drill:"
 CANARY = "canary-51f0d7e2"
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 300.0
 
 
 def until(condition: Callable[[], object]) -> None:
