@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from lake.core.table import exclusive, storage
-from lake.core.table.storage import Storage
 
 CANARY = "canary-5e2f91"
 # What servers and proxies put into their errors.
@@ -96,7 +95,7 @@ class Layer:
         system = _System(self)
         with ExitStack() as stack:
             for owner, name, value in (
-                (Storage, "_make_filesystem", lambda _, __, ___: disk),
+                (storage, "_open_filesystem", lambda *_: disk),
                 (storage, "os", system),
                 (exclusive, "os", system),
                 (exclusive, "_write", self._around(exclusive._write)),
