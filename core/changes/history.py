@@ -17,7 +17,8 @@ from lake.core.table.catalog import Table
 from lake.core.table.files import DATA
 from lake.core.table.lineage import snapshots_by_id
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
-from lake.core.table.manifests import read_manifest_list, read_manifests
+from lake.core.table.manifests import read_manifests
+from lake.core.table.whole_lists import check_list, read_list
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -88,14 +89,19 @@ def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
     parents = [known.get(item.parent_snapshot_id or 0) for item in snapshots]
     wanted = {item.snapshot_id: item for item in (*snapshots, *parents) if item is not None}
     with ThreadPoolExecutor(_FETCH_THREADS) as pool:
-        read = pool.map(
-            lambda item: read_manifest_list(table.storage, item.manifest_list), wanted.values()
-        )
+        read = pool.map(lambda item: _whole(table, item), wanted.values())
         lists = dict(zip(wanted, read, strict=True))
     return [
         _commit(item, lists[item.snapshot_id], lists.get(item.parent_snapshot_id or 0))
         for item in snapshots
     ]
+
+
+def _whole(table: Table, snapshot: Snapshot) -> pa.Table:
+    # What is missing in one list would be told as a change.
+    manifests = read_list(table.storage, table.metadata, snapshot)
+    check_list(table.storage, table.metadata, snapshot, manifests)
+    return manifests
 
 
 def _commit(snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Commit:

@@ -31,7 +31,8 @@ from lake.core.scan.plan import ScanOptions, ScanPlan, bound, file_columns, plan
 from lake.core.table.catalog import Table
 from lake.core.table.delete_index import DATA_BOUNDS, DATA_COLUMNS, DELETE_COLUMNS, DeleteIndex
 from lake.core.table.delete_scopes import all_schemas
-from lake.core.table.live import LiveFiles, live_manifests
+from lake.core.table.live import LiveFiles
+from lake.core.table.manifests import live_manifests
 from lake.core.table.pruning import prune_files
 
 if TYPE_CHECKING:

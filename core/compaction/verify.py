@@ -178,20 +178,28 @@ class ContentHash:
 
     def __init__(self) -> None:
         self.rows = 0
-        self._sum = np.uint64(0)
+        self.total = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows in."""
         total = np.full(batch.num_rows, _MIX)
         for column in batch.columns:
             total = _finish(total * _MIX + _hashes(column))
-        with np.errstate(over="ignore"):
-            self._sum += np.add.reduce(total, dtype=np.uint64)
+        self.total += int(np.add.reduce(total, dtype=np.uint64))
         self.rows += batch.num_rows
 
     def text(self) -> str:
         """Return the hash so far."""
-        return f"{self.rows}-{int(self._sum):016x}"
+        return f"{self.rows}-{self.total % 2**64:016x}"
+
+
+def hash_together(texts: Iterable[str]) -> str:
+    """Return the content hash of all rows of which parts have these."""
+    pairs = [text.split("-") for text in texts]
+    whole = ContentHash()
+    whole.rows = sum(int(rows) for rows, _ in pairs)
+    whole.total = sum(int(total, 16) for _, total in pairs)
+    return whole.text()
 
 
 def hash_all(batches: Iterable[pa.RecordBatch]) -> str:

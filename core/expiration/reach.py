@@ -6,7 +6,7 @@ stops everything; an expired one's unreadable manifest is reported, and what onl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from lake.core.errors import BadInputError
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import read_manifest_lists, read_manifests
 from lake.core.table.spelling import same_name
+from lake.core.table.whole_lists import Counts, check_list, count_lists, shortfall
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -71,6 +72,8 @@ class Reachability:
     _known: pa.Table = field(default_factory=MANIFEST_SCHEMA.empty_table)
     _names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
     _lists: dict[str, Any] = field(default_factory=dict)
+    # What lists name that were not checked yet.
+    _counts: dict[str, Counts] = field(default_factory=dict)
     # The manifests that only expired snapshots had when asked last, and what they named.
     _going: tuple[pa.Table, pa.Table, tuple[str, ...]] | None = None
     # Manifests that were read together, and the paths of their live files.
@@ -90,9 +93,9 @@ class Reachability:
             CorruptFileError: a kept snapshot's manifest or list cannot be read.
             NotFoundError: one is missing.
         """
-        kept_manifests = self._manifests(kept)
+        kept_manifests = self._manifests(metadata, kept)
         unreadable: list[str] = []
-        going = self._expired_manifests(expired, kept_manifests, unreadable)
+        going = self._expired_manifests(metadata, expired, kept_manifests, unreadable)
         candidates = self._candidates(metadata, going, unreadable)
         # Read even when nothing could be excused by it: a table with a broken manifest is not touched.
         live = self._live_paths(metadata, kept_manifests)
@@ -116,7 +119,7 @@ class Reachability:
             NotFoundError: one is missing.
         """
         kept = metadata.snapshots
-        manifests = self._manifests(kept)
+        manifests = self._manifests(metadata, kept)
         ids = {item.snapshot_id for item in kept}
         held = [
             self._live_paths(metadata, manifests),
@@ -128,15 +131,37 @@ class Reachability:
         return files.filter(pc.invert(reached))
 
     def _manifests(
-        self, snapshots: Iterable[Snapshot], unreadable: list[str] | None = None
+        self,
+        metadata: TableMetadata,
+        snapshots: Collection[Snapshot],
+        unreadable: list[str] | None = None,
     ) -> pa.Table:
         """Return the manifests of snapshots, each once."""
         locations = list(dict.fromkeys(snapshot.manifest_list for snapshot in snapshots))
         new = [location for location in locations if location not in self._lists]
         for names, counts, rows in read_manifest_lists(self.storage, new, unreadable):
             self._learn(names, counts, rows)
+        for snapshot in snapshots:
+            self._check(metadata, snapshot, unreadable)
         places = [self._lists[location] for location in locations if location in self._lists]
         return self._known.take(pa.array(np.unique(np.concatenate([_NO_PLACES, *places]))))
+
+    def _check(
+        self, metadata: TableMetadata, snapshot: Snapshot, unreadable: list[str] | None
+    ) -> None:
+        """Check that a list names all that it must: what a kept one lacks would be taken for garbage."""
+        location = snapshot.manifest_list
+        counts = self._counts.pop(location, None)
+        if counts is None or not shortfall(metadata, snapshot, counts):
+            return
+        try:
+            manifests = self._known.take(pa.array(self._lists[location]))
+            check_list(self.storage, metadata, snapshot, manifests)
+        except BadInputError:
+            self._counts[location] = counts
+            if unreadable is None:
+                raise
+            unreadable.append(location)
 
     def _learn(self, locations: Sequence[str], counts: Sequence[int], rows: pa.Table) -> None:
         """Keep the manifests of lists that were not met before: many lists hold the same ones."""
@@ -149,11 +174,16 @@ class Reachability:
         places = pc.index_in(paths, value_set=self._names).to_numpy().astype(np.int64)
         pieces = np.split(places, np.cumsum(counts)[:-1])
         self._lists.update(zip(locations, pieces, strict=True))
+        self._counts.update(zip(locations, count_lists(rows, counts), strict=True))
 
     def _expired_manifests(
-        self, expired: Sequence[Snapshot], kept: pa.Table, unreadable: list[str]
+        self,
+        metadata: TableMetadata,
+        expired: Sequence[Snapshot],
+        kept: pa.Table,
+        unreadable: list[str],
     ) -> pa.Table:
-        found = self._manifests(expired, unreadable)
+        found = self._manifests(metadata, expired, unreadable)
         shared = pc.is_in(
             same_name(found["manifest_path"]), value_set=same_name(kept["manifest_path"])
         )

@@ -23,6 +23,7 @@ from lake.core.rows.formats import open_rows
 from lake.core.rows.row_files import RowFile
 from lake.core.rows.slices import BATCH_BYTES, FileSlice, ReadSettings, slices_of
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import storage_error
 
 __all__ = [
     "AHEAD_BYTES",
@@ -177,6 +178,9 @@ class _corrupt:  # noqa: N801 - reads as a statement
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, LakeError):
             return
+        known = storage_error(error, self.path) if isinstance(error, OSError) else None
+        if known is not None:
+            raise known from error
         if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | OverflowError):
             text = str(error).splitlines()
             raise CorruptFileError(

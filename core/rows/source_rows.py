@@ -106,7 +106,11 @@ def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.R
 
 
 def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
-    for first_row, batch in _TYPED[source.format](storage, source):
+    if source.format == PARQUET:
+        batches = _parquet_batches(storage, source, [item.name for item in schema.fields])
+    else:
+        batches = _TYPED[source.format](storage, source)
+    for first_row, batch in batches:
         yield as_table_rows(batch, schema, source.path, first_row)
 
 
@@ -156,17 +160,21 @@ def _first_refused(column: pa.Array, item: NestedField, where: str) -> int:
 # Parquet
 
 
-def _parquet_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _parquet_batches(
+    storage: Storage, source: Source, names: Sequence[str]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     with storage.open_input(source.path) as file:
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         footer = parquet.metadata
+        present = parquet.schema_arrow.names
+        columns = None if set(present) <= set(names) else [x for x in present if x in names]
         counts = [footer.row_group(index).num_rows for index in range(footer.num_row_groups)]
         chosen = range(len(counts)) if source.row_groups is None else source.row_groups
         for index in chosen:
             row = first = 1 + sum(counts[:index])
             size = _batch_rows(parquet, index)
             for batch in parquet.iter_batches(
-                batch_size=size, row_groups=[index], use_threads=False
+                batch_size=size, row_groups=[index], columns=columns, use_threads=False
             ):
                 batch.validate(full=True)
                 yield row, batch
@@ -267,7 +275,6 @@ def _open_arrow(
 
 
 _TYPED = {
-    PARQUET: _parquet_batches,
     ORC: _file_batches,
     AVRO: _file_batches,
     ARROW: _arrow_batches,

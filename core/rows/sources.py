@@ -15,6 +15,7 @@ import pyarrow as pa
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoundError
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import storage_error
 
 PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
 FORMATS = (PARQUET, CSV, JSON, ARROW, ORC, AVRO)
@@ -182,5 +183,8 @@ def readable(path: str) -> Iterator[None]:
     except LakeError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        known = storage_error(error, path) if isinstance(error, OSError) else None
+        if known is not None:
+            raise known from error
         text = str(error).strip().splitlines()
         raise CorruptFileError(f"{path} cannot be read: {(text or [''])[0][:300]}") from error

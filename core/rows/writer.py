@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from lake.core.rows.file_names import FileNames, folder_of
+from lake.core.rows.file_names import FileNames, folder_of, refuse_outdated
 from lake.core.rows.formats import FORMATS, check_format, form_of
+from lake.core.rows.order_keys import RowOrder
 from lake.core.rows.partitioning import Partition, group_rows
 from lake.core.rows.row_files import FileForm, NewFile
 from lake.core.rows.schema import (
@@ -67,7 +68,8 @@ class WriteSettings:
         operation_id: the commit's UUID; part of every file's name.
         target_bytes: size at which a file is closed.
         properties: the table's properties that writing heeds.
-        sort_order_id: the table's sort order, if the rows come sorted by it.
+        order: in which rows are written by those who sort them.
+        sort_order_id: the table's sort order, if that is it.
     """
 
     schema: Schema
@@ -77,6 +79,7 @@ class WriteSettings:
     operation_id: str
     target_bytes: int = TARGET_BYTES
     properties: Mapping[str, str] = field(default_factory=dict)
+    order: RowOrder | None = None
     sort_order_id: int | None = None
 
     @classmethod
@@ -92,8 +95,10 @@ class WriteSettings:
         """Return the settings for a table as it is.
 
         Raises:
-            RefusedError: the table wants a file format that lake does not write.
+            RefusedError: the table wants a file format that lake does not write, or a place for its files that
+                nobody writes to any more.
         """
+        refuse_outdated(table.properties)
         properties = {k: v for k, v in table.properties.items() if k.startswith(_PROPERTIES)}
         for key in ("write.format.default", "write.delete.format.default"):
             check_format(properties.get(key, FORMATS[0]))
@@ -119,6 +124,7 @@ class WriteSettings:
             "operation_id": self.operation_id,
             "target_bytes": self.target_bytes,
             "properties": dict(self.properties),
+            "order": self.order and self.order.to_plain(),
             "sort_order_id": self.sort_order_id,
         }
 
@@ -128,6 +134,7 @@ class WriteSettings:
         values = dict(plain)
         values["schema"] = schema_from_plain(values["schema"])
         values["spec"] = spec_from_plain(values["spec"])
+        values["order"] = values["order"] and RowOrder.from_plain(values["order"])
         return cls(**values)
 
     @property

@@ -135,6 +135,7 @@ def _outcome(
         )
     if plan.truncated:
         warnings.append("older snapshots have expired: what they appended is not in this scan")
+    warnings += [f"rows may be missing: {doubt}" for doubt in plan.found.doubts]
     return Outcome(
         command="scan",
         table=plan.table.identifier,

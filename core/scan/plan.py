@@ -25,8 +25,9 @@ from lake.core.table.catalog import Table
 from lake.core.table.files import DATA, DeleteFile
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.manifest_schemas import ADDED, MANIFEST_SCHEMA
-from lake.core.table.manifests import read_manifest_list, read_manifests
+from lake.core.table.manifests import read_manifests
 from lake.core.table.pruning import prune_files, prune_manifests
+from lake.core.table.whole_lists import read_list, shortfall_of_added
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -345,7 +346,8 @@ def _live(
 ) -> LiveFiles:
     if snapshot is None:
         return LiveFiles(table, {}, MANIFEST_SCHEMA.empty_table(), schema)
-    return live_files(table, snapshot, condition, columns=file_columns(condition), schema=schema)
+    columns = file_columns(condition)
+    return live_files(table, snapshot, condition, columns=columns, schema=schema, whole=False)
 
 
 def _appended(table: Table, increment: Increment, condition: BooleanExpression | None) -> LiveFiles:
@@ -356,7 +358,7 @@ def _appended(table: Table, increment: Increment, condition: BooleanExpression |
     """
     chosen = pa.array([item.snapshot_id for item in increment.appends], pa.int64())
     metadata, schema = table.metadata, table.schema
-    manifests = _added_manifests(table, increment, chosen)
+    manifests, doubts = _added_manifests(table, increment, chosen)
     kept = (
         manifests
         if condition is None
@@ -383,14 +385,20 @@ def _appended(table: Table, increment: Increment, condition: BooleanExpression |
         schema=schema,
         skipped_manifests=manifests.num_rows - kept.num_rows,
         skipped_files=skipped,
+        doubts=doubts,
     )
 
 
-def _added_manifests(table: Table, increment: Increment, chosen: pa.Array) -> pa.Table:
-    """Return the data manifests that the chosen snapshots added, each once."""
+def _added_manifests(
+    table: Table, increment: Increment, chosen: pa.Array
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return the data manifests that the chosen snapshots added, each once, and where some may be missing."""
+    doubts = []
 
     def added(snapshot: Snapshot) -> pa.Table:
-        listed = read_manifest_list(table.storage, snapshot.manifest_list)
+        listed = read_list(table.storage, table.metadata, snapshot)
+        if told := shortfall_of_added(table.metadata, snapshot, listed):
+            doubts.append(told)
         is_data = pc.equal(listed["content"], DATA)
         return listed.filter(
             pc.and_(is_data, pc.is_in(listed["added_snapshot_id"], value_set=chosen))
@@ -403,7 +411,7 @@ def _added_manifests(table: Table, increment: Increment, chosen: pa.Array) -> pa
     first = {
         path: row for row, path in reversed(list(enumerate(found["manifest_path"].to_pylist())))
     }
-    return found.take(pa.array(sorted(first.values()), pa.int64()))
+    return found.take(pa.array(sorted(first.values()), pa.int64())), tuple(sorted(doubts))
 
 
 def _pieces(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> Pieces:

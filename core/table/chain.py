@@ -62,7 +62,7 @@ class Chain:
 
         metadata, snapshots = table.metadata, []
         producers = [self._producer(table, step) for step in steps]
-        parent = Parent.read(self.storage, head, producers)
+        parent = Parent.read(self.storage, metadata, head, producers)
         for step, producer in zip(steps, producers, strict=True):
             draft = producer.draft(metadata, parent)
             location = self._write_list(producer, metadata, parent, draft)

@@ -25,8 +25,9 @@ from lake.core.table.files import (
     EQUALITY_DELETES,
     DeleteFile,
 )
-from lake.core.table.manifests import read_manifest_list, read_manifests
+from lake.core.table.manifests import live_manifests, read_manifests
 from lake.core.table.pruning import prune_files, prune_manifests, strict_files
+from lake.core.table.whole_lists import check_list, count_list, read_list, shortfall
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -50,6 +51,7 @@ class LiveFiles:
         schema: what the filter was bound to: the table's, or a past snapshot's own.
         skipped_manifests: data manifests that the filter excluded.
         skipped_files: files that it excluded in the others.
+        doubts: why some files may be missing.
     """
 
     table: Table
@@ -58,6 +60,7 @@ class LiveFiles:
     schema: Schema
     skipped_manifests: int = 0
     skipped_files: int = 0
+    doubts: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -158,6 +161,7 @@ def live_files(
     columns: Collection[str] | None = None,
     schema: Schema | None = None,
     paired: bool = True,
+    whole: bool = True,
 ) -> LiveFiles:
     """Read a snapshot's live data files, leaving out what a bound filter excludes.
 
@@ -168,12 +172,16 @@ def live_files(
         columns: of their entries; None for all.
         schema: what the filter is bound to; the table's by default.
         paired: read also what pairs them with delete files, if there are any; else they cannot be paired.
+        whole: fail, not only doubt, where the manifest list may not name all files.
 
     Raises:
         CorruptFileError: a manifest is not what its list says.
     """
     metadata, schema = table.metadata, schema or table.schema
-    manifests = read_manifest_list(table.storage, snapshot.manifest_list)
+    manifests = read_list(table.storage, metadata, snapshot)
+    if whole:
+        check_list(table.storage, metadata, snapshot, manifests)
+    doubt = None if whole else shortfall(metadata, snapshot, count_list(manifests))
     is_data = pc.equal(manifests["content"], DATA)
     data, deletes = manifests.filter(is_data), manifests.filter(pc.invert(is_data))
     chosen = (
@@ -199,13 +207,5 @@ def live_files(
         schema=schema,
         skipped_manifests=data.num_rows - chosen.num_rows,
         skipped_files=skipped,
+        doubts=() if doubt is None else (doubt,),
     )
-
-
-def live_manifests(manifests: pa.Table) -> pa.Table:
-    """Return the manifests that may hold live entries."""
-    live = pc.add(
-        pc.fill_null(manifests["added_files_count"], 1),
-        pc.fill_null(manifests["existing_files_count"], 0),
-    )
-    return manifests.filter(pc.greater(live, 0))

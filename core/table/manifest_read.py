@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table.metadata import TableMetadata
 
 from lake.core.errors import BadInputError, CorruptFileError
@@ -48,7 +49,10 @@ def read_manifest_list(
     data = storage.read(location)
     _check_length(location, len(data), expected_length)
     container = read_container(data, name=location)
-    return decode_manifest_rows(container.schema_json, container.blocks, name=location)
+    rows = decode_manifest_rows(container.schema_json, container.blocks, name=location)
+    if pc.count_distinct(rows["manifest_path"]).as_py() != rows.num_rows:
+        raise CorruptFileError(f"{location} names a manifest twice")
+    return rows
 
 
 def read_manifest_lists(
@@ -235,3 +239,12 @@ def _concat(tables: Sequence[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(tables).unify_dictionaries()
+
+
+def live_manifests(manifests: pa.Table) -> pa.Table:
+    """Return the manifests that may hold live entries."""
+    live = pc.add(
+        pc.fill_null(manifests["added_files_count"], 1),
+        pc.fill_null(manifests["existing_files_count"], 0),
+    )
+    return manifests.filter(pc.greater(live, 0))

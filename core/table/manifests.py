@@ -9,6 +9,7 @@ from __future__ import annotations
 from lake.core.table.manifest_decode import decode_manifest_rows
 from lake.core.table.manifest_entries import entries_of, files_of
 from lake.core.table.manifest_read import (
+    live_manifests,
     read_manifest,
     read_manifest_list,
     read_manifest_lists,
@@ -41,6 +42,7 @@ __all__ = [
     "encode_manifest_list",
     "entries_of",
     "files_of",
+    "live_manifests",
     "read_manifest",
     "read_manifest_list",
     "read_manifest_lists",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from lake.core.table.manifest_read import runs
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import read_manifests
 from lake.core.table.spelling import same_name
+from lake.core.table.whole_lists import check_list, count_lists, shortfall
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -92,8 +94,8 @@ def _manifests(storage: Storage, metadata: TableMetadata, known: TableMetadata |
     # What a new snapshot took over from one that was known need not be read again.
     parents = {item.parent_snapshot_id for item in new} & earlier
     taken_over = [item for item in metadata.snapshots if item.snapshot_id in parents]
-    old = _distinct(_lists(storage, taken_over), _NONE)
-    return _distinct(_lists(storage, new), one_array(old["manifest_path"]))
+    old = _distinct(_lists(storage, metadata, taken_over), _NONE)
+    return _distinct(_lists(storage, metadata, new), one_array(old["manifest_path"]))
 
 
 def _distinct(lists: Iterable[pa.Table], seen: pa.Array) -> pa.Table:
@@ -110,32 +112,55 @@ def _distinct(lists: Iterable[pa.Table], seen: pa.Array) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def _lists(storage: Storage, snapshots: Sequence[Snapshot]) -> Iterator[pa.Table]:
+def _lists(
+    storage: Storage, metadata: TableMetadata, snapshots: Sequence[Snapshot]
+) -> Iterator[pa.Table]:
     """Yield the rows of manifest lists; those of one layout are decoded together, they are many and alike."""
     with ThreadPoolExecutor(_FETCH_THREADS) as pool:
         for start in range(0, len(snapshots), _LISTS):
             some = snapshots[start : start + _LISTS]
-            by_schema: dict[bytes, list[Container]] = {}
-            for container in pool.map(lambda item: _container(storage, item), some):
-                by_schema.setdefault(container.schema_json, []).append(container)
+            by_schema: dict[bytes, list[_List]] = {}
+            for one in pool.map(lambda item: _list(storage, item), some):
+                by_schema.setdefault(one.container.schema_json, []).append(one)
             for schema, group in by_schema.items():
-                for part in runs(group, lambda item: item.size, _WINDOW_BYTES):
-                    yield from _rows_of_lists(schema, part)
+                for part in runs(group, lambda item: item.container.size, _WINDOW_BYTES):
+                    rows = _rows_of_lists(schema, part)
+                    _check(storage, metadata, part, rows)
+                    yield rows
 
 
-def _container(storage: Storage, snapshot: Snapshot) -> Container:
+@dataclass(frozen=True, slots=True)
+class _List:
+    snapshot: Snapshot
+    container: Container
+
+
+def _list(storage: Storage, snapshot: Snapshot) -> _List:
     location = snapshot.manifest_list
-    return read_container(storage.read(location), name=location)
+    return _List(snapshot, read_container(storage.read(location), name=location))
 
 
-def _rows_of_lists(schema_json: bytes, group: Sequence[Container]) -> Iterator[pa.Table]:
-    blocks: list[Block] = [block for container in group for block in container.blocks]
+def _rows_of_lists(schema_json: bytes, group: Sequence[_List]) -> pa.Table:
+    containers = [item.container for item in group]
+    blocks: list[Block] = [block for container in containers for block in container.blocks]
     try:
-        yield decode_manifest_rows(schema_json, blocks, name=group[0].name)
+        return decode_manifest_rows(schema_json, blocks, name=containers[0].name)
     except CorruptFileError:
         # Read alone, the damaged one is named.
-        for container in group:
-            yield decode_manifest_rows(schema_json, container.blocks, name=container.name)
+        for container in containers:
+            decode_manifest_rows(schema_json, container.blocks, name=container.name)
+        raise
+
+
+def _check(
+    storage: Storage, metadata: TableMetadata, group: Sequence[_List], rows: pa.Table
+) -> None:
+    """Check that no list lacks rows: what it names would be taken for never committed."""
+    sizes = [item.container.objects for item in group]
+    starts = np.cumsum([0, *sizes]).tolist()
+    for item, start, counts in zip(group, starts, count_lists(rows, sizes), strict=False):
+        if shortfall(metadata, item.snapshot, counts):
+            check_list(storage, metadata, item.snapshot, rows.slice(start, counts.manifests))
 
 
 def _windows(manifests: pa.Table) -> Iterator[pa.Table]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
-from lake.core.errors import BadInputError
+from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.table import validation
 from lake.core.table.delete_clashes import DeleteClashes
 from lake.core.table.file_columns import columns_of
@@ -25,7 +25,6 @@ from lake.core.table.manifests import (
     describe_manifest,
     encode_manifest,
     read_manifest,
-    read_manifest_list,
     read_manifests,
 )
 from lake.core.table.operations import (
@@ -41,6 +40,7 @@ from lake.core.table.operations import (
 from lake.core.table.removal import Removal, check_sole_spec, find_live
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import REPLACE_PARTITIONS, SummaryCounter
+from lake.core.table.whole_lists import check_list, read_list
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _TARGET_BYTES = 8 * 1024 * 1024
 _MIN_TO_MERGE = 100
+_LIST_COUNTS = tuple(name for name in MANIFEST_SCHEMA.names if name.endswith("_count"))
 # A manifest's content, as its row in the list has it.
 _DELETES = 1
 
@@ -80,16 +81,27 @@ class Parent:
 
     @classmethod
     def read(
-        cls, storage: Storage, snapshot: Snapshot | None, producers: Iterable[Producer]
+        cls,
+        storage: Storage,
+        metadata: TableMetadata,
+        snapshot: Snapshot | None,
+        producers: Iterable[Producer],
     ) -> Parent:
-        """Read a branch's head from storage, for so many steps in a row."""
+        """Read a branch's head from storage, for so many steps in a row.
+
+        Raises:
+            CorruptFileError: its manifest list is damaged, or not whole: what it lacks would be lost.
+        """
         fresh: dict[str, pa.Table] = {}
         clashes = DeleteClashes(storage, fresh)
         for producer in producers:
             producer.watch(clashes)
-        location = snapshot.manifest_list if snapshot else None
-        rows = read_manifest_list(storage, location).to_pylist() if location else []
-        return cls(snapshot, rows, clashes, LivePartitions(storage, fresh), fresh)
+        listed = MANIFEST_SCHEMA.empty_table()
+        if snapshot is not None:
+            listed = read_list(storage, metadata, snapshot)
+            check_list(storage, metadata, snapshot, listed)
+            _check_head(metadata, snapshot, listed)
+        return cls(snapshot, listed.to_pylist(), clashes, LivePartitions(storage, fresh), fresh)
 
     def keep(self, added: _Added) -> None:
         """Spare the steps to come the reading of what was just written."""
@@ -453,6 +465,27 @@ class _Added:
 def next_sequence_number(metadata: TableMetadata) -> int:
     """Return the sequence number of the snapshot that comes next (always 0 in format version 1)."""
     return 0 if metadata.format_version == 1 else metadata.last_sequence_number + 1
+
+
+def _check_head(metadata: TableMetadata, snapshot: Snapshot, listed: pa.Table) -> None:
+    """Refuse a head on which nothing can be built: one newer than the table's last, or without counts.
+
+    Raises:
+        CorruptFileError: it is one.
+    """
+    if metadata.format_version == 1:
+        return
+    if (snapshot.sequence_number or 0) > metadata.last_sequence_number:
+        raise CorruptFileError(
+            f"snapshot {snapshot.snapshot_id} has sequence number {snapshot.sequence_number}, the table's "
+            f"last is {metadata.last_sequence_number}"
+        )
+    for column in ("added_snapshot_id", *_LIST_COUNTS):
+        if listed[column].null_count:
+            raise CorruptFileError(
+                f"{snapshot.manifest_list} holds a manifest without {column}, which format version "
+                f"{metadata.format_version} requires"
+            )
 
 
 def pack_end(manifests: Sequence[dict[str, Any]], target: int) -> list[list[dict[str, Any]]]:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.errors import CommitConflictError, ConflictingFilesError
+from lake.core.errors import CommitConflictError, ConflictingFilesError, CorruptFileError
 from lake.core.table import lineage
 from lake.core.table.delete_scopes import is_global, referenced_paths
 from lake.core.table.files import EQUALITY_DELETES
 from lake.core.table.manifest_schemas import ADDED
 from lake.core.table.manifests import read_manifest, read_manifest_list
 from lake.core.table.pruning import prune_files
+from lake.core.table.whole_lists import shortfall_of_added
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -63,6 +64,9 @@ class Since:
     def _added(self, content: int, operations: frozenset[str]) -> Iterator[pa.Table]:
         for snapshot in self._snapshots(operations):
             manifests = read_manifest_list(self.storage, snapshot.manifest_list)
+            # What was added is in no doubt: a conflict may be among what is missing.
+            if told := shortfall_of_added(self.metadata, snapshot, manifests):
+                raise CorruptFileError(told)
             own = manifests.filter(
                 pc.and_(
                     pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id),

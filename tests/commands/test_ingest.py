@@ -199,7 +199,7 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
         (["x.parquet", "--from-table", "db.t"], 2, "one of the two"),
         ([], 2, "name files to load"),
         (["x.parquet", "--partition-by", "id"], 2, "need --create"),
-        (["x.parquet", "--distribution", "range"], 3, "range distribution is not available"),
+        (["x.parquet", "--distribution", "range"], 2, "needs a sort order or a partition spec"),
         (["x.parquet", "--distribution", "odd"], 2, "none of none, hash, range"),
         (["x.parquet", "--target-size", "big"], 2, "not a size"),
         (["x.parquet", "--branch", "other"], 7, "no branch named other"),

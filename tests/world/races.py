@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from pyiceberg.transforms import BucketTransform
 
 from lake.core.table.operations import AppendFiles, RowDelta
 from lake.core.table.operations import Operation as TableOperation
 from world import foreign
-from world.model import ID, Operation, adding, replacing, upserting, without
+from world.model import ID, Expiry, Operation, adding, replacing, upserting, without
 from world.simulation import DAY_MS, Config, World
 
 ISOLATIONS = ("serializable", "snapshot")
@@ -64,7 +65,9 @@ class Command:
             limit = self.below
             effect = replacing(lambda row: limit is None or row[ID] < limit, rows)
             floats = world.config.isolation == "snapshot"
-        return Operation(self.name, effect, floats=floats, may_drop=self.verb == "expire")
+        if self.verb != "expire":
+            return Operation(self.name, effect, floats=floats)
+        return Operation(self.name, may_drop=True, expires=Expiry(older_ms=DAY_MS))
 
 
 _UPSERT = ["--upsert", "--key", "id", "--deletes"]
@@ -267,7 +270,7 @@ class Races:
         )
         with self.world.inside():
             self._make()
-            self._restore = self.world.save()
+            self.restore = self.world.save()
 
     def _make(self) -> None:
         world = self.world
@@ -284,7 +287,7 @@ class Races:
 
     def race(self, command: str, phase: str, others: Sequence[str]) -> Counter[str]:
         """Run one; whatever breaks a rule raises."""
-        self._restore()
+        self.restore()
         world = self.world
         world.counts.clear()
 
@@ -318,3 +321,16 @@ def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):
         yield isolation, command, phase, (one, two)
+
+
+def windows(seed: str, most: int) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same with three to six of others' operations, as many as asked for, drawn from a seed."""
+    for number in range(most):
+        random = Random(f"{seed} window {number}")
+        others = tuple(random.choices(list(OTHERS), k=random.randint(3, 6)))
+        yield (
+            random.choice(ISOLATIONS),
+            random.choice(list(COMMANDS)),
+            random.choice(PHASES),
+            others,
+        )

@@ -1,0 +1,86 @@
+"""Manifests and manifest lists: cut at every byte, with lies in them, and with bytes changed at random."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from hostile import edits
+from hostile.commands import READS, WRITES, Commands
+from hostile.tables import BrokenTable
+
+_TURNS = (*READS, *WRITES)
+_OTHERS = tuple(command for command in _TURNS if command not in {"scan", "plan", "expire"})
+
+
+class Truncations:
+    """The head's manifest list and manifests, then the other lists, each cut before every byte."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._table = BrokenTable(folder, name)
+        self._commands = Commands(self._table)
+        head, *lists = self._table.lists()
+        files = [head, *self._table.manifests(), *lists]
+        self._points = [(path, length) for path in files for length in range(path.stat().st_size)]
+        self.count = len(self._points)
+
+    def attempt(self, number: int) -> str:
+        path, length = self._points[number]
+        data = self._table.original(path)[:length]
+        command = _TURNS[number % len(_TURNS)]
+        return self._commands.all_judged([command], {path: data})[0]
+
+
+class Lies:
+    """A list and manifests of a table, whose blocks, records, schemas and codecs lie.
+
+    The list has the lengths of the manifests as they lie there, so that nothing but their content tells. Where no
+    rule of the format is broken, what the reference reads of the broken table is as right as what was there.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._table = BrokenTable(folder, name)
+        self._commands = Commands(self._table)
+        self._head = self._table.lists()[0]
+        manifests = self._table.manifests()
+        self._mutants: list[tuple[Path, str, bytes]] = []
+        for path in dict.fromkeys((self._head, manifests[0], manifests[-1])):
+            data = path.read_bytes()
+            lies = edits.LIST_LIES if path == self._head else edits.ENTRY_LIES
+            for found in (
+                edits.block_lies(data),
+                edits.record_lies(data, lies),
+                edits.schema_lies(data),
+                edits.bombs(data) if path != manifests[-1] else {},
+            ):
+                self._mutants += [(path, name, mutant) for name, mutant in found.items()]
+        self.count = len(self._mutants)
+
+    def attempt(self, number: int) -> str:
+        path, name, data = self._mutants[number]
+        broken = {path: data}
+        if path != self._head:
+            broken[self._head] = edits.with_length(self._head.read_bytes(), path, len(data))
+        commands = ("scan", "plan", "expire", _OTHERS[number % len(_OTHERS)])
+        # No reader without limits should look at a bomb.
+        believed = "bomb" not in name
+        with self._commands.telling(f"{path.name} {name}"):
+            return " / ".join(self._commands.all_judged(commands, broken, believed=believed))
+
+
+class Flips:
+    """A list or manifest of a table with bytes changed at random, as its number says."""
+
+    count = 10**9
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._table = BrokenTable(folder, name)
+        self._commands = Commands(self._table)
+        self._files = [*dict.fromkeys([*self._table.lists()[:2], *self._table.manifests()])]
+
+    def attempt(self, number: int) -> str:
+        chance = random.Random(number)
+        path = chance.choice(self._files)
+        data = edits.flipped(self._table.original(path), chance)
+        commands = ("scan", ("plan", "expire", *_OTHERS)[number % 8])
+        return " / ".join(self._commands.all_judged(commands, {path: data}))

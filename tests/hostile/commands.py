@@ -1,0 +1,275 @@
+"""Runs lake's commands on a broken table and judges how each ends."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow.parquet as pq
+from command_line import CommandLine, Result
+
+from hostile.guard import WrongError
+from hostile.tables import TAG, UPSERTED, BrokenTable, Truth, rows_of
+from lake.cli import app
+from lake.core.session import Session
+from lake.core.settings import Settings
+from lake.core.table.catalog import open_catalog
+
+READS = ("plan", "scan", "snapshots", "compact-dry", "expire-dry", "replay")
+WRITES = ("expire", "compact", "upsert")
+# Refused by a rule, bad input; a conflict is what a plan that does not hold looks like to a commit.
+_TYPED = {3: "refused", 4: "conflict", 7: "bad input"}
+_PARTIAL = 6
+_LOADED = "db.loaded"
+_EXPIRE = [
+    "--older-than",
+    "0s",
+    "--retain-last",
+    "1",
+    "--unsafe-retention",
+    "--keep-checkpoints",
+    "0s",
+]
+_COMPACT = ["--rewrite-all", "--min-input-files", "1"]
+
+
+class Commands:
+    """lake's commands on one table, in this process."""
+
+    def __init__(self, table: BrokenTable) -> None:
+        self.table = table
+        self._stack = ExitStack()
+        self._stack.enter_context(patch.object(app, "load_verb", functools.cache(app.load_verb)))
+        self._catalog: Any = None
+        self._lake = CommandLine(
+            table.warehouse,
+            engine="inline",
+            catalog_type=table.catalog_type,
+            open_session=self._session,
+        )
+        self._source = table.folder / "upserted.parquet"
+        self._out = table.folder / "out.parquet"
+        ids = list(UPSERTED)
+        rows = rows_of(ids)
+        pq.write_table(rows.set_column(2, "value", [list(UPSERTED.values())]), self._source)
+        self._truth = table.truth
+        facts = self._ok("plan")["plan"]
+        if any(facts[key] != count for key, count in self._truth.facts.items()):
+            raise AssertionError(f"{facts} are not {self._truth.facts}")
+        self.snapshots = self._ok("snapshots")["result"]["snapshots"]
+
+    def _session(self, settings: Settings) -> Session:
+        # Opening SQLite anew takes longer than most commands.
+        if self._catalog is None:
+            self._catalog = open_catalog(settings)
+        return Session(settings=settings, catalog=self._catalog)
+
+    def arguments(self, command: str) -> list[str]:
+        """Return a command's line."""
+        name = self.table.name
+        return {
+            "plan": ["scan", name, "--plan"],
+            "scan": ["scan", name, "--output", str(self._out), "--replace"],
+            "snapshots": ["snapshots", name],
+            "compact-dry": ["compact", name, *_COMPACT, "--dry-run"],
+            "compact": ["compact", name, *_COMPACT],
+            "expire-dry": ["expire", name, *_EXPIRE, "--dry-run"],
+            "expire": ["expire", name, *_EXPIRE],
+            "replay": ["replay", name],
+            "upsert": ["ingest", name, str(self._source), "--upsert", "--key", "id"],
+        }[command]
+
+    def _ok(self, command: str) -> dict[str, Any]:
+        return self._lake.ok(*self.arguments(command))
+
+    def run(self, command: str) -> Result:
+        """Run a command; with ``-told`` as people read it."""
+        if command.endswith("-told"):
+            line = self.arguments(command.removesuffix("-told"))
+            return self._lake("--verbose", *line, "--dry-run")
+        return self._lake("--json", *self.arguments(command))
+
+    def line(self, *arguments: object) -> Result:
+        """Run a command line."""
+        return self._lake(*arguments)
+
+    def all_judged(
+        self, commands: Sequence[str], broken: Mapping[Path, bytes], *, believed: bool = False
+    ) -> list[str]:
+        """Run commands, each on the table with some files broken; return how they ended.
+
+        Args:
+            commands: which.
+            broken: the files' contents.
+            believed: whether what the reference makes of the broken table is right too.
+        """
+        truths = [self._truth]
+        if believed and (other := self._believed(broken)) is not None:
+            truths.append(other)
+        ends = []
+        for command in commands:
+            for path, data in broken.items():
+                self.table.write(path, data)
+            try:
+                if command == "source":
+                    ends.append(self._loaded(next(iter(broken))))
+                else:
+                    ends.append(self._judged_by(command, broken, truths))
+            finally:
+                self.table.restore()
+        return ends
+
+    def _loaded(self, path: Path) -> str:
+        """Load a broken file into a new table; return how that ended."""
+        original = pq.read_table(io.BytesIO(self.table.original(path)), partitioning=None)
+        try:
+            result = self._lake("--json", "ingest", _LOADED, path, "--create")
+            if result.exit_code in _TYPED:
+                return _TYPED[result.exit_code]
+            if result.exit_code:
+                raise WrongError(f"ingest ended with {result.exit_code}: {result}")
+            found = Counter(
+                tuple(dict(row).get(number) for number in range(1, original.num_columns + 1))
+                for row in self.table.rows_of(_LOADED).elements()
+            )
+            expected = Counter(tuple(row.values()) for row in original.to_pylist())
+            if found != expected:
+                raise WrongError(f"ingest loaded {_difference(found, expected)}")
+            return "right"
+        finally:
+            self.table.forget(_LOADED)
+
+    def _believed(self, broken: Mapping[Path, bytes]) -> Truth | None:
+        for path, data in broken.items():
+            self.table.write(path, data)
+        try:
+            return self.table.truth_now()
+        except Exception:
+            return None
+        finally:
+            self.table.restore()
+
+    @contextmanager
+    def telling(self, what: str) -> Iterator[None]:
+        """Say what was broken where something is wrong."""
+        try:
+            yield
+        except WrongError as error:
+            raise WrongError(f"{what}: {error}") from error
+
+    def _judged_by(
+        self, command: str, broken: Mapping[Path, bytes], truths: Sequence[Truth]
+    ) -> str:
+        """Run a command and return how it ended.
+
+        Raises:
+            WrongError: it ended neither in a typed error that changed nothing nor in what is right.
+        """
+        result = self.run(command)
+        code = result.exit_code
+        self._untouched(command, result, truths)
+        if code in _TYPED:
+            self._nothing_changed(command, result)
+            return _TYPED[code]
+        if code not in {0, _PARTIAL} or (code == _PARTIAL and command != "expire"):
+            raise WrongError(
+                f"{command} ended with {code}: {result.stdout[-800:]} {result.stderr[-1200:]}"
+            )
+        check = getattr(self, f"_{command.replace('-', '_')}_is_right", None)
+        if check is not None and not any(self._holds(check, result, truth) for truth in truths):
+            # What cannot be read while it is broken is what it was.
+            for path in broken:
+                if path.exists():
+                    self.table.write(path, self.table.original(path))
+            check(result.json(), truths[0])
+        return "right" if code == 0 else "right, in part"
+
+    def _holds(self, check: Any, result: Result, truth: Truth) -> bool:
+        try:
+            check(result.json(), truth)
+        except Exception:
+            return False
+        return True
+
+    def _untouched(self, command: str, result: Result, truths: Sequence[Truth]) -> None:
+        """Check that nothing that is needed, and nothing outside, went."""
+        if self.table.canary_changed():
+            raise WrongError(f"{command} touched what lies beside the warehouse: {result}")
+        _, gone = self.table.changes()
+        # What any reader needs of one or the other.
+        lost = min((gone & truth.needed for truth in truths), key=len)
+        if lost:
+            raise WrongError(f"{command} deleted live files {lost}: {result.stdout[-800:]}")
+        if gone and command != "expire":
+            raise WrongError(f"{command} deleted {gone}: {result.stdout[-800:]}")
+
+    def _nothing_changed(self, command: str, result: Result) -> None:
+        come, gone = self.table.changes()
+        if come or gone or self.table.has_moved:
+            told = [path.name for path in (*come, *gone)]
+            raise WrongError(f"{command} failed and changed {told}: {result.stdout[-800:]}")
+
+    def _plan_is_right(self, document: dict[str, Any], truth: Truth) -> None:
+        told = ("files", "delete_files", "records")
+        found = {key: document["plan"][key] for key in told}
+        if found != truth.facts and not document["warnings"]:
+            raise WrongError(f"scan --plan tells {found}, there are {truth.facts}")
+
+    def _scan_is_right(self, document: dict[str, Any], truth: Truth) -> None:
+        rows = pq.read_table(self._out)
+        found = Counter(
+            frozenset(
+                (number, value)
+                for number, value in zip(self._ids, row.values(), strict=True)
+                if value is not None
+            )
+            for row in rows.to_pylist()
+        )
+        if found != truth.rows and not document["warnings"]:
+            raise WrongError(f"scan gave {_difference(found, truth.rows)}")
+
+    @functools.cached_property
+    def _ids(self) -> list[int]:
+        return [field.field_id for field in self.table.metadata.schema().fields]
+
+    def _snapshots_is_right(self, document: dict[str, Any], truth: Truth) -> None:
+        if document["result"]["snapshots"] != self.snapshots:
+            raise WrongError(f"snapshots tells {document['result']}")
+
+    def _compact_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "compact")
+
+    def _upsert_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        kept = Counter(
+            {row: count for row, count in truth.rows.items() if dict(row)[1] not in UPSERTED}
+        )
+        new = Counter(
+            frozenset([(1, number), (2, "even" if number % 2 == 0 else "odd"), (3, value)])
+            for number, value in UPSERTED.items()
+        )
+        self._rows_are(kept + new, "upsert")
+
+    def _expire_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        # What was kept is there, or `_untouched` had told; all else may stay or go.
+        self._rows_are(truth.rows, "expire")
+        if set(self.table.metadata.refs) != truth.refs:
+            raise WrongError(f"expire left the refs {set(self.table.metadata.refs)}")
+
+    def _rows_are(self, expected: Counter[Any], command: str) -> None:
+        found = self.table.rows_now()
+        if found != expected:
+            raise WrongError(f"after {command} there are {_difference(found, expected)}")
+
+
+def _difference(found: Counter[Any], expected: Counter[Any]) -> str:
+    lost, more = expected - found, found - expected
+    return f"{lost.total()} rows too few and {more.total()} too many: {[*lost][:2]} {[*more][:2]}"
+
+
+__all__ = ["READS", "TAG", "WRITES", "Commands"]

@@ -1,0 +1,342 @@
+"""Small real tables to break: made by lake, by PyIceberg and by Flink, with the truth about each.
+
+The truth, which rows and files there are, is read without any of lake's code (`world.reference`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import flink_fixtures
+import pyarrow as pa
+import pyarrow.parquet as pq
+from command_line import CommandLine
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+from table_support import make_table, pyiceberg_catalog
+from world.reference import DATA, Reference, local
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "part", StringType(), required=False),
+    NestedField(3, "value", LongType(), required=False),
+)
+_SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+NAME = "db.t"
+TAG = "kept"
+UPSERTED = {1: 901, 12: 912, 99: 999}
+
+
+def rows_of(ids: Any, value: int = 0) -> pa.Table:
+    """Return rows of the tables' schema."""
+    numbers = list(ids)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "part": ["even" if number % 2 == 0 else "odd" for number in numbers],
+            "value": pa.array([value or number for number in numbers], pa.int64()),
+        }
+    )
+
+
+def _by_lake(warehouse: Path, version: int) -> None:
+    lake = CommandLine(warehouse, engine="inline")
+
+    def load(ids: Any, *options: str, value: int = 0) -> None:
+        source = warehouse.parent / "source.parquet"
+        pq.write_table(rows_of(ids, value), source)
+        lake.ok("ingest", NAME, source, *options)
+
+    load(range(10), "--create", "--partition-by", "part", "--property", f"format-version={version}")
+    load(range(10, 20))
+    table = pyiceberg_catalog(warehouse).load_table(NAME)
+    head = table.metadata.current_snapshot_id
+    table.manage_snapshots().create_tag(head, TAG).commit()
+    lake.ok("compact", NAME, "--rewrite-all", "--min-input-files", "1")
+    load(range(20, 30))
+    lake.ok("compact", NAME, "--rewrite-all", "--min-input-files", "1")
+    load([2, 5, 11], "--upsert", "--key", "id", value=500)
+    load(range(30, 40))
+
+
+def _by_pyiceberg(warehouse: Path, version: int) -> None:
+    table = make_table(
+        warehouse,
+        NAME,
+        SCHEMA,
+        _SPEC,
+        format_version=str(version),
+        write__object_storage__enabled="false",
+    )
+    for start in (0, 10, 20):
+        table.append(rows_of(range(start, start + 10)))
+        if start == 10:
+            table.manage_snapshots().create_tag(table.metadata.current_snapshot_id, TAG).commit()
+    table.delete("id = 3")
+    table.append(rows_of(range(30, 40)))
+
+
+def _in_blocks(warehouse: Path) -> None:
+    """Make a table by lake whose manifests and lists have a block for each record."""
+    _by_lake(warehouse, 2)
+    folder = warehouse / "db/t/metadata"
+    for path in folder.glob("*.avro"):
+        if not path.name.startswith("snap-"):
+            _split(path)
+    for path in folder.glob("snap-*.avro"):
+        _split(path, lambda row: row | {"manifest_length": _size(row["manifest_path"])})
+
+
+def _size(location: str) -> int:
+    return Path(local(location)).stat().st_size
+
+
+def _split(path: Path, change: Callable[[Any], Any] = lambda row: row) -> None:
+    with path.open("rb") as file:
+        reader = fastavro.reader(file)
+        rows, schema = [change(row) for row in reader], reader.writer_schema  # type: ignore[arg-type]
+        kept = {key: value for key, value in reader.metadata.items() if not key.startswith("avro.")}
+    assert schema is not None
+    with path.open("wb") as file:
+        # A block ends once it has so many bytes.
+        fastavro.writer(file, schema, rows, codec="deflate", sync_interval=1, metadata=kept)
+
+
+_MAKERS: dict[str, Callable[[Path], None]] = {
+    "lake-v2": lambda warehouse: _by_lake(warehouse, 2),
+    "lake-v3": lambda warehouse: _by_lake(warehouse, 3),
+    "blocks": _in_blocks,
+    "pyiceberg-v1": lambda warehouse: _by_pyiceberg(warehouse, 1),
+    "pyiceberg-v2": lambda warehouse: _by_pyiceberg(warehouse, 2),
+}
+FLINK = {"flink-append": "a-append", "flink-upsert": "c-upsert"}
+TABLES = (*_MAKERS, *FLINK)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a table holds.
+
+    Args:
+        rows: of the head.
+        facts: how many data files, delete files and rows in data files that is.
+        refs: branches and tags.
+        needed: every file that they need.
+    """
+
+    rows: Counter[Any]
+    facts: Mapping[str, int]
+    refs: frozenset[str]
+    needed: frozenset[Path]
+
+
+class BrokenTable:
+    """A table whose files can be changed, and put back as they were.
+
+    Args:
+        folder: where to make it; nothing else lies there but a canary beside the warehouse.
+        name: one of `TABLES`.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self._stack = ExitStack()
+        if name in FLINK:
+            fixture = self._stack.enter_context(flink_fixtures.lent(FLINK[name]))
+            self.warehouse, self.name = fixture.warehouse, fixture.table
+            self.catalog_type = fixture.catalog_type
+        else:
+            self.warehouse, self.name, self.catalog_type = folder / "warehouse", NAME, "sql"
+            self.warehouse.mkdir(parents=True)
+            _MAKERS[name](self.warehouse)
+        self._canary = folder / "canary"
+        self._canary.mkdir()
+        for one in ("a.parquet", "b.avro", "hard"):
+            (self._canary / one).write_bytes(one.encode() * 100)
+        self._canaries = _look(self._canary)
+        self.pointer = self._pointer()
+        self._contents = {path: path.read_bytes() for path in _files(self.root)}
+        self._found = _look(self.root)
+        self.truth = self.truth_now()
+
+    def close(self) -> None:
+        """Give back what was lent."""
+        self.restore()
+        self._stack.close()
+
+    @cached_property
+    def root(self) -> Path:
+        """The table's folder."""
+        return self.warehouse.joinpath(*self.name.split("."))
+
+    @property
+    def metadata_path(self) -> Path:
+        """The current metadata file."""
+        return Path(local(self.pointer))
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The table's metadata as it is now."""
+        return self._parsed(self._pointer())
+
+    def original(self, path: Path) -> bytes:
+        """Return a file's content as it was."""
+        return self._contents[path]
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Break a file."""
+        path.write_bytes(data)
+
+    def point_at(self, location: str) -> None:
+        """Make the catalog name another metadata file."""
+        with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
+            catalog.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
+
+    def _pointer(self, name: str | None = None) -> str:
+        if self.catalog_type != "sql":
+            folder = self.root / "metadata"
+            versions = [
+                int(path.name[1:].split(".")[0]) for path in folder.glob("v*.metadata.json")
+            ]
+            return f"{folder}/v{max(versions)}.metadata.json"
+        with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
+            names = (name or self.name).rsplit(".", 1)
+            query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
+            found = catalog.execute(query, names).fetchone()
+        return str(found[0])
+
+    def _parsed(self, location: str) -> TableMetadata:
+        text = Path(local(location)).read_text()
+        return TableMetadataUtil.parse_raw(text)
+
+    def rows_of(self, name: str) -> Counter[Any]:
+        """Return the rows of another table."""
+        metadata = self._parsed(self._pointer(name))
+        head = metadata.current_snapshot()
+        assert head is not None
+        return Counter(Reference().rows(metadata, head))
+
+    def truth_now(self) -> Truth:
+        """Return what the table holds now, by other code than lake's."""
+        reference, metadata = Reference(), self.metadata
+        head = metadata.current_snapshot()
+        if head is None:
+            return Truth(Counter(), {}, frozenset(metadata.refs), frozenset())
+        kept = [_snapshot(metadata, ref.snapshot_id) for ref in metadata.refs.values()]
+        needed = {path for one in kept for path in reference.contents(metadata, one).files}
+        entries = reference.contents(metadata, head).entries
+        data = [entry for entry in entries if entry.content == DATA]
+        facts = {
+            "files": len(data),
+            "delete_files": len(entries) - len(data),
+            "records": sum(entry.records for entry in data),
+        }
+        return Truth(
+            Counter(reference.rows(metadata, head)),
+            facts,
+            frozenset(metadata.refs),
+            frozenset(Path(local(path)) for path in needed),
+        )
+
+    def rows_now(self) -> Counter[Any]:
+        """Return the rows that the table holds now, by other code than lake's."""
+        metadata = self.metadata
+        head = metadata.current_snapshot()
+        return Counter() if head is None else Counter(Reference().rows(metadata, head))
+
+    def head_files(self) -> set[Path]:
+        """Return the files that the head needs."""
+        metadata = self.metadata
+        head = _snapshot(metadata, metadata.current_snapshot_id or 0)
+        return {Path(local(path)) for path in Reference().contents(metadata, head).files}
+
+    def lists(self) -> list[Path]:
+        """Return the manifest lists of all snapshots, the head's first."""
+        found = sorted(self.metadata.snapshots, key=lambda one: -one.timestamp_ms)
+        return [Path(local(one.manifest_list)) for one in found]
+
+    def manifests(self, which: int = 0) -> list[Path]:
+        """Return the manifests of a snapshot, the head's by default."""
+        with self.lists()[which].open("rb") as file:
+            return [
+                Path(local(row["manifest_path"]))
+                for row in fastavro.reader(file)  # type: ignore[attr-defined,index]
+            ]
+
+    def restore(self) -> None:
+        """Put back all that changed."""
+        now = _look(self.root)
+        for path in now.keys() - self._found.keys():
+            path.unlink()
+        for path, before in self._found.items():
+            if now.get(path) != before:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)
+                path.write_bytes(self._contents[path])
+                self._found[path] = _stat(path)
+        if self.catalog_type == "sql" and self._pointer() != self.pointer:
+            self.point_at(self.pointer)
+
+    def changes(self) -> tuple[set[Path], set[Path]]:
+        """Return which files have come and which have gone."""
+        now = set(_files(self.root))
+        return now - self._contents.keys(), self._contents.keys() - now
+
+    def forget(self, name: str) -> None:
+        """Remove another table from the catalog, with its files."""
+        namespace, table = name.split(".")
+        with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
+            query = "DELETE FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
+            catalog.execute(query, (namespace, table))
+        shutil.rmtree(self.warehouse / namespace / table, ignore_errors=True)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether something was committed."""
+        return self._pointer() != self.pointer
+
+    def canary_changed(self) -> bool:
+        """Whether anything beside the warehouse was touched."""
+        return _look(self._canary) != self._canaries
+
+
+def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Any:
+    return next(one for one in metadata.snapshots if one.snapshot_id == snapshot_id)
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            yield Path(folder, name)
+
+
+def _look(root: Path) -> dict[Path, tuple[int, ...]]:
+    return {path: _stat(path) for path in _files(root)}
+
+
+def _stat(path: Path) -> tuple[int, ...]:
+    found = path.lstat()
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_mode
+
+
+def edited(metadata: bytes, change: Callable[[Any], None]) -> bytes:
+    """Return metadata.json with a change made to it."""
+    document = json.loads(metadata)
+    change(document)
+    return json.dumps(document).encode()
