@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
-from lake.core.errors import BadInputError
+from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.table import validation
 from lake.core.table.delete_clashes import DeleteClashes
 from lake.core.table.file_columns import columns_of
@@ -369,14 +369,22 @@ class Producer:
         spec, schema = metadata.specs()[spec_id], metadata.schema()
         rows = []
         for part in _pieces(entries, target):
-            data = encode_manifest(
-                part,
-                format_version=metadata.format_version,
-                spec=spec,
-                schema=schema,
-                content=content,
-                codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
-            )
+            try:
+                data = encode_manifest(
+                    part,
+                    format_version=metadata.format_version,
+                    spec=spec,
+                    schema=schema,
+                    content=content,
+                    codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
+                )
+            except ValueError as error:
+                if pc.any(pc.equal(part["status"], ADDED)).as_py():
+                    raise
+                # It is from a manifest that was there before.
+                raise CorruptFileError(
+                    f"an entry of {self.table.identifier} is damaged: {error}"
+                ) from error
             location = self._new_manifest()
             self.storage.write(location, data)
             rows.append(
