@@ -184,7 +184,8 @@ def _redaction(state: State) -> Callable[..., str]:
             redactor.learn(state.settings.spark_conf)
         if state.opened:
             redactor.learn(state.opened.catalog.configured)
-            redactor.learn(state.opened.catalog.vended)
+            for properties in state.opened.catalog.vended:
+                redactor.learn(properties)
         return redactor(text, limit=limit)
 
     return redact

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
-from lake.core.errors import BadInputError, CorruptFileError, LakeError
+from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.expiration.reach import FILES, KINDS
 from lake.core.table import exclusive
 from lake.core.table.catalog import Table
@@ -89,7 +89,7 @@ def _put(table: Table, location: str, data: bytes) -> None:
         with typed_errors(location), suppress(FileNotFoundError):
             exclusive.replace(parsed.path, data)
             return
-    raise LakeError(f"cannot write {location}")
+    raise BadInputError(f"cannot write {location}: its folder is not there")
 
 
 def remove(table: Table, location: str) -> None:

@@ -1,8 +1,4 @@
-"""One ORC file that is being written, and its entry for a manifest.
-
-What the entry says of columns is what Iceberg Java says of them: nothing of what lists and maps hold, and no
-bounds of bytes. Source: Iceberg's OrcMetrics.
-"""
+"""One ORC file that is being written, and its entry for a manifest."""
 
 from __future__ import annotations
 
@@ -14,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lake.core.errors import BadInputError, CorruptFileError, InvalidRequestError
-from lake.core.rows import metrics
-from lake.core.rows.column_metrics import ColumnMetrics
+from lake.core.rows.column_metrics import ColumnMetrics, Counted, counted_columns
 from lake.core.rows.orc_reader import open_orc
 from lake.core.rows.orc_tail import Tail
 from lake.core.rows.orc_types import orc_schema
@@ -54,16 +49,14 @@ class OrcForm:
     schema: Schema
     properties: Mapping[str, str]
     arrow: pa.Schema = field(init=False)
-    columns: list[metrics.Leaf] = field(init=False)
-    modes: dict[int, metrics.Mode] = field(init=False)
+    columns: list[Counted] = field(init=False)
     options: dict[str, Any] = field(init=False)
     piece_bytes: int = field(init=False)
     ending = ".orc"
 
     def __post_init__(self) -> None:
         self.arrow = orc_schema(self.schema)
-        self.columns = [leaf for leaf in metrics.leaves(self.schema) if not leaf.repeated]
-        self.modes = metrics.modes(self.schema, self.properties)
+        self.columns = counted_columns(self.schema, self.properties)
         codec = self.properties.get("write.orc.compression-codec", "zlib").lower()
         if codec not in _CODECS:
             raise InvalidRequestError(
@@ -100,7 +93,7 @@ class OrcFile:
         self._form = form
         self._sink = storage.open_output(path)
         self._writer = pyarrow.orc.ORCWriter(self._sink, **form.options)
-        self._metrics = ColumnMetrics(form.columns, form.modes)
+        self._metrics = ColumnMetrics(form.columns)
         self._rows = 0
         self._flushed = 0
         self._waiting = 0
