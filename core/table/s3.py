@@ -138,6 +138,7 @@ class S3:
         self._pool = _pool(
             float(properties.get("s3.connect-timeout") or _CONNECT_SECONDS),
             float(properties.get("s3.request-timeout") or _READ_SECONDS),
+            os.environ.get("AWS_CA_BUNDLE") or None,
         )
 
     @classmethod
@@ -342,10 +343,9 @@ def is_plain(key: str) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _pool(connect: float, read: float) -> urllib3.PoolManager:
+def _pool(connect: float, read: float, authorities: str | None) -> urllib3.PoolManager:
     import urllib3  # noqa: PLC0415 - remote stores only
 
-    authorities = os.environ.get("AWS_CA_BUNDLE") or None
     return urllib3.PoolManager(
         num_pools=8,
         maxsize=_CONNECTIONS,

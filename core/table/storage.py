@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
@@ -35,6 +36,8 @@ MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
 _TOLD_LENGTH = 400
+# Google's client would try for a quarter of an hour.
+_RETRY_SECONDS = 60
 # What Arrow puts into one part.
 _PUT_BYTES = 5 * 1024 * 1024
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -393,10 +396,32 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
         return pafs.LocalFileSystem()
     from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
 
+    settings = completed(dict(properties))
     try:
-        return PyArrowFileIO(completed(dict(properties))).fs_by_scheme(scheme, authority or None)
+        found = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
     except ValueError as error:
         raise BadInputError(f"no file system for {scheme}:// locations") from error
+    except (TypeError, ImportError, OSError, pa.ArrowException) as error:
+        why = (str(error).strip().splitlines() or [""])[0][:_TOLD_LENGTH]
+        raise BadInputError(
+            f"cannot open {scheme}://{authority}: {why}",
+            hint="what opens that store is missing in the catalog's configuration, or on this machine",
+        ) from error
+    return found if "s3.retry-strategy-impl" in settings else _with_limits(found)
+
+
+def _with_limits(filesystem: Any) -> Any:
+    """Return a file system with settings that PyIceberg does not know; Arrow pickles it as its settings."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return filesystem
+    wanted = {
+        "retry_time_limit": timedelta(seconds=_RETRY_SECONDS),
+        "tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE"),
+    }
+    make, given = filesystem.__reduce__()
+    settings = given[0] if given and isinstance(given[0], dict) else {}
+    more = {key: value for key, value in wanted.items() if value and key in settings}
+    return make({**settings, **more}) if more else filesystem
 
 
 def _unless_gone(error: OSError) -> None:

@@ -26,6 +26,7 @@ _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
 _STALLED_SECONDS = 1800
 _JOBS_A_PROCESS = 8
+_WIRES_A_JOB = 40
 Job = tuple[str, list[Any]]
 
 
@@ -64,7 +65,7 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills", "faults", "multi-faults")
+    names = ("steps", "switches", "races", "kills", "faults", "multi-faults", "wire faults")
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -79,6 +80,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
     )
+    parser.add_argument("--wire", type=int, default=1000, help="faults on real wires [1000]")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
@@ -99,6 +101,7 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for number, table in enumerate(tables):
             if each or number < more:
                 yield kind, [*table, each + (number < more), options.seed]
+    yield from _wire_jobs(options.wire)
     for races, most in ((singles, options.singles), (pairs, options.pairs)):
         every = list(races())
         # Spread over all where not all are wanted; each at one format version, in turn.
@@ -112,6 +115,11 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     worlds = -(-options.steps // STEPS_A_WORLD)
     for start in range(0, worlds, _CHUNK):
         yield "worlds", [f"{options.seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
+
+
+def _wire_jobs(most: int) -> Iterator[Job]:
+    for start in range(0, most, _WIRES_A_JOB):
+        yield "wire", [start, min(start + _WIRES_A_JOB, most)]
 
 
 def _name(job: Job) -> str:
@@ -133,10 +141,21 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "kills": _kills,
             "faults": _faults,
             "multi-faults": _multi_faults,
+            "wire": _wire,
         }
         return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
+    """Try some of the faults on the wire, with servers of the job's own."""
+    import wire
+
+    if reason := wire.missing():
+        return Counter(), [f"faults on the wire need {reason}"]
+    with wire.Wires() as wires:
+        return _each(wires.cases()[start:stop], wires.check, str)
 
 
 def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
