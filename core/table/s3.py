@@ -200,6 +200,14 @@ class S3:
         """Write an object in one request."""
         self._ask("PUT", key, {}, data)
 
+    def read(self, key: str, most: int) -> bytes | None:
+        """Return a whole object by one request, at most a byte more than so many; None where there is none."""
+        answer = self._send("GET", key, {}, b"", {}, most)
+        if answer.status == 404:  # noqa: PLR2004 - HTTP's own number
+            return None
+        self._check(answer)
+        return answer.body
+
     def get(self, key: str, most: int) -> Held | None:
         """Return a small object; None where there is none."""
         answer = self._send("GET", key, {}, b"", {"Range": f"bytes=0-{most - 1}"})
@@ -255,10 +263,11 @@ class S3:
         query: Mapping[str, str],
         body: bytes,
         headers: Mapping[str, str],
+        most: int = _MAX_ANSWER,
     ) -> _Answer:
         for attempt in range(1, _TRIES + 1):
             try:
-                answer = self._once(method, key, query, body, headers)
+                answer = self._once(method, key, query, body, headers, most)
             except StoreError:
                 if attempt == _TRIES:
                     raise
@@ -275,6 +284,7 @@ class S3:
         query: Mapping[str, str],
         body: bytes,
         headers: Mapping[str, str],
+        most: int,
     ) -> _Answer:
         import urllib3  # noqa: PLC0415 - remote stores only
 
@@ -294,10 +304,9 @@ class S3:
                 retries=False,
                 preload_content=False,
             )
-            try:
-                content = response.read(_MAX_ANSWER, decode_content=True)
-            finally:
-                response.release_conn()
+            content = response.read(most + 1, decode_content=True)
+            # A connection with more in it serves nobody.
+            (response.close if len(content) > most else response.release_conn)()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             redact = Redactor()
             redact.learn({"token": self._keys.token or "", "secret": self._keys.secret})
