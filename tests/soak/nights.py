@@ -30,6 +30,7 @@ _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
 _STALLED_SECONDS = 1800
 _JOBS_A_PROCESS = 8
+_WIRES_A_JOB = 40
 Job = tuple[str, list[Any]]
 
 
@@ -73,11 +74,12 @@ def _shown(total: Counter[str]) -> str:
         "switches",
         "races",
         "kills",
+        "doubles",
         "faults",
         "multi-faults",
+        "wire faults",
         "tables",
         "judged",
-        "doubles",
     )
     return ", ".join(f"{total[name]} {name}" for name in names)
 
@@ -97,6 +99,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
     )
+    parser.add_argument("--wire", type=int, default=1000, help="faults on real wires [1000]")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
@@ -123,6 +126,7 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for number, table in enumerate(tables):
             if each or number < more:
                 yield kind, [*table, each + (number < more), options.seed]
+    yield from _wire_jobs(options.wire)
     drawn = list(windows(options.seed, options.windows))
     for every, most in (
         (list(singles()), options.singles),
@@ -144,6 +148,11 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
 def _seeds(kind: str, worlds: int, seed: str) -> Iterator[Job]:
     for start in range(0, worlds, _CHUNK):
         yield kind, [f"{seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
+
+
+def _wire_jobs(most: int) -> Iterator[Job]:
+    for start in range(0, most, _WIRES_A_JOB):
+        yield "wire", [start, min(start + _WIRES_A_JOB, most)]
 
 
 def _name(job: Job) -> str:
@@ -168,11 +177,22 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "multi-faults": _multi_faults,
             "tables": _tables,
             "judged": _judged,
+            "wire": _wire,
         }
         listed = job[0] in {"worlds", "judged"}
         return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
+    """Try some of the faults on the wire, with servers of the job's own."""
+    import wire
+
+    if reason := wire.missing():
+        return Counter(), [f"faults on the wire need {reason}"]
+    with wire.Wires() as wires:
+        return _each(wires.cases()[start:stop], wires.check, str)
 
 
 def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
