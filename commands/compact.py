@@ -11,7 +11,6 @@ from lake.commands.options import Branch, DryRun, TableArgument, Wait, Where
 from lake.commands.parsing import parse_pairs
 from lake.core.compaction.execute import execute, plan_compaction, preview
 from lake.core.compaction.options import compaction_options
-from lake.core.errors import InvalidRequestError, RefusedError
 from lake.core.outcome import Outcome
 from lake.core.table.catalog import Table
 from lake.core.table.one_run import run_alone
@@ -89,10 +88,11 @@ def compact(
 
     Example: lake compact db.events --target-size 256MB --where "day = '2026-01-01'"
     """
-    _check_strategy(strategy, by)
     session = session_of(context)
     loaded = session.table(table)
     chosen = {
+        "strategy": strategy,
+        "by": by,
         "target_bytes": _bytes(target_size),
         "min_bytes": _bytes(min_size),
         "max_bytes": _bytes(max_size),
@@ -121,15 +121,6 @@ def compact(
         return execute(session, plan_compaction(now, options, branch=branch), operation_id)
 
     return run_alone(session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms)
-
-
-def _check_strategy(strategy: str, by: str | None) -> None:
-    if strategy not in {"binpack", "sort", "zorder"}:
-        raise InvalidRequestError(f"--strategy {strategy!r} is none of binpack, sort, zorder")
-    if strategy == "binpack" and by is not None:
-        raise InvalidRequestError("--by goes with --strategy sort or zorder")
-    if strategy != "binpack":
-        raise RefusedError(f"the strategy {strategy} is not available yet")
 
 
 def _bytes(text: str | None) -> int | None:

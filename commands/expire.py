@@ -98,7 +98,7 @@ def expire(
     if dry_run:
         plan = planned(loaded)
         return told(preview(plan), plan)
-    return run_alone(session, loaded, work, command="expire", wait_ms=wait_ms)
+    return run_alone(session, loaded, work, command="expire", branch=branch, wait_ms=wait_ms)
 
 
 def _moment(text: str | None, now_ms: int) -> int | None:

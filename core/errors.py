@@ -88,6 +88,13 @@ class CorruptFileError(BadInputError):
     kind = "corrupt"
 
 
+class StorageError(LakeError):
+    """A disk or store fails: it is full, broken or away, or the system gives no more of something."""
+
+    exit_code = 7
+    kind = "storage"
+
+
 class LockedError(LakeError):
     """Another run holds the table and the wait for it ran out."""
 

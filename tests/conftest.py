@@ -14,6 +14,8 @@ import java_peer
 import pytest
 from command_line import CommandLine
 
+# Long files come first, so that no process is left with one of them when the others have ended.
+_LONGEST = ("cluster", "services", "java", "world", "commands")
 _ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 
@@ -83,6 +85,13 @@ def _need_java() -> None:
         if _ON_CI:
             pytest.fail(f"no test may skip on CI, but this machine lacks {reason}")
         pytest.skip(f"needs {reason}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the files by how long their folders' take."""
+    here = Path(__file__).parent
+    places = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.relative_to(here).parts[0], len(places)))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -55,6 +55,8 @@ class Proxy:
         self.target = urlsplit(target)
         self.asked: list[Asked] = []
         self.changes: list[Callable[[Asked, Answer], Answer]] = []
+        # Answers instead of the server where it gives an answer.
+        self.guard: Callable[[Asked], Answer | None] | None = None
         self._faults: list[tuple[str, re.Pattern[str], Fault]] = []
         self._lock = threading.Lock()
         self.ended = threading.Event()
@@ -106,6 +108,9 @@ class Proxy:
                 self._faults.remove(fault)
         if fault:
             return fault[2](asked, lambda: self._forward(asked))
+        guarded = self.guard(asked) if self.guard else None
+        if guarded:
+            return guarded
         answer = self._forward(asked)
         for change in self.changes:
             answer = change(asked, answer)

@@ -12,7 +12,7 @@ from delete_support import equality_file, position_file, vectors
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from table_support import SCHEMA, FixedClock, make_table, open_session, pyiceberg_catalog
 
-from lake.core.ingest import creation
+from lake.core.table import terms
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.files import DataFile
 from lake.core.table.operations import (
@@ -37,7 +37,7 @@ class History:
             self.table = self.session.table("db.t")
         else:
             pyiceberg_catalog(warehouse).create_namespace("db")
-            spec, order = creation.partition_spec(None, SCHEMA), creation.sort_order(None, SCHEMA)
+            spec, order = terms.partition_spec(None, SCHEMA), terms.sort_order(None, SCHEMA)
             properties = {"format-version": str(version)}
             self.table = self.session.catalog.stage("db.t", SCHEMA, spec, order, properties)
         self.version = version

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
-_PATIENCE_SECONDS = 60.0
-_END_SECONDS = 10.0
+_PATIENCE_SECONDS = 300.0
+_END_SECONDS = 60.0
 
 
 def free_port() -> int:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lake.core.compaction import dangling
 from lake.core.compaction.dangling import dangling_deletes
-from lake.core.compaction.options import CompactionOptions
-from lake.core.compaction.plan import FileGroup, RowRange, plan_groups
+from lake.core.compaction.options import BINPACK, ZORDER, CompactionOptions
+from lake.core.compaction.plan import FileGroup, plan_groups
+from lake.core.compaction.rewriting import Rewriter, Rewritten
 from lake.core.compaction.verify import Disagreement, check_rows, disagreements
 from lake.core.engine import Task
 from lake.core.errors import (
@@ -24,6 +24,7 @@ from lake.core.errors import (
     CommitUnknownError,
     ConflictingFilesError,
     CorruptFileError,
+    InvalidRequestError,
     LakeError,
     NotFoundError,
     RefusedError,
@@ -31,26 +32,29 @@ from lake.core.errors import (
 )
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.outcome import Outcome, Status
+from lake.core.rows.order_keys import RowOrder, described_order
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import moved_schema
-from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot, require_writable
-from lake.core.table.files import DataFile, DeleteFile
+from lake.core.table.files import DeleteFile
+from lake.core.table.foreign_code import ignored_locations
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import RewriteFiles
+from lake.core.table.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.table.staging import staged
+from lake.core.table.terms import curve_columns, sort_order
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
-_REWRITE = "lake.core.compaction.tasks:rewrite"
 _COMPARE = "lake.core.compaction.tasks:compare"
+_BY = '--by "a desc, b" tells one'
 _ROUNDS = 2
 # Beside a busy writer the head moves between load and swap; the rewritten files are worth more tries.
 _COMMIT_TRIES = 3
@@ -87,6 +91,8 @@ class CompactionPlan:
         found: live files, to whose entries by spec the groups' places refer.
         groups: what is rewritten together.
         spec: what files are written with.
+        order: of the rows of a partition; None to leave them as they come.
+        sort_order_id: the table's sort order that this is, if any.
     """
 
     table: Table
@@ -96,6 +102,8 @@ class CompactionPlan:
     found: LiveFiles | None
     groups: Sequence[FileGroup]
     spec: PartitionSpec
+    order: RowOrder | None = None
+    sort_order_id: int | None = None
 
     @property
     def input_bytes(self) -> int:
@@ -106,6 +114,12 @@ class CompactionPlan:
     def written_schema(self) -> Schema:
         """The columns that are copied: with row ids, if there are any."""
         return moved_schema(self.table.schema, self.table.metadata)
+
+    def order_in(self, group: FileGroup) -> RowOrder | None:
+        """Return in which order a group's rows are written: each partition's together."""
+        if self.order is None or not group.moves_rows:
+            return self.order
+        return replace(self.order, fields=(*partition_fields(self.spec), *self.order.fields))
 
     def reading(self, deletes: Sequence[DeleteFile]) -> ReadSettings:
         """Return how files are read to which some deletes may apply: in the table's current schema."""
@@ -137,7 +151,7 @@ class CompactionPlan:
     def _entries(self, spec_id: int) -> pa.Table:
         return self.found.by_spec[spec_id] if self.found else pa.table({})
 
-    def facts(self) -> dict[str, int]:
+    def facts(self) -> dict[str, Any]:
         """Return the plan as it is shown."""
         places = [group.files.select(["spec_id", "place"]) for group in self.groups]
         files = pa.concat_tables([_NO_PLACES, *places], promote_options="permissive")
@@ -147,19 +161,8 @@ class CompactionPlan:
             "input_bytes": self.input_bytes,
             "input_delete_files": len(self.deletes(files)),
             "expected_output_files": sum(group.output_files for group in self.groups),
+            **({"sorted_by": described_order(self.order, self.table.schema)} if self.order else {}),
         }
-
-
-@dataclass(slots=True)
-class _Rewritten:
-    """What has become of one group so far."""
-
-    group: FileGroup
-    slices: list[FileSlice]
-    unfinished: int
-    files: list[DataFile] = field(default_factory=list)
-    rows: int = 0
-    dropped: int = 0
 
 
 @dataclass(slots=True)
@@ -179,7 +182,7 @@ class _Tally:
     snapshot_ids: list[int] = field(default_factory=list)
     operation_id: str | None = None
 
-    def add(self, groups: Sequence[_Rewritten], committed: Committed, operation_id: str) -> None:
+    def add(self, groups: Sequence[Rewritten], committed: Committed, operation_id: str) -> None:
         """Count what a commit landed."""
         self.snapshot_ids.append(committed.snapshot_id)
         self.deletes_out += _removed_deletes(committed)
@@ -220,6 +223,7 @@ def plan_compaction(
     """
     require_writable(table)
     spec = _output_spec(table, options)
+    order = _order(table, options)
     head = lineage.branch_head(table.metadata, branch)
     condition = None
     if options.where is not None:
@@ -227,7 +231,6 @@ def plan_compaction(
     found = None if head is None else live_files(table, head, condition, columns=_COLUMNS)
     entries = {} if found is None else _with_burdens(found, options)
     groups = plan_groups(entries, options, table_spec_id=table.spec.spec_id, output_spec=spec)
-    _refuse_formats(groups)
     return CompactionPlan(
         table=table,
         branch=branch,
@@ -236,7 +239,36 @@ def plan_compaction(
         found=found,
         groups=groups,
         spec=spec,
+        order=order,
+        sort_order_id=order_id_of(table.metadata, order.fields) if order else None,
     )
+
+
+def _order(table: Table, options: CompactionOptions) -> RowOrder | None:
+    """Return the order that was asked for.
+
+    Raises:
+        InvalidRequestError: there is none, or values of a column have no order.
+        NotFoundError: a column does not exist.
+        RefusedError: it is the table's, which lake does not know.
+    """
+    if options.strategy == BINPACK:
+        return None
+    if options.strategy == ZORDER:
+        return RowOrder(
+            curve=curve_columns(options.by or "", table.schema),
+            text_bytes=options.text_bytes,
+            most_bytes=options.most_curve_bytes,
+        )
+    if options.by is not None:
+        fields: SortFields | None = tuple(sort_order(options.by, table.schema).fields)
+    else:
+        fields = table_order(table.metadata, table.schema)
+    if fields is None:
+        raise RefusedError(f"lake does not know the sort order of {table.identifier}", hint=_BY)
+    if not fields:
+        raise InvalidRequestError(f"{table.identifier} has no sort order", hint=_BY)
+    return RowOrder(fields=fields)
 
 
 def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
@@ -272,18 +304,6 @@ def _removed_deletes(committed: Committed) -> int:
     return int(counters.get("removed-delete-files", "0"))
 
 
-def _refuse_formats(groups: Sequence[FileGroup]) -> None:
-    others: dict[str, int] = {}
-    for group in groups:
-        formats = pc.value_counts(pc.utf8_upper(group.files["file_format"])).to_pylist()
-        for item in formats:
-            others[item["values"]] = others.get(item["values"], 0) + item["counts"]
-    others.pop("PARQUET", None)
-    if others:
-        told = ", ".join(f"{count} {name}" for name, count in sorted(others.items()))
-        raise RefusedError(f"lake rewrites Parquet files only, yet: the plan has {told} files")
-
-
 def preview(plan: CompactionPlan) -> Outcome:
     """Describe a plan without carrying it out."""
     rows = [
@@ -310,6 +330,8 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
     """
     if not plan.groups and not plan.options.remove_dangling_deletes:
         return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
+    if told := ignored_locations(plan.table.properties):
+        session.warn(told)
     run = _Run(session, plan, operation_id or session.ids.uuid())
     try:
         with staged(session, plan.table, run.operation_id):
@@ -366,7 +388,7 @@ class _Run:
     def _round(self) -> list[FileGroup]:
         """Rewrite all groups of the plan and commit; return those that clashed."""
         self._failed = []
-        waiting: list[_Rewritten] = []
+        waiting: list[Rewritten] = []
         for done in self._checked():
             waiting.append(done)
             if len(waiting) >= self._groups_per_commit():
@@ -397,9 +419,9 @@ class _Run:
 
     # Rewriting
 
-    def _checked(self) -> Iterator[_Rewritten]:
+    def _checked(self) -> Iterator[Rewritten]:
         """Yield groups as they are completely rewritten and found to be right."""
-        doubtful: list[tuple[_Rewritten, Disagreement]] = []
+        doubtful: list[tuple[Rewritten, Disagreement]] = []
         for done in self._rewritten():
             check_rows(done.group.rows, done.rows, done.files, dropped=done.dropped)
             found = disagreements(
@@ -418,7 +440,7 @@ class _Run:
             self._compare(done, worst)
             yield done
 
-    def _compare(self, done: _Rewritten, found: Disagreement) -> None:
+    def _compare(self, done: Rewritten, found: Disagreement) -> None:
         """Settle by every value whether a group was rewritten wrongly or described wrongly before.
 
         Raises:
@@ -440,63 +462,17 @@ class _Run:
                 hint="nothing was committed",
             )
 
-    def _rewritten(self) -> Iterator[_Rewritten]:
+    def _rewritten(self) -> Iterator[Rewritten]:
         """Yield groups whose tasks have all ended."""
-        plan, progress = self.plan, self.session.progress
-        engine = self.session.engine(plan.input_bytes)
-        tasks: list[Task] = []
-        owners: list[_Rewritten] = []
-        for group in plan.groups:
-            ranges, slices = group.ranges(), plan.slices(group)
-            state = _Rewritten(group, slices, len(ranges))
-            owners += [state] * len(ranges)
-            tasks += [self._task(group, slices, rows) for rows in ranges]
-        bytes_per_row = [task.input_bytes / max(task.payload["rows"], 1) for task in tasks]
-        progress.start("rewriting", tasks=len(tasks), total_bytes=plan.input_bytes)
-        for result in engine.run(tasks, _REWRITE, storage=plan.table.storage):
-            state, value = owners[result.task], result.value
-            state.rows += value["rows"]
-            ended = "files" in value
-            progress.advance(
-                tasks=int(ended),
-                done_bytes=int(bytes_per_row[result.task] * value["rows"]),
-                rows=value["rows"],
-            )
-            if ended:
-                state.dropped += value["dropped"]
-                state.files += [DataFile.from_plain(file) for file in value["files"]]
-                state.unfinished -= 1
-                if state.unfinished == 0:
-                    yield state
-        progress.finish()
-        lost = sum(state.unfinished for state in owners)
-        if lost:
-            raise LakeError(f"the engine lost {lost} tasks: nothing of them was committed")
-
-    def _task(self, group: FileGroup, slices: Sequence[FileSlice], rows: RowRange) -> Task:
-        plan = self.plan
-        write = WriteSettings.of(
-            plan.table,
-            self.operation_id,
-            target_bytes=plan.options.write_max_bytes,
-            spec=plan.spec,
-            schema=plan.written_schema,
-        )
-        inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
-        payload = {
-            "files": [item.to_plain() for item in _cut(slices, rows)],
-            "rows": rows.rows,
-            "reading": plan.reading(plan.deletes(inputs)).to_plain(),
-            "write": write.to_plain(),
-            "task": self._tasks,
-            "verify": plan.options.verify,
-        }
-        self._tasks += 1
-        return Task(payload, rows.input_bytes)
+        rewriter = Rewriter(self.session, self.plan, self.operation_id, self._tasks)
+        try:
+            yield from rewriter.groups(self._groups_per_commit())
+        finally:
+            self._tasks = rewriter.tasks
 
     # Committing
 
-    def _commit(self, groups: Sequence[_Rewritten]) -> None:
+    def _commit(self, groups: Sequence[Rewritten]) -> None:
         """Commit groups in one snapshot, leaving out those that clash."""
         left = list(groups)
         tries = _COMMIT_TRIES
@@ -517,7 +493,7 @@ class _Run:
             gone = {item.group.number for item in hit}
             left = [item for item in left if item.group.number not in gone]
 
-    def _commit_once(self, groups: Sequence[_Rewritten]) -> None:
+    def _commit_once(self, groups: Sequence[Rewritten]) -> None:
         # A commit's id marks what it made: every further one needs an id of its own.
         operation_id = self.session.ids.uuid() if self._commits else self.operation_id
         self._commits += 1
@@ -532,7 +508,7 @@ class _Run:
         self._table = committed.table
         self.tally.add(groups, committed, operation_id)
 
-    def _operation(self, groups: Sequence[_Rewritten]) -> RewriteFiles:
+    def _operation(self, groups: Sequence[Rewritten]) -> RewriteFiles:
         base = self.plan.base
         added = [file for item in groups for file in item.files]
         removed = [path for item in groups for path in item.group.paths]
@@ -567,21 +543,10 @@ class _Run:
         )
         self.tally.add([], committed, operation_id)
 
-    def _discard(self, groups: Sequence[_Rewritten]) -> None:
+    def _discard(self, groups: Sequence[Rewritten]) -> None:
         unused = [file.path for item in groups for file in item.files]
         if self.plan.table.storage.delete(unused).failed:
             self.session.warn("some files of groups that were not committed could not be removed")
-
-
-def _cut(slices: Sequence[FileSlice], rows: RowRange) -> list[FileSlice]:
-    """Return a range's part of a group's files."""
-    files = list(slices[rows.first_file : rows.end_file])
-    if not files:
-        return []
-    files[0] = replace(files[0], skip_rows=rows.skip)
-    before = sum(file.record_count - file.skip_rows for file in files[:-1])
-    files[-1] = replace(files[-1], take_rows=rows.rows - before)
-    return files
 
 
 def _outcome(

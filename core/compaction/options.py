@@ -9,10 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
+from lake.core.rows.order_keys import MOST_BYTES, TEXT_BYTES
 
 TARGET_BYTES = 512 * 1024 * 1024
 _MIN_PART, _MAX_PART = 0.75, 1.80
 _UNLIMITED = 2**63 - 1
+BINPACK, SORT, ZORDER = "binpack", "sort", "zorder"
+STRATEGIES = (BINPACK, SORT, ZORDER)
 JOB_ORDERS = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
 
 
@@ -21,6 +24,12 @@ class CompactionOptions:
     """What to rewrite and how; `compaction_options` reads it from names and texts.
 
     Args:
+        strategy: how rows are put together, one of `STRATEGIES`.
+        by: the order for sort (None: the table's) or the columns for zorder.
+        compression_factor: of the written files to the read ones, as it is expected; for sort and zorder.
+        partitions_per_file: into how many parts Spark cuts what becomes one file; lake sorts any file in parts.
+        text_bytes: how many bytes of a text zorder heeds.
+        most_curve_bytes: how long zorder's interleaved value may get.
         target_bytes: size of the files to write.
         min_bytes: smaller files are rewritten.
         max_bytes: larger files are rewritten.
@@ -44,6 +53,12 @@ class CompactionOptions:
         InvalidRequestError: a value is out of range or contradicts another.
     """
 
+    strategy: str = BINPACK
+    by: str | None = None
+    compression_factor: float = 1.0
+    partitions_per_file: int = 1
+    text_bytes: int = TEXT_BYTES
+    most_curve_bytes: int = MOST_BYTES
     target_bytes: int = TARGET_BYTES
     min_bytes: int = int(TARGET_BYTES * _MIN_PART)
     max_bytes: int = int(TARGET_BYTES * _MAX_PART)
@@ -64,6 +79,7 @@ class CompactionOptions:
     remove_dangling_deletes: bool = False
 
     def __post_init__(self) -> None:
+        self._check_strategy()
         if not 0 <= self.min_bytes < self.target_bytes < self.max_bytes:
             raise InvalidRequestError(
                 f"sizes must rise: min {self.min_bytes} < target {self.target_bytes} < "
@@ -75,6 +91,7 @@ class CompactionOptions:
             "max-file-group-input-files": self.max_group_files,
             "partial-progress.max-commits": self.max_commits,
             "max-files-to-rewrite": 1 if self.max_files is None else self.max_files,
+            "shuffle-partitions-per-file": self.partitions_per_file,
         }
         for name, value in positive.items():
             if value < 1:
@@ -91,6 +108,24 @@ class CompactionOptions:
             raise InvalidRequestError(
                 f"job order {self.job_order!r} is none of {', '.join(JOB_ORDERS)}"
             )
+
+    def _check_strategy(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise InvalidRequestError(
+                f"--strategy {self.strategy!r} is none of {', '.join(STRATEGIES)}"
+            )
+        if self.strategy == BINPACK and self.by is not None:
+            raise InvalidRequestError("--by goes with --strategy sort or zorder")
+        if self.strategy == ZORDER and self.by is None:
+            raise InvalidRequestError("--strategy zorder needs the columns", hint='--by "a, b"')
+        positive = {
+            "compression-factor": self.compression_factor,
+            "var-length-contribution": self.text_bytes,
+            "max-output-size": self.most_curve_bytes,
+        }
+        for name, value in positive.items():
+            if not value > 0:
+                raise InvalidRequestError(f"'{name}' is set to {value} but must be > 0")
 
     @property
     def takes_every_file(self) -> bool:
@@ -138,6 +173,16 @@ _SPARK: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
     "partial-progress.max-failed-commits": (None, _whole),
     "remove-dangling-deletes": ("remove_dangling_deletes", _flag),
 }
+_SORTING: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
+    "compression-factor": ("compression_factor", float),
+    "shuffle-partitions-per-file": ("partitions_per_file", _whole),
+}
+_CURVE: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
+    "var-length-contribution": ("text_bytes", _whole),
+    "max-output-size": ("most_curve_bytes", _whole),
+}
+# What each strategy takes besides.
+_OWN = {BINPACK: {}, SORT: _SORTING, ZORDER: {**_SORTING, **_CURVE}}
 
 
 def compaction_options(
@@ -149,11 +194,12 @@ def compaction_options(
         InvalidRequestError: an unknown name, a value of another type, or sizes that contradict.
     """
     values: dict[str, object] = {}
+    known = {**_SPARK, **_OWN.get(str(chosen.get("strategy") or BINPACK), {})}
     for name, text in spark.items():
-        if name not in _SPARK:
-            known = ", ".join(sorted(_SPARK))
-            raise InvalidRequestError(f"unknown option {name!r}", hint=f"known options: {known}")
-        field, read = _SPARK[name]
+        if name not in known:
+            told = ", ".join(sorted(known))
+            raise InvalidRequestError(f"unknown option {name!r}", hint=f"known options: {told}")
+        field, read = known[name]
         try:
             value = read(text)
         except ValueError as error:

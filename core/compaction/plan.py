@@ -88,11 +88,15 @@ class FileGroup:
 
         Rows that may go to any partition are not cut: each range would make files of its own in each.
         """
+        return self.cut(self.split_bytes, 1 if self.moves_rows else self.output_files)
+
+    def cut(self, piece_bytes: int, pieces: int) -> list[RowRange]:
+        """Cut the group's rows, in order, into so many ranges of so many bytes, and what is left."""
         if self.rows == 0:
             return [RowRange(0, self.files.num_rows, 0, 0, self.bytes)]
         bytes_before = np.concatenate([[0], np.cumsum(_sizes(self.files))])
         rows_before = np.concatenate([[0], np.cumsum(_column(self.files, "record_count"))])
-        inner = np.arange(1, 1 if self.moves_rows else self.output_files) * self.split_bytes
+        inner = np.arange(1, pieces) * piece_bytes
         cuts = np.interp(inner, bytes_before, rows_before).astype(np.int64)
         edges = np.unique(np.concatenate([[0], cuts, [rows_before[-1]]]))
         at_bytes = np.interp(edges, rows_before, bytes_before).astype(np.int64)
@@ -189,7 +193,7 @@ def pack(sizes: Sequence[int], most_bytes: int, most_files: int) -> list[slice]:
 def _group(
     number: int, files: pa.Table, options: CompactionOptions, output_spec: PartitionSpec
 ) -> FileGroup:
-    total = int(_sizes(files).sum())
+    total = int(_sizes(files).sum() * options.compression_factor)
     stays = np.all(_column(files, "spec_id") == output_spec.spec_id)
     return FileGroup(
         number,

@@ -13,8 +13,13 @@ from lake.core.compaction.verify import ContentHash, hash_all
 from lake.core.deletes.apply import Deletes
 from lake.core.engine import TaskContext
 from lake.core.errors import LakeError, StoppedError
+from lake.core.rows.key_ranges import KeySample, Ranges, decoded
+from lake.core.rows.order_keys import RowOrder
+from lake.core.rows.ordered_writer import OrderedWriter, open_ordered_writer
+from lake.core.rows.outbox import Outbox, claim, claimed
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
-from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.rows.sorting import with_keys
+from lake.core.rows.writer import TableWriter, WriteSettings, open_writer
 from lake.core.table.files import DataFile
 
 # While a row group is encoded, the next one's rows are read.
@@ -27,23 +32,20 @@ _SIGTERM = 15
 
 
 def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Write a range of rows to new files, in order; reports rows as they are read, then the files."""
+    """Write a range of rows to new files, as they come or sorted; reports rows as they are read, then the files."""
     settings = WriteSettings.from_plain(payload["write"])
     reading = ReadSettings.from_plain(payload["reading"])
     files = [FileSlice.from_plain(file) for file in payload["files"]]
     content = ContentHash() if payload["verify"] else None
     read = reported = 0
     with (
-        open_writer(
-            context.storage, settings, task=payload["task"], attempt=context.attempt
-        ) as writer,
+        _writer(payload, settings, context) as writer,
         closing(Deletes(context.storage, reading, files)) as deletes,
     ):
         # One thread decodes while this one encodes: both cores work on one output file.
         batches = _together(_of_files(files, reading, deletes, context))
         for batch in read_ahead(batches, _AHEAD_BYTES):
-            if context.stopped.is_set():
-                raise StoppedError(_SIGTERM)
+            _go_on(context)
             if content is not None:
                 content.add(batch)
             writer.write(batch)
@@ -59,6 +61,91 @@ def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mappin
         "dropped": deletes.dropped,
         "files": [file.to_plain() for file in written],
     }
+
+
+def _writer(
+    payload: Mapping[str, Any], settings: WriteSettings, context: TaskContext
+) -> TableWriter | OrderedWriter:
+    return open_ordered_writer(
+        context.storage,
+        settings,
+        task=payload["task"],
+        attempt=context.attempt,
+        stopped=context.stopped,
+    )
+
+
+def sample(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Report some keys of the rows of files, deleted or not; reads their columns only."""
+    reading = ReadSettings.from_plain(payload["reading"])
+    order, found = (
+        RowOrder.from_plain(payload["order"]),
+        KeySample(payload["sampled"], payload["task"]),
+    )
+    files = [FileSlice.from_plain(file) for file in payload["files"]]
+    for file in files:
+        for batch in read_batches(context.storage, file, reading):
+            _go_on(context)
+            found.add(order.keys(batch, reading.projection))
+    yield found.to_plain()
+
+
+def send(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
+    """Send each row of a range of files to the task in whose range of keys it lies.
+
+    The group's first such task is told what was read. The payload is that of `rewrite`, and ``first`` (the
+    number of the group's first receiver) and ``bounds`` (where ranges of keys are cut).
+    """
+    settings = WriteSettings.from_plain(payload["write"])
+    reading = ReadSettings.from_plain(payload["reading"])
+    order, ranges = settings.order or RowOrder(), Ranges(decoded(payload["bounds"]))
+    files = [FileSlice.from_plain(file) for file in payload["files"]]
+    content = ContentHash() if payload["verify"] else None
+    first: int = payload["first"]
+    outbox = Outbox(first + len(payload["bounds"]) + 1)
+    rows = 0
+    with closing(Deletes(context.storage, reading, files)) as deletes:
+        batches = _together(_of_files(files, reading, deletes, context))
+        for batch in read_ahead(batches, _AHEAD_BYTES):
+            _go_on(context)
+            rows += batch.num_rows
+            if content is not None:
+                content.add(batch)
+            for number, part in ranges.split(with_keys(batch, order, settings.schema)):
+                yield from outbox.add(first + number, part)
+    yield from outbox.rest()
+    told = {"rows": rows, "dropped": deletes.dropped, "hash": content and content.text()}
+    yield first, claim(told)
+
+
+def receive(
+    payload: Mapping[str, Any], blobs: Iterator[bytes], context: TaskContext
+) -> Iterator[Mapping[str, Any]]:
+    """Write the rows that were sent to one task in order; reports the files, and what senders told."""
+    settings = WriteSettings.from_plain(payload["write"])
+    claims = []
+    files = open_writer(context.storage, settings, task=payload["task"], attempt=context.attempt)
+    order = settings.order or RowOrder()
+    with OrderedWriter(files, order, settings.schema, context.stopped) as writer:
+        for blob in blobs:
+            _go_on(context)
+            stream = pa.ipc.open_stream(blob)
+            if (told := claimed(stream)) is not None:
+                claims.append(told)
+            for batch in stream:
+                writer.write_keyed(batch)
+        written = writer.close()
+        plain = [file.to_plain() for file in written]
+        found = None
+        if payload["reading"] is not None:
+            slices = [FileSlice.of(file).to_plain() for file in written]
+            found = _hash_of(slices, ReadSettings.from_plain(payload["reading"]), context)
+    yield {"claims": claims, "files": plain, "hash": found}
+
+
+def _go_on(context: TaskContext) -> None:
+    if context.stopped.is_set():
+        raise StoppedError(_SIGTERM)
 
 
 def compare(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -100,8 +187,7 @@ def _of_files(
     files: Iterable[FileSlice], reading: ReadSettings, deletes: Deletes, context: TaskContext
 ) -> Iterator[pa.RecordBatch]:
     for file in files:
-        if context.stopped.is_set():
-            raise StoppedError(_SIGTERM)
+        _go_on(context)
         yield from read_batches(context.storage, file, reading, deletes)
 
 

@@ -114,7 +114,7 @@ class Deletes:
         Raises:
             ValueError: it is none of the files that this was made for.
             CorruptFileError: a delete file is not what its format or the table's metadata promises.
-            RefusedError: its format cannot be read yet.
+            RefusedError: its format is not known.
         """
         if file not in self._known:
             raise ValueError(f"what deletes rows of {file.path} was not asked for")

@@ -1,4 +1,4 @@
-"""The keys of equality delete files, which are Parquet files whose columns are found by field id."""
+"""The keys of equality delete files, whose columns are found by field id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_deleted_keys(
 
     Raises:
         CorruptFileError: a file is not what its format or the table's metadata promises, or lacks a column.
-        RefusedError: its format cannot be read yet.
+        RefusedError: its format is not known.
     """
     keys = key_columns(settings.key_types, ids)
     types = key_schema(ids, [settings.key_types] if settings.key_types else [])

@@ -1,4 +1,4 @@
-"""Deleted positions out of Parquet position delete files and deletion vectors.
+"""Deleted positions out of position delete files and deletion vectors.
 
 Format: https://iceberg.apache.org/spec/#position-delete-files; columns are found by their reserved ids.
 """
@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.puffin import read_blob
-from lake.core.errors import CorruptFileError, RefusedError
+from lake.core.errors import CorruptFileError
 from lake.core.expressions import bind_filter
 from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
 from lake.core.table.delete_scopes import DELETED_PATH
@@ -65,7 +65,7 @@ class PositionFile:
 
         Raises:
             CorruptFileError: the delete file is not what its format or the table's metadata promises.
-            RefusedError: its format cannot be read yet.
+            RefusedError: its format is not known.
         """
         if self._found is None:
             self._found = self._read()
@@ -103,15 +103,10 @@ class PositionFile:
 
 
 def delete_slice(file: DeleteFile) -> FileSlice:
-    """Return a delete file as something to read.
-
-    Raises:
-        RefusedError: it is no Parquet file.
-    """
-    if file.format != "PARQUET":
-        raise RefusedError(f"cannot read {file.format} delete files yet: {file.path}")
+    """Return a delete file as something to read."""
     return FileSlice(
         path=file.path,
+        format=file.format,
         size_bytes=file.size_bytes,
         record_count=file.record_count,
         spec_id=file.spec_id,

@@ -1,4 +1,4 @@
-"""Delete files: equality deletes in Parquet, position deletes in Parquet or as vectors in one Puffin file.
+"""Delete files: equality deletes, and position deletes as files or as vectors in one Puffin file.
 
 Format: https://iceberg.apache.org/spec/#delete-formats. Names: Iceberg's OutputFileFactory with the suffix
 that its engines give to delete files.
@@ -6,7 +6,7 @@ that its engines give to delete files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,9 @@ from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.puffin import PuffinWriter
 from lake.core.errors import RefusedError
 from lake.core.rows.file_names import FileNames, folder_of
-from lake.core.rows.parquet_files import ParquetFile, ParquetFormat
+from lake.core.rows.formats import form_of
 from lake.core.rows.partitioning import Partition, Places
+from lake.core.rows.row_files import FileForm, NewFile
 from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, WriteSettings
 from lake.core.table.delete_scopes import DELETED_PATH, PUFFIN
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _SINCE_VERSION, _VECTORS_SINCE_VERSION = 2, 3
 _TARGET_BYTES = 64 * 1024 * 1024
 _METRICS = "write.metadata.metrics."
-_ENDING = "-deletes.parquet"
+_SUFFIX = "-deletes"
 _VECTORS_ENDING = "-deletes.puffin"
 # A row takes 12 bytes of memory while it is written.
 _ROW_GROUP_ROWS = 1024 * 1024
@@ -54,21 +55,21 @@ def open_equality_writer(
         equality_ids: field ids of the columns compared.
         names: gives the files' names.
     """
-    properties = _delete_properties(settings.properties)
     size = settings.properties.get("write.delete.target-file-size-bytes", "")
     ids = tuple(sorted(set(equality_ids)))
     return TableWriter(
         Output(
             storage=storage,
             settings=settings,
-            form=ParquetFormat(
+            form=form_of(
+                settings.delete_format,
                 columns,
-                properties,
+                _delete_properties(settings),
                 {"delete-type": "equality", "delete-field-ids": ", ".join(map(str, ids))},
             ),
             names=names,
             target_bytes=int(size) if size.isdigit() and int(size) else _TARGET_BYTES,
-            ending=_ENDING,
+            suffix=_SUFFIX,
             described={"content": EQUALITY_DELETES, "equality_ids": ids},
         )
     )
@@ -94,13 +95,13 @@ class DeletedRows:
 
 
 class PositionDeleteWriter(AbortedUnlessClosed):
-    """Writes rows to delete as format version 2 has them: a Parquet file for each data file."""
+    """Writes rows to delete as format version 2 has them: a file for each data file."""
 
     def __init__(self, storage: Storage, settings: WriteSettings, names: FileNames) -> None:
         self._storage = storage
         self._settings = settings
         self._names = names
-        self._format = _position_format(settings)
+        self._form = _position_form(settings)
         self._paths: list[str] = []
         self._files: list[DataFile] = []
 
@@ -111,7 +112,7 @@ class PositionDeleteWriter(AbortedUnlessClosed):
             return
         path = self._new_path(deleted)
         self._paths.append(path)
-        file = ParquetFile(self._storage, self._format, path)
+        file = self._form.create(self._storage, path)
         try:
             self._write(file, deleted.path, positions)
             entry = file.close(
@@ -133,13 +134,13 @@ class PositionDeleteWriter(AbortedUnlessClosed):
             if deleted.spec_id == settings.spec.spec_id
             else ""
         )
-        return self._names.new_path(_ENDING, folder)
+        return self._names.new_path(_SUFFIX + self._form.ending, folder)
 
-    def _write(self, file: ParquetFile, path: str, positions: Places) -> None:
+    def _write(self, file: NewFile, path: str, positions: Places) -> None:
         for start in range(0, len(positions), _ROW_GROUP_ROWS):
             part = positions[start : start + _ROW_GROUP_ROWS]
             same = pa.DictionaryArray.from_arrays(np.zeros(len(part), np.int32), [path])
-            file.write(pa.Table.from_arrays([same, pa.array(part)], schema=self._format.arrow))
+            file.write(pa.Table.from_arrays([same, pa.array(part)], self._form.arrow.names))
 
     def close(self) -> list[DataFile]:
         """Return the files' entries."""
@@ -216,30 +217,30 @@ def open_position_writer(
     return VectorWriter(storage, names)
 
 
-def _delete_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def _delete_properties(settings: WriteSettings) -> dict[str, str]:
     """Return a table's properties with those that it has for delete files in place of data files'."""
-    prefix, own = "write.parquet.", "write.delete.parquet."
+    own = f"write.delete.{settings.delete_format}."
     instead = {
-        prefix + name.removeprefix(own): value
-        for name, value in properties.items()
+        f"write.{settings.delete_format}.{name.removeprefix(own)}": value
+        for name, value in settings.properties.items()
         if name.startswith(own)
     }
-    return {**properties, **instead}
+    return {**settings.properties, **instead}
 
 
-def _position_format(settings: WriteSettings) -> ParquetFormat:
+def _position_form(settings: WriteSettings) -> FileForm:
     properties = {
         name: value
-        for name, value in _delete_properties(settings.properties).items()
+        for name, value in _delete_properties(settings).items()
         if not name.startswith(_METRICS)
     }
-    form = ParquetFormat(
-        POSITION_SCHEMA, {**properties, f"{_METRICS}default": "full"}, {"delete-type": "position"}
+    return form_of(
+        settings.delete_format,
+        POSITION_SCHEMA,
+        {**properties, f"{_METRICS}default": "full"},
+        {"delete-type": "position"},
+        repeated=[POSITION_SCHEMA.fields[0].name],
     )
-    # The one path is not repeated in memory for every row.
-    repeated = pa.dictionary(pa.int32(), pa.string())
-    form.arrow = form.arrow.set(0, form.arrow.field(0).with_type(repeated))
-    return form
 
 
 def _with_bounds(file: DataFile, path: str, positions: Places) -> DataFile:

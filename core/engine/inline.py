@@ -14,8 +14,9 @@ from lake.core.clock import Ids, SystemIds
 from lake.core.engine import Task, TaskResult
 from lake.core.engine.pool import Pool
 from lake.core.engine.worker import context_for, resolve
-from lake.core.errors import EngineError
+from lake.core.errors import EngineError, LakeError
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import is_refusal, storage_error
 
 _MAX_THREADS = 8
 
@@ -47,9 +48,12 @@ class InlineEngine:
         with self._pool() as (pool, batch):
 
             def work(index: int) -> Generator[TaskResult]:
-                context = context_for(storage, f"{batch}-{index}", pool.stopped)
-                for value in run(_plain(tasks[index].payload), context):
-                    yield TaskResult(index, _plain(value))
+                def values(attempt: str) -> Iterator[TaskResult]:
+                    context = context_for(storage, attempt, pool.stopped)
+                    for value in _typed(run(_plain(tasks[index].payload), context)):
+                        yield TaskResult(index, _plain(value))
+
+                yield from _with_renewed(storage, f"{batch}-{index}", values)
 
             yield from pool.spread(len(tasks), work)
 
@@ -88,7 +92,7 @@ class InlineEngine:
 
             def work(index: int) -> Generator[None]:
                 context = context_for(storage, f"{batch}-{index}", pool.stopped)
-                for reducer, blob in send(_plain(tasks[index].payload), context):
+                for reducer, blob in _typed(send(_plain(tasks[index].payload), context)):
                     spill.add(reducer, index, blob)
                     # Each step hands control back, so that a cancelled task ends here.
                     yield None
@@ -109,7 +113,9 @@ class InlineEngine:
             def work(position: int) -> Generator[TaskResult]:
                 reducer = filled[position]
                 context = context_for(storage, f"{batch}-{reducer}", pool.stopped)
-                for value in reduce(_plain(payloads[reducer]), spill.read(reducer), context):
+                for value in _typed(
+                    reduce(_plain(payloads[reducer]), spill.read(reducer), context)
+                ):
                     yield TaskResult(reducer, _plain(value))
 
             yield from pool.spread(len(filled), work)
@@ -125,6 +131,35 @@ class InlineEngine:
             yield pool, self._ids.uuid().split("-")[0]
         finally:
             self._pools.discard(pool)
+
+
+def _typed(values: Iterator[Any]) -> Iterator[Any]:
+    """Yield what a task gives; a disk or store that fails is told as Spark's tasks tell it."""
+    try:
+        yield from values
+    except OSError as error:
+        known = storage_error(error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def _with_renewed(
+    storage: Storage, attempt: str, values: Callable[[str], Iterator[TaskResult]]
+) -> Iterator[TaskResult]:
+    """Yield a task's values; one that is refused by its store before it gave any begins anew once."""
+    number, _ = storage.renewed.current()
+    given = False
+    try:
+        for value in values(attempt):
+            given = True
+            yield value
+    except (LakeError, OSError) as error:
+        if given or not (is_refusal(error) and storage.renewed.renew(number)):
+            raise
+    else:
+        return
+    yield from values(f"{attempt}-again")
 
 
 def _plain(value: Any) -> Any:

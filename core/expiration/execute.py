@@ -7,13 +7,12 @@ only then do files go, each below the table's own roots.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from lake.core.errors import CommitUnknownError
+from lake.core.errors import CommitUnknownError, LakeError, StoppedError
 from lake.core.expiration import journal
 from lake.core.expiration.deleting import Removed, delete_files
 from lake.core.expiration.lost_refs import assert_refs, put_back
@@ -65,6 +64,12 @@ class ExpirationPlan:
     reach: Reachability = field(repr=False, compare=False)
 
     @property
+    def base_snapshot_id(self) -> int | None:
+        """The head of the branch that is named, else of main."""
+        metadata, branch = self.table.metadata, self.options.branch
+        return lineage.head_id(metadata, branch) if branch else metadata.current_snapshot_id
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do, so nothing may be committed."""
         metadata = self.table.metadata
@@ -106,8 +111,9 @@ def preview(plan: ExpirationPlan) -> Outcome:
     return Outcome(
         command="expire",
         table=plan.table.identifier,
+        branch=plan.options.branch,
         status=Status.DRY_RUN,
-        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        base_snapshot_id=plan.base_snapshot_id,
         plan=_counts(plan),
         details=_details(plan),
     )
@@ -140,28 +146,17 @@ def _carried_out(
     session: Session, plan: ExpirationPlan, operation_id: str, removed: Removed
 ) -> Outcome:
     attempt = _Expiry(session, plan, operation_id)
-    after = attempt.commit()
-    present = lineage.snapshots_by_id(after.metadata)
-    gone = [item for number, item in attempt.known.items() if number not in present]
-    garbage = attempt.reach.garbage(
-        _with_all_specs(plan.table.metadata, after.metadata), gone, after.metadata.snapshots
-    )
-    for location in garbage.unreadable:
-        session.warn(f"could not read {location} of an expired snapshot; what only it names stays")
-    if not plan.keep_files:
-        delete_files(session, after, attempt.reach, garbage.files, removed)
-        if not removed.failed:
-            attempt.forget(after)
-        finish_journals(
-            session,
-            after,
-            removed,
-            but=attempt.operation_id,
-            removed_refs=attempt.removed_refs,
-        )
-    partial = bool(removed.failed or garbage.unreadable)
-    result = _result(removed, snapshots=len(gone), refs=len(attempt.removed_refs))
-    status = Status.PARTIAL if partial else Status.DONE
+    attempt.after = attempt.commit()
+    try:
+        whole = attempt.clean_up(removed)
+    except (CommitUnknownError, StoppedError):
+        raise
+    except LakeError as error:
+        # What was committed stands, and the journal tells the next run what is left to do.
+        session.warn(f"stopped before all files were deleted: {error.message}")
+        whole = False
+    result = _result(removed, snapshots=len(attempt.gone), refs=len(attempt.removed_refs))
+    status = Status.DONE if whole and not removed.failed else Status.PARTIAL
     return _outcome(plan, status, result, attempt.operation_id)
 
 
@@ -177,14 +172,22 @@ class _Expiry:
     removed_refs: tuple[str, ...] = ()
     journalled: bool = False
     reach: Reachability = field(init=False)
+    # The table after the commit.
+    after: Table = field(init=False)
 
     def __post_init__(self) -> None:
         self.reach = self.plan.reach
 
+    @property
+    def gone(self) -> list[Snapshot]:
+        """The snapshots that the commit removed."""
+        present = lineage.snapshots_by_id(self.after.metadata)
+        return [item for number, item in self.known.items() if number not in present]
+
     def commit(self) -> Table:
-        """Commit, and put back what a race removed; from before that on, the journal tells what is to go."""
+        """Commit; from before that on, the journal tells what is to go."""
         try:
-            after = commit_changes(self.session, self.plan.table, self.prepare, self.landed)
+            return commit_changes(self.session, self.plan.table, self.prepare, self.landed)
         except CommitUnknownError as error:
             # It may have landed: the next run finds out.
             error.operation_id = self.operation_id
@@ -192,7 +195,31 @@ class _Expiry:
         except BaseException:
             self.forget(self.plan.table)
             raise
-        return put_back(self.session, after, self.expired, self.removed_refs)
+
+    def clean_up(self, removed: Removed) -> bool:
+        """Put back what a race removed, then delete files; whether all that is to go could be told."""
+        session, plan = self.session, self.plan
+        self.after = put_back(session, self.after, self.expired, self.removed_refs)
+        metadata = self.after.metadata
+        garbage = self.reach.garbage(
+            _with_all_specs(plan.table.metadata, metadata), self.gone, metadata.snapshots
+        )
+        for location in garbage.unreadable:
+            session.warn(
+                f"could not read {location} of an expired snapshot; what only it names stays"
+            )
+        if not plan.keep_files:
+            delete_files(session, self.after, self.reach, garbage.files, removed)
+            if not removed.failed:
+                self.forget(self.after)
+            finish_journals(
+                session,
+                self.after,
+                removed,
+                but=self.operation_id,
+                removed_refs=self.removed_refs,
+            )
+        return not garbage.unreadable
 
     def forget(self, table: Table) -> None:
         """Remove the journal, where one was written."""
@@ -254,7 +281,7 @@ class _Expiry:
             updates.append(RemoveSnapshots(snapshot_ids=list(retention.expired)))
         runs = carried_run_ids(metadata, retention.expired, self.plan.now_ms)
         if runs is not None and updates:
-            updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: json.dumps(runs)}))
+            updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: runs}))
         if self.plan.clean_metadata:
             schemas, specs = _unused(metadata, retention, garbage)
             if schemas:
@@ -376,9 +403,10 @@ def _outcome(
     return Outcome(
         command="expire",
         table=plan.table.identifier,
+        branch=plan.options.branch,
         status=status,
         operation_id=operation_id,
-        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        base_snapshot_id=plan.base_snapshot_id,
         plan=_counts(plan),
         result=result,
         details=_details(plan),

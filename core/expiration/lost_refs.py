@@ -78,11 +78,13 @@ def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
 
 
 def _metadata_at(session: Session, table: Table, location: str) -> TableMetadata | None:
+    from pyiceberg.exceptions import ValidationError  # noqa: PLC0415
+
     from lake.core.table.hadoop import read_metadata  # noqa: PLC0415 - PyIceberg's catalogs
 
     try:
         return read_metadata(table.storage, location)
-    except (LakeError, ValueError):
+    except (LakeError, ValueError, ValidationError):
         session.warn(
             "the metadata before this commit cannot be read: lost refs cannot be looked for"
         )

@@ -6,11 +6,11 @@ Source: Iceberg's RemoveSnapshots. A snapshot stays while a rule keeps it; each 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
 from lake.core.expiration.checkpoints import HeldBranch, held_branches
 from lake.core.table import lineage
 
@@ -45,7 +45,8 @@ class RetentionOptions:
         retain_last: keep at least so many snapshots of each branch; None takes the table's property.
         snapshot_ids: snapshots to expire by name, even if a rule would keep them.
         unsafe: allow a moment less than 24 hours ago.
-        branch: expire this branch's snapshots only, and no refs; None for the whole table.
+        branch: expire this branch's snapshots only, and no refs; None for the whole table. What other
+            branches have too stays as long as the table's own properties keep it there.
         keep_checkpoints_ms: how long after its last commit a Flink job can be restored; 0 for not at all.
     """
 
@@ -125,16 +126,12 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
     if options.only_named:
         kept = {item.snapshot_id: KeepReason.NOT_NAMED for item in metadata.snapshots}
     else:
-        _keep_by_rule(metadata, refs, limits, kept)
+        others = replace(options, older_than_ms=None, retain_last=None)
+        elsewhere = limits if options.branch is None else _Limits.of(metadata, others, now_ms)
+        limits_of = {name: limits if name == options.branch else elsewhere for name in refs}
+        _keep_by_rule(metadata, refs, limits_of, limits.oldest_ms, kept)
     if options.branch is not None:
-        head = lineage.branch_head(metadata, options.branch)
-        own = {
-            item.snapshot_id
-            for item in lineage.ancestors(metadata, head.snapshot_id if head else None)
-        }
-        for snapshot in metadata.snapshots:
-            if snapshot.snapshot_id not in own:
-                kept.setdefault(snapshot.snapshot_id, KeepReason.OTHER_BRANCH)
+        _keep_others(metadata, options.branch, named, kept)
     for snapshot_id in (snapshot_id for item in held for snapshot_id in item.path):
         kept.setdefault(snapshot_id, KeepReason.CHECKPOINT)
     for snapshot_id in named:
@@ -144,6 +141,27 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
         kept.setdefault(metadata.current_snapshot_id, KeepReason.REFERENCED)
     expired = [item.snapshot_id for item in metadata.snapshots if item.snapshot_id not in kept]
     return Retention(tuple(expired), removed_refs, kept, held)
+
+
+def _keep_others(
+    metadata: TableMetadata,
+    branch: str,
+    named: frozenset[int],
+    kept: dict[int, KeepReason],
+) -> None:
+    """Keep what is not in a branch's history.
+
+    Raises:
+        BadInputError: one of these was named.
+    """
+    head = lineage.branch_head(metadata, branch)
+    path = lineage.ancestors(metadata, head.snapshot_id if head else None)
+    own = {item.snapshot_id for item in path}
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in own:
+            kept.setdefault(snapshot.snapshot_id, KeepReason.OTHER_BRANCH)
+            if snapshot.snapshot_id in named:
+                raise BadInputError(f"snapshot {snapshot.snapshot_id} is not on branch {branch}")
 
 
 def _held(
@@ -219,14 +237,15 @@ def _refuse_held(named: frozenset[int], held: tuple[HeldBranch, ...]) -> None:
 def _keep_by_rule(
     metadata: TableMetadata,
     refs: Mapping[str, SnapshotRef],
-    limits: _Limits,
+    limits_of: Mapping[str, _Limits],
+    unreferenced_ms: int,
     kept: dict[int, KeepReason],
 ) -> None:
     reachable: set[int] = set()
     for ref in refs.values():
         kept[ref.snapshot_id] = KeepReason.REFERENCED
-    for ref in refs.values():
-        chain = list(lineage.ancestors(metadata, ref.snapshot_id))
+    for name, ref in refs.items():
+        limits, chain = limits_of[name], list(lineage.ancestors(metadata, ref.snapshot_id))
         if ref.snapshot_ref_type != "branch":
             reachable.add(ref.snapshot_id)
             continue
@@ -243,5 +262,5 @@ def _keep_by_rule(
                 snapshot.snapshot_id, KeepReason.RECENT if recent else KeepReason.LAST_N
             )
     for snapshot in metadata.snapshots:
-        if snapshot.snapshot_id not in reachable and snapshot.timestamp_ms >= limits.oldest_ms:
+        if snapshot.snapshot_id not in reachable and snapshot.timestamp_ms >= unreferenced_ms:
             kept.setdefault(snapshot.snapshot_id, KeepReason.UNREFERENCED_RECENT)

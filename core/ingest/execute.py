@@ -13,9 +13,20 @@ from lake.core.engine import Engine, Task, TaskResult
 from lake.core.errors import LakeError
 from lake.core.expressions import filter_to_plain
 from lake.core.ingest.evolution import schema_changes
-from lake.core.ingest.plan import APPEND, HASH, REPLACE, IngestPlan, Unit, describe, tasks_for
+from lake.core.ingest.plan import (
+    APPEND,
+    HASH,
+    RANGE,
+    REPLACE,
+    IngestPlan,
+    Unit,
+    describe,
+    tasks_for,
+    wanted_tasks,
+)
 from lake.core.ingest.runs import as_staged, lay_down, run_id_of, settle
 from lake.core.outcome import Outcome, Status
+from lake.core.rows.key_ranges import SAMPLED_PER_RANGE, cuts, encoded
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
 from lake.core.table.attempts import remove_lost_attempts
@@ -143,7 +154,7 @@ def run_source(
         together: whether some rows must meet one writer; None for what the plan says.
     """
     engine = session.engine(plan.input_bytes)
-    together = plan.distribution == HASH if together is None else together
+    together = plan.distribution in {HASH, RANGE} if together is None else together
     # In this process one writer sees all rows: each partition gets one file without moving a byte.
     alone = together and engine.name == "inline"
     tasks = _source_tasks(plan, 1 if alone else engine.parallelism, operation_id, extra or {})
@@ -168,7 +179,7 @@ def _source_tasks(
     plan: IngestPlan, parallelism: int, operation_id: str, extra: Mapping[str, Any]
 ) -> list[Task]:
     common: dict[str, Any] = {
-        "write": plan.settings(operation_id).to_plain(),
+        "write": plan.ordered_settings(operation_id).to_plain(),
         "must_match": None if plan.condition is None else filter_to_plain(plan.condition),
         **extra,
     }
@@ -199,18 +210,37 @@ def _exchange(
     send_function: str,
     receive_function: str,
 ) -> Iterator[TaskResult]:
-    """Bring each partition's rows together before they are written."""
-    by_size = -(-plan.input_bytes // _REDUCER_BYTES)
-    count = max(engine.parallelism, min(_MOST_REDUCERS, by_size))
+    """Bring each partition's, or range's, rows together before they are written."""
+    bounds: list[str] = []
+    if plan.distribution == RANGE:
+        bounds = _bounds(
+            engine, plan, tasks, min(_MOST_REDUCERS, wanted_tasks(plan, engine.parallelism))
+        )
+        count = len(bounds) + 1
+    else:
+        by_size = -(-plan.input_bytes // _REDUCER_BYTES)
+        count = max(engine.parallelism, min(_MOST_REDUCERS, by_size))
     # What is read is told to those who read.
     shared = {k: v for k, v in tasks[0].payload.items() if k not in {"task", "units", "reading"}}
+    sending = {"reducers": count, "bounds": bounds}
+    receiving = {**shared, "keyed": bool(bounds)}
     return engine.exchange(
-        [Task({**task.payload, "reducers": count}, task.input_bytes) for task in tasks],
+        [Task({**task.payload, **sending}, task.input_bytes) for task in tasks],
         send_function,
         receive_function,
-        [{**shared, "task": number} for number in range(count)],
+        [{**receiving, "task": number} for number in range(count)],
         storage=plan.table.storage,
     )
+
+
+def _bounds(engine: Engine, plan: IngestPlan, tasks: Sequence[Task], ranges: int) -> list[str]:
+    """Look at the rows' keys and return where to cut them into ranges."""
+    size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * ranges // len(tasks))
+    looks = [Task({**task.payload, "sampled": size}, task.input_bytes) for task in tasks]
+    found = engine.run(looks, f"{_TASKS}:sample_rows", storage=plan.table.storage)
+    # In the tasks' order, so that the same input is cut in the same way.
+    samples = sorted(found, key=lambda result: result.task)
+    return encoded(cuts([result.value for result in samples], ranges))
 
 
 def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: _Written) -> None:
@@ -245,7 +275,7 @@ def _keeping_tasks(
     if plan.condition is None:
         return
     common = {
-        "write": replace(plan.settings(operation_id), schema=plan.moved_schema).to_plain(),
+        "write": replace(plan.ordered_settings(operation_id), schema=plan.moved_schema).to_plain(),
         "remove": filter_to_plain(plan.condition),
     }
     for number, (file, reading) in enumerate(files, _FIRST_KEEPER):

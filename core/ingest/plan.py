@@ -15,23 +15,25 @@ from lake.core.errors import (
     InvalidRequestError,
     LakeError,
     NotFoundError,
-    RefusedError,
 )
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.ingest import creation
 from lake.core.ingest.checking import SourceColumns, check_sources
 from lake.core.ingest.evolution import evolved
+from lake.core.rows.order_keys import RowOrder, described_order
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import arrow_schema, moved_schema
 from lake.core.rows.source_rows import source_columns, split_parquet
 from lake.core.rows.sources import Source, find_sources
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
-from lake.core.table import lineage
-from lake.core.table.catalog import Table, storage_properties
-from lake.core.table.commit import find_summary, require_writable
+from lake.core.table import lineage, terms
+from lake.core.table.catalog import Table
+from lake.core.table.commit import require_writable
+from lake.core.table.foreign_code import ignored_locations, storage_properties
 from lake.core.table.live import LiveFiles, live_files
-from lake.core.table.run_ids import CARRIED_MS, RUN_ID, expired_run_ids
+from lake.core.table.run_ids import CARRIED_MS, has_run
+from lake.core.table.sort_orders import partition_fields, table_order
 from lake.core.table.staged_runs import StagedRun
 from lake.core.table.storage import Storage
 from lake.core.table.withdrawal import look_for
@@ -93,8 +95,6 @@ class IngestOptions:
             raise InvalidRequestError(
                 f"--distribution {self.distribution!r} is none of none, hash, range"
             )
-        if self.distribution == RANGE:
-            raise RefusedError("range distribution is not available yet", hint="use none or hash")
         if self.run_id is not None and not self.run_id.strip():
             raise InvalidRequestError("--run-id is empty")
         if self.stage and (self.create or self.mode in _REPLACING):
@@ -129,7 +129,9 @@ class IngestPlan:
         schema: what rows are written as: the table's, or with new columns behind.
         units: what is read.
         source: the live files of the table whose rows are read, if it is one.
-        distribution: ``none`` or ``hash``.
+        distribution: ``none``, ``hash`` or ``range``.
+        order: in which each task's rows are written, if any.
+        sort_order_id: the table's sort order, if that is it.
         engine: the name of the engine that will run it.
         formats: the sources' formats.
         source_files: how many files there are.
@@ -148,6 +150,8 @@ class IngestPlan:
     units: Sequence[Unit] = ()
     source: LiveFiles | None = None
     distribution: str = NONE
+    order: RowOrder | None = None
+    sort_order_id: int | None = None
     engine: str = "inline"
     formats: Sequence[str] = ()
     source_files: int = 0
@@ -218,10 +222,15 @@ class IngestPlan:
         return moved_schema(self.schema, self.table.metadata)
 
     def settings(self, operation_id: str) -> WriteSettings:
-        """Return how rows are written."""
+        """Return how rows are written as they come."""
         return WriteSettings.of(
             self.table, operation_id, target_bytes=self.options.target_bytes, schema=self.schema
         )
+
+    def ordered_settings(self, operation_id: str) -> WriteSettings:
+        """Return how rows are written by those who sort them, if they are to be sorted."""
+        settings = self.settings(operation_id)
+        return replace(settings, order=self.order, sort_order_id=self.sort_order_id)
 
 
 def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> IngestPlan:
@@ -234,6 +243,8 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
     existing, earlier = _existing(session, identifier, options), None
     if existing is not None:
         require_writable(existing)
+        if told := ignored_locations(existing.properties):
+            session.warn(told)
         lineage.branch_head(existing.metadata, options.branch)
         earlier = _earlier(session, existing, options)
         if earlier.is_settled:
@@ -252,10 +263,14 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
             hint="what waits to be committed brings no new columns",
         )
     plan = _with_removals(plan)
+    distribution = _distribution(session, plan.table, options)
+    order, sort_order_id = _order(session, plan, distribution)
     return replace(
         plan,
         run=earlier.run if earlier else None,
-        distribution=_distribution(session, plan.table, options),
+        distribution=distribution,
+        order=order,
+        sort_order_id=sort_order_id,
         engine=engine_name(session.settings.engine, plan.input_bytes, session.settings),
     )
 
@@ -266,7 +281,7 @@ def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPl
         options=options,
         table=table,
         schema=table.schema,
-        already=already_ran(table.metadata, options.run_id, session.clock.now_ms()),
+        already=already_ran(table.metadata, options.branch, options.run_id, session.clock.now_ms()),
         run=_lying_there(session, table, options.run_id) if options.run_id else None,
         base_snapshot_id=_head_id(table, options.branch),
     )
@@ -280,14 +295,9 @@ def _lying_there(session: Session, table: Table, run_id: str) -> StagedRun | Non
         return None
 
 
-def already_ran(metadata: TableMetadata, run_id: str | None, now_ms: int) -> bool:
-    """Whether a run of this id has landed: a snapshot carries it, or did in the last 30 days."""
-    if run_id is None:
-        return False
-    if find_summary(metadata, {RUN_ID: run_id}) is not None:
-        return True
-    expired = expired_run_ids(metadata).get(run_id)
-    return expired is not None and expired > now_ms - CARRIED_MS
+def already_ran(metadata: TableMetadata, branch: str, run_id: str | None, now_ms: int) -> bool:
+    """Whether a run of this id has landed on a branch: a snapshot carries it, or did in the last 30 days."""
+    return run_id is not None and has_run(metadata, branch, run_id, now_ms - CARRIED_MS)
 
 
 def _existing(session: Session, identifier: str, options: IngestOptions) -> Table | None:
@@ -462,8 +472,8 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
     return session.catalog.stage(
         identifier,
         schema,
-        creation.partition_spec(options.partition_by, schema),
-        creation.sort_order(options.sort_by, schema),
+        terms.partition_spec(options.partition_by, schema),
+        terms.sort_order(options.sort_by, schema),
         properties,
         dry_run=options.dry_run,
     )
@@ -494,13 +504,13 @@ def _target_schema(
 def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
     """Tell what --create was asked for and the existing table does not have."""
     if options.partition_by is not None:
-        asked = creation.partition_spec(options.partition_by, table.schema)
+        asked = terms.partition_spec(options.partition_by, table.schema)
         if not asked.compatible_with(table.spec):
             session.warn(
                 f"{table.identifier} exists and is partitioned otherwise: --partition-by is ignored"
             )
     if options.sort_by is not None:
-        order = creation.sort_order(options.sort_by, table.schema)
+        order = terms.sort_order(options.sort_by, table.schema)
         if order.fields != table.metadata.sort_order().fields:
             session.warn(f"{table.identifier} exists and is sorted otherwise: --sort-by is ignored")
     version = str(table.metadata.format_version)
@@ -512,13 +522,42 @@ def _warn_of_differences(session: Session, table: Table, options: IngestOptions)
 def _distribution(session: Session, table: Table, options: IngestOptions) -> str:
     partitioned = not table.spec.is_unpartitioned()
     wanted = options.distribution or table.properties.get("write.distribution-mode", "").lower()
+    if wanted == RANGE and options.mode in {APPEND, *_REPLACING}:
+        if not partitioned and not table.metadata.sort_order().fields:
+            raise InvalidRequestError(
+                "range distribution needs a sort order or a partition spec: "
+                f"{table.identifier} has neither",
+                hint="--distribution none writes rows as they come",
+            )
+        return RANGE
     if wanted == RANGE:
-        session.warn("the table asks for range distribution, which is not available yet")
+        session.warn("rows that are changed by key are distributed by hash instead of by range")
     if wanted == HASH and not partitioned and options.distribution:
         session.warn("the table is unpartitioned: hash distribution shuffles nothing")
     if wanted == NONE or not partitioned:
         return NONE
     return HASH
+
+
+def _order(
+    session: Session, plan: IngestPlan, distribution: str
+) -> tuple[RowOrder | None, int | None]:
+    """Return in which order each task writes, and the table's sort order that it is.
+
+    Source: Iceberg's SparkWriteUtil: rows of a partition together, in them the table's order.
+    """
+    metadata = plan.table.metadata
+    fields = table_order(metadata, plan.schema)
+    if fields is None:
+        session.warn(
+            f"{plan.table.identifier} has a sort order that lake does not know: files are unsorted"
+        )
+    partitions = partition_fields(plan.table.spec)
+    if fields:
+        return RowOrder(fields=(*partitions, *fields)), metadata.default_sort_order_id
+    if distribution == RANGE:
+        return RowOrder(fields=partitions), None
+    return None, None
 
 
 def _with_removals(plan: IngestPlan) -> IngestPlan:
@@ -543,9 +582,7 @@ def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
     Small inputs make one task, because each makes a file of its own.
     """
     total = sum(unit.weight for unit in plan.units)
-    target = plan.settings("").target_bytes
-    for_cores = min(parallelism, -(-total // _SMALLEST_TASK_BYTES))
-    wanted = max(1, for_cores, -(-total // target))
+    wanted = wanted_tasks(plan, parallelism)
     groups: list[list[Unit]] = []
     taken = 0
     for unit in plan.units:
@@ -554,6 +591,14 @@ def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
         groups[-1].append(unit)
         taken += unit.weight
     return groups
+
+
+def wanted_tasks(plan: IngestPlan, parallelism: int) -> int:
+    """Return how many tasks are to write: all cores where it pays, files near the target size."""
+    total = sum(unit.weight for unit in plan.units)
+    target = plan.settings("").target_bytes
+    for_cores = min(parallelism, -(-total // _SMALLEST_TASK_BYTES))
+    return max(1, for_cores, -(-total // target))
 
 
 def describe(plan: IngestPlan) -> dict[str, Any]:
@@ -577,6 +622,7 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
             for item in plan.table.spec.fields
         ],
         "distribution": plan.distribution,
+        "sorted_by": described_order(plan.order, plan.schema),
         "engine": plan.engine,
         "removed_files": len(plan.removed),
         "rewritten_files": plan.rewritten.count if plan.rewritten else 0,

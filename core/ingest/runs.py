@@ -74,12 +74,15 @@ def settle(session: Session, plan: IngestPlan) -> Outcome | None:
         CommitConflictError: somebody else is discarding it, or others won every attempt.
         CommitUnknownError: the catalog did not answer; every file stays.
     """
+    own = plan.run is not None and plan.run.marks.branch == plan.options.branch
     if plan.already:
-        if plan.run is not None and not _is_held(session, plan, plan.run):
+        if plan.run is not None and own and not _is_held(session, plan, plan.run):
             _tidy(session, plan.table, plan.run)
         return _outcome(plan, Status.NOTHING_TO_DO)
     if plan.run is None:
         return None
+    if not own:
+        _refuse_branch(plan, plan.run)
     if plan.run.problem is not None:
         session.warn(f"what an earlier run left is loaded anew: {plan.run.problem}")
         _tidy(session, plan.table, plan.run)
@@ -100,7 +103,7 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
     run = look_for(table, run_id)
     told = _names(run.marks.run_id if run else run_id)
     if run is None:
-        done = already_ran(table.metadata, run_id, session.clock.now_ms())
+        done = _ran_anywhere(table, run_id, session.clock.now_ms())
         session.warn(f"run {run_id} is committed" if done else f"no run {run_id} is staged")
     if run is None or dry_run:
         return Outcome(
@@ -126,6 +129,21 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
     )
 
 
+def _ran_anywhere(table: Table, run_id: str, now_ms: int) -> bool:
+    metadata = table.metadata
+    return any(
+        already_ran(metadata, name, run_id, now_ms) for name in {lineage.MAIN, *metadata.refs}
+    )
+
+
+def _refuse_branch(plan: IngestPlan, run: StagedRun) -> None:
+    run_id, branch = run.marks.run_id, run.marks.branch
+    raise InvalidRequestError(
+        f"run {run_id} was written for branch {branch}, not {plan.options.branch}",
+        hint=f"--branch {branch} commits it there; {_discarding(run)}",
+    )
+
+
 def _tidy(session: Session, table: Table, run: StagedRun) -> None:
     # Whoever is at it does the rest.
     with suppress(RefusedError):
@@ -135,10 +153,6 @@ def _tidy(session: Session, table: Table, run: StagedRun) -> None:
 def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
     """Commit what lies there, unless a snapshot holds it."""
     run_id, table = run.marks.run_id, plan.table
-    if run.marks.branch != plan.options.branch:
-        raise InvalidRequestError(
-            f"run {run_id} was written for branch {run.marks.branch}, not {plan.options.branch}"
-        )
     if _is_held(session, plan, run):
         return _outcome(plan, Status.NOTHING_TO_DO)
     _refuse_doubts(plan, run)
@@ -147,7 +161,8 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
         committed = _commit(session, plan, run, operation_id)
     except CommitConflictError:
         # Whoever else had it may have taken it up between the look and the commit.
-        if already_ran(table.refreshed().metadata, run_id, session.clock.now_ms()):
+        now, branch = table.refreshed().metadata, plan.options.branch
+        if already_ran(now, branch, run_id, session.clock.now_ms()):
             return _outcome(plan, Status.NOTHING_TO_DO)
         raise
     _tell_left(session, clear(committed.table, run, by_other=not committed.already))

@@ -6,10 +6,9 @@ loss, and rows never become rows of a JVM.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,21 +18,24 @@ from lake.core.deletes.apply import Deletes
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError, StoppedError
 from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, row_mask
+from lake.core.rows.key_ranges import KeySample, Ranges, decoded
+from lake.core.rows.order_keys import RowOrder
+from lake.core.rows.ordered_writer import OrderedWriter, open_ordered_writer
+from lake.core.rows.outbox import Outbox, claim, claimed
 from lake.core.rows.partitioning import group_rows, partition_number
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
 from lake.core.rows.required import null_in_required
+from lake.core.rows.schema import top_columns
+from lake.core.rows.sorting import with_keys
 from lake.core.rows.source_rows import as_table_rows, source_batches
 from lake.core.rows.sources import Source
-from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.rows.writer import TableWriter, WriteSettings
 from lake.core.table.files import DataFile
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
 
-_BLOB_BYTES = 4 * 1024 * 1024
-_WAITING_BYTES = 64 * 1024 * 1024
-_CLAIM = b"lake.claim"
 _SIGTERM = 15
 _SHOWN = 200
 
@@ -41,9 +43,7 @@ _SHOWN = 200
 def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Read a task's units and write their rows; reports each unit's end, then the files."""
     settings = WriteSettings.from_plain(payload["write"])
-    with open_writer(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
+    with task_writer(payload, settings, context) as writer:
         for unit, batches in task_units(payload, settings.schema, context):
             rows = 0
             for batch in read_ahead(batches):
@@ -56,34 +56,63 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
 
 
 def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
-    """Read a task's units and send each partition's rows to its reducer.
+    """Read a task's units and send each partition's, or range's, rows to its reducer.
 
     How many rows were read goes to the first reducer, so that the driver can compare it with what all of
     them wrote.
     """
     settings = WriteSettings.from_plain(payload["write"])
     outbox = Outbox(payload["reducers"])
+    split = _by_range(payload, settings) if payload["bounds"] else _by_partition(payload, settings)
     rows = 0
     for _, batches in task_units(payload, settings.schema, context):
         for batch in read_ahead(batches):
             go_on(context)
             rows += batch.num_rows
-            for partition, part in group_rows(batch, settings.spec, settings.schema):
-                yield from outbox.add(partition_number(partition, payload["reducers"]), part)
+            for reducer, part in split(batch):
+                yield from outbox.add(reducer, part)
     yield from outbox.rest()
     if rows:
         yield 0, claim({"rows_read": rows})
 
 
-def claim(values: Mapping[str, Any]) -> bytes:
-    """Return JSON-ready values for the driver as a blob that `receive_rows` passes on."""
-    return _stream(pa.schema([], {_CLAIM: json.dumps(values).encode()}), [])
+Split = Callable[[pa.RecordBatch], Iterator[tuple[int, pa.RecordBatch]]]
 
 
-def claimed(stream: Any) -> dict[str, Any] | None:
-    """Return what a blob claims; None if it holds rows."""
-    metadata = stream.schema.metadata or {}
-    return dict(json.loads(metadata[_CLAIM])) if _CLAIM in metadata else None
+def _by_partition(payload: Mapping[str, Any], settings: WriteSettings) -> Split:
+    def split(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for partition, part in group_rows(batch, settings.spec, settings.schema):
+            yield partition_number(partition, payload["reducers"]), part
+
+    return split
+
+
+def _by_range(payload: Mapping[str, Any], settings: WriteSettings) -> Split:
+    """Split rows by their keys, which they keep."""
+    order, ranges = settings.order, Ranges(decoded(payload["bounds"]))
+    if order is None:
+        raise ValueError("rows without an order have no ranges")
+    return lambda batch: ranges.split(with_keys(batch, order, settings.schema))
+
+
+def sample_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Report some keys of a task's rows, ``sampled`` of them; reads their columns only."""
+    settings = WriteSettings.from_plain(payload["write"])
+    order = settings.order or RowOrder()
+    schema = top_columns(settings.schema, order.column_ids)
+    payload = {**payload, "must_match": None}
+    if payload["reading"] is not None:
+        reading = ReadSettings.from_plain(payload["reading"])
+        known = [item.name for item in reading.projection.fields]
+        names = [item.name for item in schema.fields if item.name in known] or known[:1]
+        narrow = replace(reading, projection=reading.projection.select(*names))
+        payload["reading"] = narrow.to_plain()
+    sample = KeySample(payload["sampled"], payload["task"])
+    for _, batches in task_units(payload, schema, context):
+        for batch in batches:
+            go_on(context)
+            sample.add(order.keys(batch, schema))
+    yield sample.to_plain()
 
 
 def receive_rows(
@@ -92,16 +121,17 @@ def receive_rows(
     """Write the rows that were sent to one reducer; reports the files, and what tasks claim."""
     settings = WriteSettings.from_plain(payload["write"])
     claims = []
-    with open_writer(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
+    with task_writer(payload, settings, context) as writer:
+        write = writer.write
+        if payload["keyed"] and isinstance(writer, OrderedWriter):
+            write = writer.write_keyed
         for blob in blobs:
             go_on(context)
             stream = pa.ipc.open_stream(blob)
             if (told := claimed(stream)) is not None:
                 claims.append(told)
             for batch in stream:
-                writer.write(batch)
+                write(batch)
         files = writer.close()
     yield {**report(files, rows_read=sum(one["rows_read"] for one in claims)), "claims": claims}
 
@@ -120,9 +150,7 @@ def write_kept(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
         return
     removed = 0
     with (
-        open_writer(
-            context.storage, settings, task=payload["task"], attempt=context.attempt
-        ) as writer,
+        task_writer(payload, settings, context) as writer,
         closing(Deletes(context.storage, reading, [file])) as deletes,
     ):
         for batch in read_ahead(read_batches(context.storage, file, reading, deletes)):
@@ -148,6 +176,19 @@ def _any_match(
         return any(batch.num_rows for batch in found)
 
 
+def task_writer(
+    payload: Mapping[str, Any], settings: WriteSettings, context: TaskContext
+) -> TableWriter | OrderedWriter:
+    """Return a task's writer, which sorts if the settings have an order."""
+    return open_ordered_writer(
+        context.storage,
+        settings,
+        task=payload["task"],
+        attempt=context.attempt,
+        stopped=context.stopped,
+    )
+
+
 def report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -> dict[str, Any]:
     """Return what a task tells the driver of files that it wrote and input that it read."""
     plain = [file.to_plain() for file in files]
@@ -158,45 +199,6 @@ def go_on(context: TaskContext) -> None:
     """Stop here if the task was cancelled."""
     if context.stopped.is_set():
         raise StoppedError(_SIGTERM)
-
-
-# The exchange
-
-
-@dataclass(slots=True)
-class Outbox:
-    """Rows that wait to be sent; bounded for each reducer and for all together."""
-
-    reducers: int
-    waiting: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
-    sizes: dict[int, int] = field(default_factory=dict)
-
-    def add(self, reducer: int, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        """Take rows; yield what is to be sent now."""
-        self.waiting.setdefault(reducer, []).append(rows)
-        self.sizes[reducer] = self.sizes.get(reducer, 0) + rows.nbytes
-        if self.sizes[reducer] >= _BLOB_BYTES:
-            yield self._take(reducer)
-        if sum(self.sizes.values()) >= _WAITING_BYTES:
-            yield from self.rest()
-
-    def rest(self) -> Iterator[tuple[int, bytes]]:
-        """Yield all that waits."""
-        for reducer in list(self.waiting):
-            yield self._take(reducer)
-
-    def _take(self, reducer: int) -> tuple[int, bytes]:
-        self.sizes.pop(reducer)
-        batches = self.waiting.pop(reducer)
-        return reducer, _stream(batches[0].schema, batches)
-
-
-def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    return bytes(sink.getvalue())
 
 
 # Rows, checked

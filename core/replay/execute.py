@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
 from lake.core.deletes.reach import same_spec, sole_spec
-from lake.core.errors import CommitConflictError
+from lake.core.errors import CommitConflictError, LakeError
 from lake.core.outcome import Outcome, Status
 from lake.core.replay.manifests import manifest_roots
 from lake.core.replay.model import BROKEN, UNPROVEN, FoundCheckpoint, PendingJob, ReplayPlan
@@ -16,12 +16,12 @@ from lake.core.replay.steps import ReplayStep, replay_steps
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
-from lake.core.table.commit import Committed, commit_snapshots, find_summary
+from lake.core.table.commit import Committed, commit_snapshots
 from lake.core.table.files import DATA
 from lake.core.table.flink_jobs import max_committed
 from lake.core.table.occurrences import occurring
 from lake.core.table.operations import RowDelta
-from lake.core.table.run_ids import RUN_ID, expired_run_ids
+from lake.core.table.run_ids import has_run
 from lake.core.table.staged_runs import find_run
 from lake.core.table.withdrawal import clear, committing
 
@@ -56,12 +56,18 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
                 requirements=_requirements(plan),
             )
     except CommitConflictError:
-        if runs and all(_is_in(plan.table.refreshed(), run_id) for run_id in runs):
+        if runs and all(
+            has_run(plan.table.refreshed().metadata, plan.branch, run_id) for run_id in runs
+        ):
             return _outcome(plan, Status.NOTHING_TO_DO, ())
         raise
     steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
     done = [item for step in steps for item in step.checkpoints]
-    _remove_manifests(session, committed.table, done)
+    try:
+        _remove_manifests(session, committed.table, done)
+    except LakeError as error:
+        # What was committed stands.
+        session.warn(f"temporary manifests were committed but not removed: {error.message}")
     if not steps:
         return _outcome(plan, Status.NOTHING_TO_DO, ())
     return _outcome(plan, Status.DONE, done, operation_id, committed)
@@ -122,10 +128,15 @@ class _Replay:
                 item
                 for item in job.checkpoints
                 if not _is_over(item, before, now)
-                and not _ran(table, item)
+                and not self._ran(table, item)
                 and not self._is_held(item, held)
             ),
         )
+
+    def _ran(self, table: Table, item: FoundCheckpoint) -> bool:
+        """Whether the ingest that staged a checkpoint was finished otherwise."""
+        branch = self.plan.branch
+        return item.run_id is not None and has_run(table.metadata, branch, item.run_id)
 
     def _is_held(self, item: FoundCheckpoint, held: frozenset[str]) -> bool:
         own = _paths([item])
@@ -169,16 +180,6 @@ def _is_over(item: FoundCheckpoint, before: int, now: int) -> bool:
     That of an unproven one may have been larger to begin with.
     """
     return item.checkpoint_id <= now and (item.state != UNPROVEN or item.checkpoint_id > before)
-
-
-def _ran(table: Table, item: FoundCheckpoint) -> bool:
-    """Whether the ingest that staged a checkpoint was finished otherwise."""
-    return item.run_id is not None and _is_in(table, item.run_id)
-
-
-def _is_in(table: Table, run_id: str) -> bool:
-    landed = find_summary(table.metadata, {RUN_ID: run_id}) is not None
-    return landed or run_id in expired_run_ids(table.metadata)
 
 
 def _name(item: FoundCheckpoint) -> tuple[str, str, int, int | None]:

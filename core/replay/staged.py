@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lake.core.replay.states import Evidence
-from lake.core.table.commit import find_summary
 from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
-from lake.core.table.run_ids import RUN_ID, expired_run_ids
+from lake.core.table.run_ids import has_run
 from lake.core.table.staged_runs import FILES, MANIFESTS, RunMarks
 
 if TYPE_CHECKING:
@@ -38,11 +37,10 @@ def as_run(
     elsewhere = None
     if marks.branch != branch:
         elsewhere = f"run {marks.run_id} is for branch {marks.branch}"
-    landed = find_summary(metadata, {RUN_ID: marks.run_id}) is not None
     return replace(
         item,
         run_id=marks.run_id,
-        ran=landed or marks.run_id in expired_run_ids(metadata),
+        ran=has_run(metadata, branch, marks.run_id),
         problem=item.problem or _cut(readings),
         foreign=item.foreign or elsewhere,
     )

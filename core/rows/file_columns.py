@@ -2,7 +2,7 @@
 
 A column is found by its id however it is called in the file; types are promoted, missing columns get their
 partition's value, their default or NULL. Files without any ids are read by the table's name mapping, or else
-by position as Iceberg Java does. Source: https://iceberg.apache.org/spec/#column-projection.
+as Iceberg Java does: Parquet by position, other formats by name. Source: https://iceberg.apache.org/spec/#column-projection.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from lake.core.errors import CorruptFileError
@@ -165,6 +166,9 @@ def _resolve(
     if not any(_has_ids(item) for item in file_schema):
         if settings.name_mapping:
             file_schema = _mapped(file_schema, settings.name_mapping, file.path)
+        elif file.format != "PARQUET":
+            # Iceberg Java goes by names in other formats.
+            file_schema = _by_names(file_schema, settings.schema)
         else:
             # No ids at all and no mapping: Iceberg Java numbers the file's columns from 1.
             file_schema = pa.schema(
@@ -196,6 +200,14 @@ def _mapped(file_schema: pa.Schema, text: str, path: str) -> pa.Schema:
         raise CorruptFileError(
             f"the table's name mapping cannot be read, so {path} neither"
         ) from error
+    return pa.schema([_mapped_field(item, item.name, mapping.root) for item in file_schema])
+
+
+def _by_names(file_schema: pa.Schema, schema: Schema) -> pa.Schema:
+    """Return a file's schema with the ids that the table's columns of the same names have."""
+    from pyiceberg.table.name_mapping import create_mapping_from_schema  # noqa: PLC0415
+
+    mapping = create_mapping_from_schema(schema)
     return pa.schema([_mapped_field(item, item.name, mapping.root) for item in file_schema])
 
 

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lake.core import paths
+from lake.core.errors import RefusedError
 from lake.core.rows.partitioning import Partition, partition_path
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+
+# Whether files of one folder are spread over many, and whether these go by partitions still.
+_SPREAD = "write.object-storage.enabled"
+_BY_PARTITION = "write.object-storage.partitioned-paths"
+# Where older writers put files; Iceberg writes no more to tables that have only these.
+_OUTDATED = ("write.object-storage.path", "write.folder-storage.path")
+_HASH_BITS = 20
+_HASH_PARTS = (slice(0, 4), slice(4, 8), slice(8, 12), slice(12, _HASH_BITS))
 
 
 class FileNames:
@@ -39,13 +48,10 @@ class FileNames:
             task: its number.
             attempt: a text that no other attempt at the task has.
         """
-        from pyiceberg.table.locations import load_location_provider  # noqa: PLC0415
-
-        self._data_location = data_location
-        self._hashed = properties.get("write.object-storage.enabled", "false").lower() == "true"
-        self._provider = load_location_provider(
-            location, {**properties, "write.data.path": data_location}
-        )
+        self._folder = data_location.rstrip("/")
+        self._spread = _is_on(properties, _SPREAD, "false")
+        self._by_partition = not self._spread or _is_on(properties, _BY_PARTITION, "true")
+        self._owner = _owner(self._folder, location.rstrip("/")) if self._spread else ""
         self._stem = f"{task:05d}-{attempt}-{operation_id}"
         self._count = 0
 
@@ -53,13 +59,51 @@ class FileNames:
         """Return the path of a file whose name ends so, in a partition's folder."""
         self._count += 1
         name = f"{self._stem}-{self._count:05d}{ending}"
-        if not folder:
-            return str(self._provider.new_data_location(name))
-        if self._hashed:
-            return str(self._provider.new_data_location(f"{folder}/{name}"))
-        return paths.join(self._data_location, folder, name)
+        if folder and self._by_partition:
+            name = f"{folder}/{name}"
+        return paths.join(self._folder, self._spread_over(name) if self._spread else name)
+
+    def _spread_over(self, name: str) -> str:
+        if self._owner:
+            return f"{hashed(name)}/{self._owner}/{name}"
+        return f"{hashed(name)}/{name}" if self._by_partition else f"{hashed(name)}-{name}"
+
+
+def refuse_outdated(properties: Mapping[str, str]) -> None:
+    """Refuse to choose where files go for a table that says so in a way that is no longer understood.
+
+    Raises:
+        RefusedError: it does.
+    """
+    heeded = _OUTDATED if _is_on(properties, _SPREAD, "false") else _OUTDATED[1:]
+    found = [key for key in heeded if key in properties]
+    if found and "write.data.path" not in properties:
+        raise RefusedError(
+            f"the table says by {found[0]} where its files go, which Iceberg does not take any more",
+            hint="set its property write.data.path to that place",
+        )
+
+
+def hashed(name: str) -> str:
+    """Return the folders that a name is spread over, e.g. ``1000/1100/0011/10101111``."""
+    import mmh3  # noqa: PLC0415
+
+    bits = f"{mmh3.hash(name, signed=False):032b}"[-_HASH_BITS:]
+    return "/".join(bits[part] for part in _HASH_PARTS)
 
 
 def folder_of(spec: PartitionSpec, schema: Schema, partition: Partition) -> str:
     """Return the folder of a partition's files; empty for a table without partitions."""
     return partition_path(spec, schema, partition) if partition else ""
+
+
+def _owner(folder: str, location: str) -> str:
+    """Return what tells a table's files in a folder outside of it: its own last two names."""
+    if folder.startswith(location):
+        return ""
+    names = [name for name in paths.parse(location).path.split("/") if name]
+    return "/".join(names[-2:])
+
+
+def _is_on(properties: Mapping[str, str], key: str, default: str) -> bool:
+    return properties.get(key, default).lower() == "true"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -44,38 +44,52 @@ _CODECS = {
 
 
 @dataclass(slots=True)
-class ParquetFormat:
+class ParquetForm:
     """What files of one schema have in common.
 
     Args:
         schema: their columns.
         properties: the table's that begin with ``write.``.
         metadata: texts for every file's footer.
+        repeated: columns that come as dictionaries.
     """
 
     schema: Schema
     properties: Mapping[str, str]
     metadata: Mapping[str, str] = field(default_factory=dict)
+    repeated: Sequence[str] = ()
     arrow: pa.Schema = field(init=False)
     columns: list[metrics.Leaf] = field(init=False)
     modes: dict[int, metrics.Mode] = field(init=False)
     options: dict[str, Any] = field(init=False)
-    row_group_bytes: int = field(init=False)
+    piece_bytes: int = field(init=False)
+    ending = ".parquet"
 
     def __post_init__(self) -> None:
-        self.arrow = _file_schema(self.schema)
+        self.arrow = pa.schema(
+            [
+                item.with_type(pa.dictionary(pa.int32(), item.type))
+                if item.name in self.repeated
+                else item
+                for item in _file_schema(self.schema)
+            ]
+        )
         self.columns = metrics.leaves(self.schema)
         self.modes = metrics.modes(self.schema, self.properties)
         self.options = _parquet_options(self.properties)
-        self.row_group_bytes = _integer(
+        self.piece_bytes = _integer(
             self.properties, "write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES
         )
+
+    def create(self, storage: Storage, path: str) -> ParquetFile:
+        """Begin a file."""
+        return ParquetFile(storage, self, path)
 
 
 class ParquetFile:
     """A Parquet file that is being written."""
 
-    def __init__(self, storage: Storage, form: ParquetFormat, path: str) -> None:
+    def __init__(self, storage: Storage, form: ParquetForm, path: str) -> None:
         self._path = path
         self._storage = storage
         self._format = form

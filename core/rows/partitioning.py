@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.transforms import IdentityTransform, VoidTransform
+from pyiceberg.transforms import IdentityTransform, Transform, VoidTransform
 from pyiceberg.types import UUIDType
 
 from lake.core.arrays import one_array
@@ -32,20 +32,22 @@ _ALIGNMENT = 16
 
 def partition_columns(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
     """Return one array of partition values per field of the spec."""
-    columns = []
-    for field in spec.fields:
-        source = _source_column(batch, schema, field.source_id)
-        kind = schema.find_type(field.source_id)
-        if isinstance(field.transform, VoidTransform):
-            columns.append(pa.nulls(batch.num_rows, source.type))
-        elif isinstance(field.transform, IdentityTransform):
-            columns.append(source)
-        else:
-            if isinstance(kind, UUIDType):
-                source = source.cast(pa.binary())
-            values = field.transform.pyarrow_transform(kind)(_aligned(source))
-            columns.append(one_array(values))
-    return columns
+    return [transformed(batch, schema, field.source_id, field.transform) for field in spec.fields]
+
+
+def transformed(
+    batch: pa.RecordBatch, schema: Schema, source_id: int, transform: Transform[Any, Any]
+) -> pa.Array:
+    """Return a transform's values of a column."""
+    source = source_column(batch, schema, source_id)
+    kind = schema.find_type(source_id)
+    if isinstance(transform, VoidTransform):
+        return pa.nulls(batch.num_rows, source.type)
+    if isinstance(transform, IdentityTransform):
+        return source
+    if isinstance(kind, UUIDType):
+        source = source.cast(pa.binary())
+    return one_array(transform.pyarrow_transform(kind)(_aligned(source)))
 
 
 def group_rows(
@@ -109,7 +111,8 @@ def _internal(value: bytes | None, kind: Any) -> Any:
     return None if value is None else from_bytes(kind, value)
 
 
-def _source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.Array:
+def source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.Array:
+    """Return a column by its id, also one inside structs."""
     names = (schema.find_column_name(source_id) or "").split(".")
     if len(names) == 1 or batch.schema.get_field_index(".".join(names)) >= 0:
         return batch.column(".".join(names))

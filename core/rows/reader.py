@@ -8,23 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 
-from lake.core import paths
-from lake.core.errors import CorruptFileError, LakeError, RefusedError
+from lake.core.errors import CorruptFileError, LakeError
 from lake.core.expressions import row_mask
 from lake.core.rows.ahead import AHEAD_BYTES, read_ahead
-from lake.core.rows.batch_sizes import batch_rows
 from lake.core.rows.file_columns import FileColumns
-from lake.core.rows.row_groups import Span, leaf_indexes, matching_spans, spans_of
+from lake.core.rows.formats import open_rows
+from lake.core.rows.row_files import RowFile
 from lake.core.rows.slices import BATCH_BYTES, FileSlice, ReadSettings, slices_of
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import storage_error
 
 __all__ = [
     "AHEAD_BYTES",
@@ -41,7 +40,6 @@ __all__ = [
 ]
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-_MAX_ROW_GROUPS = 1_000_000
 
 
 class FileDeletes(Protocol):
@@ -84,7 +82,7 @@ def read_batches(
 
     Raises:
         CorruptFileError: the file is not what its format or the table's metadata promises.
-        RefusedError: its format cannot be read yet.
+        RefusedError: its format is not known.
     """
     for _, batch in _read(storage, file, settings, deletes, with_positions=False):
         yield batch
@@ -114,9 +112,9 @@ def read_keys(
         Batches, each with its first row's position in the file.
     """
     plain = replace(settings, projection=Schema(), row_filter=None, deletes=())
-    with _opened(storage, file) as (parquet, source):
-        columns = FileColumns.of(parquet.schema_arrow, file, plain, ids)
-        for start, raw in _Reading(parquet, source, columns).batches():
+    with _opened(storage, file) as rows:
+        columns = FileColumns.of(rows.schema, file, plain, ids)
+        for start, raw in rows.batches(columns):
             yield start, columns.keys_of(raw)
 
 
@@ -131,10 +129,10 @@ def _read(
     if settings.deletes and deletes is None:
         raise ValueError("rows cannot be read without what their delete files say")
     own = None if deletes is None else deletes.of(file)
-    with _opened(storage, file) as (parquet, source):
+    with _opened(storage, file) as rows:
         key_ids = own.key_ids if own else ()
-        columns = FileColumns.of(parquet.schema_arrow, file, settings, key_ids)
-        for start, raw in _Reading(parquet, source, columns).batches(own):
+        columns = FileColumns.of(rows.schema, file, settings, key_ids)
+        for start, raw in rows.batches(columns, None if own is None else own.leaves):
             keep = None if own is None else own.keep(start, raw.num_rows, columns.keys_of(raw))
             positions = None
             if with_positions or columns.need_positions:
@@ -162,66 +160,10 @@ def _left(
 
 
 @contextmanager
-def _opened(storage: Storage, file: FileSlice) -> Iterator[tuple[Any, Any]]:
-    """Open a Parquet file; give it and what it is read from."""
-    if file.format.upper() != "PARQUET":
-        raise RefusedError(f"cannot read {file.format} data files yet: {file.path}")
+def _opened(storage: Storage, file: FileSlice) -> Iterator[RowFile]:
+    """Open a data file."""
     with storage.open_input(file.path) as source, _corrupt(file.path):
-        # What lies behind a network is fetched in few large pieces, a row group at a time.
-        remote = not paths.parse(file.path).is_local
-        parquet = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
-        _check_footer(parquet, file)
-        yield parquet, source
-
-
-def _check_footer(parquet: Any, file: FileSlice) -> None:
-    rows = parquet.metadata.num_rows
-    if rows != file.record_count:
-        raise CorruptFileError(
-            f"{file.path} has {rows} rows, the table's metadata says {file.record_count}"
-        )
-    if parquet.metadata.num_row_groups > _MAX_ROW_GROUPS:
-        raise CorruptFileError(f"{file.path} has too many row groups")
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """An open file, what it is read from, and the columns to read."""
-
-    parquet: Any
-    source: Any
-    columns: FileColumns
-
-    def batches(self, deletes: FileDeletes | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows as the file has them, each batch with its first row's position."""
-        settings = self.columns.settings
-        spans = spans_of(self.parquet.metadata, self.columns.file)
-        if settings.row_filter is not None and len(spans) > 1:
-            spans = matching_spans(self.parquet, spans, settings, self.columns.found)
-        for span in spans:
-            if deletes is None or deletes.leaves(span.start, span.rows):
-                yield from self._of_span(span)
-
-    def _of_span(self, span: Span) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows of a row group, exactly as many as its footer promises."""
-        names = self.columns.names
-        places = leaf_indexes(self.parquet, names)
-        most_bytes = self.columns.settings.batch_bytes
-        size = batch_rows(self.parquet, self.source, span.group, places, most_bytes)
-        position, end = span.start - span.skip, span.start + span.rows
-        for batch in self.parquet.iter_batches(
-            batch_size=size, row_groups=[span.group], columns=names, use_threads=False
-        ):
-            skip = max(0, span.start - position)
-            rows = batch.slice(skip, max(0, end - position - skip))
-            if rows.num_rows:
-                yield position + skip, rows
-            position += batch.num_rows
-            if position >= end:
-                return
-        raise CorruptFileError(
-            f"{self.columns.file.path} lacks {end - position} rows that its footer promises"
-        )
+        yield open_rows(source, file)
 
 
 @dataclass(slots=True)
@@ -236,6 +178,9 @@ class _corrupt:  # noqa: N801 - reads as a statement
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, LakeError):
             return
+        known = storage_error(error, self.path) if isinstance(error, OSError) else None
+        if known is not None:
+            raise known from error
         if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | OverflowError):
             text = str(error).splitlines()
             raise CorruptFileError(

@@ -1,9 +1,8 @@
-"""Which row groups of a Parquet file a slice is made of, which a filter leaves, and where columns lie in them."""
+"""Which row groups of a Parquet file a filter leaves, and where columns lie in them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +10,8 @@ import pyarrow as pa
 from lake.core.rows.metrics import Mode, footer_metrics, leaves
 from lake.core.rows.parquet_files import row_group_start
 from lake.core.rows.schema import arrow_type
-from lake.core.rows.slices import FileSlice, ReadSettings
+from lake.core.rows.slices import ReadSettings
+from lake.core.rows.spans import Span
 from lake.core.table.files import DataFile
 from lake.core.table.manifest_entries import entries_of
 
@@ -19,44 +19,11 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Rows of one row group that lie in a slice.
-
-    Args:
-        group: the row group's index.
-        start: the position in the file of the first row.
-        skip: how many rows of the row group lie before it.
-        rows: how many rows there are.
-    """
-
-    group: int
-    start: int
-    skip: int
-    rows: int
-
-
-def spans_of(metadata: Any, file: FileSlice) -> list[Span]:
-    """Return the rows that a slice is made of, row group by row group."""
-    end = float("inf") if file.length is None else file.start + file.length
-    left = float("inf") if file.take_rows is None else file.take_rows
-    skip, position = file.skip_rows, 0
-    spans = []
+def row_groups_of(metadata: Any) -> Iterator[tuple[int, int]]:
+    """Yield of each row group the offset of its first byte, and how many rows it has."""
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
-        if file.start <= _start_within(group, file) < end:
-            skipped = min(skip, group.num_rows)
-            rows = int(min(group.num_rows - skipped, left))
-            if rows:
-                spans.append(Span(index, position + skipped, skipped, rows))
-            skip, left = skip - skipped, left - rows
-        position += group.num_rows
-    return spans
-
-
-def _start_within(group: Any, file: FileSlice) -> int:
-    """Return where a row group begins, within the file: a wrong footer must not put it into no slice."""
-    return min(max(row_group_start(group), 0), max(file.size_bytes - 1, 0))
+        yield row_group_start(group), group.num_rows
 
 
 def matching_spans(
@@ -76,7 +43,7 @@ def matching_spans(
     full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
     files = []
     for span in spans:
-        group = parquet.metadata.row_group(span.group)
+        group = parquet.metadata.row_group(span.piece)
         found = footer_metrics(
             _OneGroup(group, [position for position, _ in columns]),
             [leaf for _, leaf in columns],
@@ -85,7 +52,7 @@ def matching_spans(
         )
         files.append(
             DataFile(
-                path=str(span.group),
+                path=str(span.piece),
                 spec_id=0,
                 record_count=group.num_rows,
                 size_bytes=1,

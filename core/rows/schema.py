@@ -69,6 +69,13 @@ def field_id(field: pa.Field) -> int | None:
     return int(raw) if raw is not None and raw.lstrip(b"-").isdigit() else None
 
 
+def top_columns(schema: Schema, ids: Sequence[int]) -> Schema:
+    """Return the columns of a schema that fields, which may lie inside them, belong to; one if there is no field."""
+    names = {str(schema.find_column_name(column)).split(".")[0] for column in ids}
+    found = [item for item in schema.fields if item.name in names] or list(schema.fields[:1])
+    return Schema(*found, schema_id=schema.schema_id)
+
+
 def moved_schema(schema: Schema, metadata: TableMetadata) -> Schema:
     """Return what rows are written as that move from one file of a table to another.
 

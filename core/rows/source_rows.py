@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows import csv_source, json_source
+from lake.core.rows.avro_reader import AvroContainer
 from lake.core.rows.convert import convert
+from lake.core.rows.orc_reader import OrcStripes
 from lake.core.rows.parquet_files import row_group_start
 from lake.core.rows.schema import arrow_schema, arrow_type
-from lake.core.rows.sources import ARROW, CSV, JSON, PARQUET, Source, readable
+from lake.core.rows.sources import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
 from lake.core.rows.texts import Place, from_text
 from lake.core.table.storage import Storage
 
@@ -46,6 +48,9 @@ def source_columns(
         if source.format == PARQUET:
             with storage.open_input(source.path) as file:
                 return pq.read_schema(file)
+        if source.format in (ORC, AVRO):
+            with storage.open_input(source.path) as file:
+                return _opened(file, source).schema
         if source.format == ARROW:
             with _open_arrow(storage, source.path) as (schema, _):
                 return schema
@@ -101,8 +106,11 @@ def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.R
 
 
 def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
-    batches = _parquet_batches if source.format == PARQUET else _arrow_batches
-    for first_row, batch in batches(storage, source):
+    if source.format == PARQUET:
+        batches = _parquet_batches(storage, source, [item.name for item in schema.fields])
+    else:
+        batches = _TYPED[source.format](storage, source)
+    for first_row, batch in batches:
         yield as_table_rows(batch, schema, source.path, first_row)
 
 
@@ -152,17 +160,21 @@ def _first_refused(column: pa.Array, item: NestedField, where: str) -> int:
 # Parquet
 
 
-def _parquet_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _parquet_batches(
+    storage: Storage, source: Source, names: Sequence[str]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     with storage.open_input(source.path) as file:
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         footer = parquet.metadata
+        present = parquet.schema_arrow.names
+        columns = None if set(present) <= set(names) else [x for x in present if x in names]
         counts = [footer.row_group(index).num_rows for index in range(footer.num_row_groups)]
         chosen = range(len(counts)) if source.row_groups is None else source.row_groups
         for index in chosen:
             row = first = 1 + sum(counts[:index])
             size = _batch_rows(parquet, index)
             for batch in parquet.iter_batches(
-                batch_size=size, row_groups=[index], use_threads=False
+                batch_size=size, row_groups=[index], columns=columns, use_threads=False
             ):
                 batch.validate(full=True)
                 yield row, batch
@@ -214,6 +226,20 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
     ]
 
 
+# ORC and Avro
+
+
+def _opened(file: Any, source: Source) -> OrcStripes | AvroContainer:
+    kind = OrcStripes if source.format == ORC else AvroContainer
+    return kind(file, source.path)
+
+
+def _file_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+    with storage.open_input(source.path) as file:
+        for start, batch in _opened(file, source).all_rows(_BATCH_BYTES):
+            yield start + 1, batch
+
+
 # Arrow IPC
 
 
@@ -246,3 +272,10 @@ def _open_arrow(
         else:
             stream = pa.ipc.open_stream(file)
             yield stream.schema, iter(stream)
+
+
+_TYPED = {
+    ORC: _file_batches,
+    AVRO: _file_batches,
+    ARROW: _arrow_batches,
+}

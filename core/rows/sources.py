@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core import paths
-from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoundError, RefusedError
+from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoundError
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import storage_error
 
 PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
 FORMATS = (PARQUET, CSV, JSON, ARROW, ORC, AVRO)
@@ -74,7 +75,6 @@ def find_sources(storage: Storage, names: Iterable[str], format_name: str | None
     Raises:
         NotFoundError: a name means no file.
         BadInputError: a file is named twice, in whatever spelling, or its format cannot be told.
-        RefusedError: its format cannot be read yet.
     """
     found: dict[str, Source] = {}
     for name in names:
@@ -160,8 +160,6 @@ def _format_of(path: str, given: str | None) -> str:
         raise BadInputError(
             f"cannot tell the format of {path}", hint=f"say --format {'|'.join(FORMATS)}"
         )
-    if kind in {ORC, AVRO}:
-        raise RefusedError(f"{kind} files cannot be read yet: {path}")
     return kind
 
 
@@ -185,5 +183,8 @@ def readable(path: str) -> Iterator[None]:
     except LakeError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        known = storage_error(error, path) if isinstance(error, OSError) else None
+        if known is not None:
+            raise known from error
         text = str(error).strip().splitlines()
         raise CorruptFileError(f"{path} cannot be read: {(text or [''])[0][:300]}") from error

@@ -1,4 +1,4 @@
-"""Rows into a table's data files: Parquet, rolled at the target size, one open file per partition.
+"""Rows into a table's data files: rolled at the target size, one open file per partition.
 
 What is buffered is bounded: a file's rows wait until a row group is full, and when many partitions are open
 the largest goes to disk first. Names never repeat, not even between two attempts at one task.
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from lake.core.errors import RefusedError
-from lake.core.rows.file_names import FileNames, folder_of
-from lake.core.rows.parquet_files import ParquetFile, ParquetFormat
+from lake.core.rows.file_names import FileNames, folder_of, refuse_outdated
+from lake.core.rows.formats import FORMATS, check_format, form_of
+from lake.core.rows.order_keys import RowOrder
 from lake.core.rows.partitioning import Partition, group_rows
+from lake.core.rows.row_files import FileForm, NewFile
 from lake.core.rows.schema import (
     schema_from_plain,
     schema_to_plain,
@@ -44,7 +45,10 @@ _MOST_SMALL = 64
 # Systems commonly allow a process 1024.
 _MOST_OPEN_FILES = 256
 _PROPERTIES = (
+    "write.format.",
     "write.parquet.",
+    "write.orc.",
+    "write.avro.",
     "write.metadata.metrics.",
     "write.object-storage.",
     "write.data.",
@@ -64,7 +68,8 @@ class WriteSettings:
         operation_id: the commit's UUID; part of every file's name.
         target_bytes: size at which a file is closed.
         properties: the table's properties that writing heeds.
-        sort_order_id: the table's sort order, if the rows come sorted by it.
+        order: in which rows are written by those who sort them.
+        sort_order_id: the table's sort order, if that is it.
     """
 
     schema: Schema
@@ -74,6 +79,7 @@ class WriteSettings:
     operation_id: str
     target_bytes: int = TARGET_BYTES
     properties: Mapping[str, str] = field(default_factory=dict)
+    order: RowOrder | None = None
     sort_order_id: int | None = None
 
     @classmethod
@@ -89,12 +95,13 @@ class WriteSettings:
         """Return the settings for a table as it is.
 
         Raises:
-            RefusedError: the table wants a file format that lake does not write.
+            RefusedError: the table wants a file format that lake does not write, or a place for its files that
+                nobody writes to any more.
         """
+        refuse_outdated(table.properties)
         properties = {k: v for k, v in table.properties.items() if k.startswith(_PROPERTIES)}
-        wanted = table.properties.get("write.format.default", "parquet").lower()
-        if wanted != "parquet":
-            raise RefusedError(f"the table asks for {wanted} files; lake writes Parquet only, yet")
+        for key in ("write.format.default", "write.delete.format.default"):
+            check_format(properties.get(key, FORMATS[0]))
         size = table.properties.get("write.target-file-size-bytes", "")
         return cls(
             schema=schema or table.schema,
@@ -117,6 +124,7 @@ class WriteSettings:
             "operation_id": self.operation_id,
             "target_bytes": self.target_bytes,
             "properties": dict(self.properties),
+            "order": self.order and self.order.to_plain(),
             "sort_order_id": self.sort_order_id,
         }
 
@@ -126,7 +134,18 @@ class WriteSettings:
         values = dict(plain)
         values["schema"] = schema_from_plain(values["schema"])
         values["spec"] = spec_from_plain(values["spec"])
+        values["order"] = values["order"] and RowOrder.from_plain(values["order"])
         return cls(**values)
+
+    @property
+    def data_format(self) -> str:
+        """The format of data files, in small letters."""
+        return self.properties.get("write.format.default", "parquet").lower()
+
+    @property
+    def delete_format(self) -> str:
+        """The format of delete files, in small letters."""
+        return self.properties.get("write.delete.format.default", self.data_format).lower()
 
     def file_names(self, *, task: int, attempt: str) -> FileNames:
         """Return the names of the files that an attempt at a task writes."""
@@ -150,30 +169,27 @@ class Output:
         form: their columns and how these are written.
         names: gives their names.
         target_bytes: size at which a file is closed.
-        ending: of their names.
+        suffix: of their names, before the ending that the format gives.
         described: what their entries say besides what is found while writing.
     """
 
     storage: Storage
     settings: WriteSettings
-    form: ParquetFormat
+    form: FileForm
     names: FileNames
     target_bytes: int
-    ending: str = ".parquet"
+    suffix: str = ""
     described: Mapping[str, Any] = field(default_factory=dict)
 
     def new_path(self, partition: Partition) -> str:
         """Return a new file's name."""
         settings = self.settings
         return self.names.new_path(
-            self.ending, folder_of(settings.spec, settings.schema, partition)
+            self.suffix + self.form.ending,
+            folder_of(settings.spec, settings.schema, partition),
         )
 
-    def open_file(self, path: str) -> ParquetFile:
-        """Begin a file."""
-        return ParquetFile(self.storage, self.form, path)
-
-    def finish(self, file: ParquetFile, partition: Partition) -> DataFile:
+    def finish(self, file: NewFile, partition: Partition) -> DataFile:
         """Close a file and return its entry."""
         return file.close(spec_id=self.settings.spec.spec_id, partition=partition, **self.described)
 
@@ -187,7 +203,7 @@ class RollingWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._small = 0
         self.waiting_bytes = 0
-        self._file: ParquetFile | None = None
+        self._file: NewFile | None = None
         self._ratio = 1.0
         self.files: list[DataFile] = []
         self.paths: list[str] = []
@@ -213,7 +229,7 @@ class RollingWriter:
         output = self._output
         written = self._file.size if self._file else 0
         room = (output.target_bytes - written) / self._ratio
-        return int(min(output.form.row_group_bytes, max(room, _SMALLEST_ROW_GROUP)))
+        return int(min(output.form.piece_bytes, max(room, _SMALLEST_ROW_GROUP)))
 
     def flush(self) -> None:
         """Write all that waits."""
@@ -232,7 +248,7 @@ class RollingWriter:
         if self._file is None:
             path = self._output.new_path(self._partition)
             self.paths.append(path)
-            self._file = self._output.open_file(path)
+            self._file = self._output.form.create(self._output.storage, path)
         before = self._file.size
         self._file.write(head)
         self._ratio = max((self._file.size - before) / max(taken, 1), 0.001)
@@ -370,7 +386,7 @@ def open_writer(
         Output(
             storage=storage,
             settings=settings,
-            form=ParquetFormat(settings.schema, settings.properties),
+            form=form_of(settings.data_format, settings.schema, settings.properties),
             names=names or settings.file_names(task=task, attempt=attempt),
             target_bytes=settings.target_bytes,
             described={"sort_order_id": settings.sort_order_id},

@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ _SYNC_BYTES = 16
 _LONG_BYTES = 10
 _CRC_BYTES = 4
 # What Iceberg's `write.avro.compression-codec` calls each of Avro's codecs.
-_AVRO_CODECS = {
+AVRO_CODECS = {
     "gzip": "deflate",
     "deflate": "deflate",
     "uncompressed": "null",
@@ -88,30 +88,65 @@ def read_container(
             exceeds a limit.
     """
     max_bytes = min(max_bytes, max(_UNDOUBTED_BYTES, _MOST_RATIO * len(data)))
-    cursor = _Cursor(data, name)
-    metadata = _read_header(cursor)
-    if "avro.schema" not in metadata:
-        raise CorruptFileError(f"{name}: no avro.schema in the header")
-    codec = metadata.get("avro.codec", b"null").decode("ascii", "replace")
-    inflate = _INFLATE.get(codec)
-    if inflate is None:
-        raise CorruptFileError(f"{name}: unknown Avro codec {codec!r}")
-    sync = bytes(cursor.take(_SYNC_BYTES))
+    cursor = Cursor(data, name)
+    header = read_header(cursor)
     blocks = []
     objects = inflated = 0
     while not cursor.at_end:
-        count, packed = cursor.long(), cursor.take(cursor.long())
-        if count < 0:
-            raise CorruptFileError(f"{name}: a block of {count} objects")
-        if cursor.take(_SYNC_BYTES) != sync:
-            raise CorruptFileError(f"{name}: a block does not end in the file's sync marker")
+        count, packed = header.next_block(cursor)
         objects += count
         if objects > max_objects:
             raise CorruptFileError(f"{name}: more than {max_objects} objects")
-        block = _inflate(inflate, packed, max_bytes - inflated, name)
+        block = header.inflate(packed, max_bytes - inflated)
         inflated += len(block)
         blocks.append(Block(count, block))
-    return Container(name, metadata, tuple(blocks))
+    return Container(name, header.metadata, tuple(blocks))
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before a container file's blocks, and what all of them share."""
+
+    name: str
+    metadata: Mapping[str, bytes]
+    codec: str
+    sync: bytes
+
+    def next_block(self, cursor: Cursor) -> tuple[int, memoryview]:
+        """Return how many objects the next block holds, and its bytes as they are packed.
+
+        Raises:
+            CorruptFileError: it is cut short or does not end in the file's sync marker.
+        """
+        count, packed = cursor.long(), cursor.take(cursor.long())
+        if count < 0:
+            raise CorruptFileError(f"{self.name}: a block of {count} objects")
+        if cursor.take(_SYNC_BYTES) != self.sync:
+            raise CorruptFileError(f"{self.name}: a block does not end in the file's sync marker")
+        return count, packed
+
+    def inflate(self, packed: memoryview, limit: int) -> bytes | memoryview:
+        """Return a block's bytes, at most so many.
+
+        Raises:
+            CorruptFileError: it does not decompress, or to more.
+        """
+        return _inflate(_INFLATE[self.codec], packed, limit, self.name)
+
+
+def read_header(cursor: Cursor) -> Header:
+    """Read a container file up to its first block.
+
+    Raises:
+        CorruptFileError: it is no container file, or has a codec that is not known.
+    """
+    metadata = _read_header(cursor)
+    if "avro.schema" not in metadata:
+        raise CorruptFileError(f"{cursor.name}: no avro.schema in the header")
+    codec = metadata.get("avro.codec", b"null").decode("ascii", "replace")
+    if codec not in _INFLATE:
+        raise CorruptFileError(f"{cursor.name}: unknown Avro codec {codec!r}")
+    return Header(cursor.name, metadata, codec, bytes(cursor.take(_SYNC_BYTES)))
 
 
 def write_container(
@@ -128,11 +163,11 @@ def write_container(
     Raises:
         InvalidRequestError: there is no such codec.
     """
-    if codec.lower() not in _AVRO_CODECS:
+    if codec.lower() not in AVRO_CODECS:
         raise InvalidRequestError(
             f"unknown Avro codec {codec!r}", hint="Choose gzip, zstd, snappy or uncompressed."
         )
-    avro_codec = _AVRO_CODECS[codec.lower()]
+    avro_codec = AVRO_CODECS[codec.lower()]
     deflate = _DEFLATE[avro_codec]
     schema_json = json.dumps(schema, separators=(",", ":"))
     header = {**metadata, "avro.schema": schema_json, "avro.codec": avro_codec}
@@ -150,6 +185,37 @@ def write_container(
     for body in bodies:
         parts += (body, sync)
     return MAGIC + b"".join(parts)
+
+
+class BlockWriter:
+    """Writes a container file block by block."""
+
+    def __init__(
+        self, sink: BinaryIO, schema: Any, *, metadata: Mapping[str, str], codec: str, seed: str
+    ) -> None:
+        """Write the header.
+
+        Args:
+            sink: where it goes.
+            schema: the Avro schema, JSON-ready.
+            metadata: further header entries.
+            codec: one of `AVRO_CODECS`.
+            seed: a text that no other file has; the sync marker is made of it.
+        """
+        avro_codec = AVRO_CODECS[codec]
+        schema_json = json.dumps(schema, separators=(",", ":"))
+        header = _header_map({**metadata, "avro.schema": schema_json, "avro.codec": avro_codec})
+        self._sync = hashlib.sha256(header + seed.encode()).digest()[:_SYNC_BYTES]
+        self._sink = sink
+        self._deflate = _DEFLATE[avro_codec]
+        sink.write(MAGIC + header + self._sync)
+
+    def write(self, block: Block) -> None:
+        """Write a block."""
+        packed = self._deflate(block.data)
+        self._sink.write(
+            encode_long(block.objects) + encode_long(len(packed)) + packed + self._sync
+        )
 
 
 def plain_container(
@@ -173,7 +239,7 @@ def encode_long(value: int) -> bytes:
     return bytes(out)
 
 
-class _Cursor:
+class Cursor:
     """A position in a file's bytes that never leaves them."""
 
     def __init__(self, data: bytes, name: str) -> None:
@@ -183,9 +249,15 @@ class _Cursor:
 
     @property
     def at_end(self) -> bool:
+        """Whether no byte is left."""
         return self._at == len(self._data)
 
     def take(self, length: int) -> memoryview:
+        """Return the next bytes, exactly so many.
+
+        Raises:
+            CorruptFileError: there are fewer.
+        """
         end = self._at + length
         if length < 0 or end > len(self._data):
             raise CorruptFileError(f"{self.name} is cut short or damaged at byte {self._at}")
@@ -194,6 +266,7 @@ class _Cursor:
         return piece
 
     def long(self) -> int:
+        """Return the next integer."""
         value = 0
         for index in range(_LONG_BYTES):
             byte = self.take(1)[0]
@@ -203,7 +276,7 @@ class _Cursor:
         raise CorruptFileError(f"{self.name}: an integer of more than {_LONG_BYTES} bytes")
 
 
-def _read_header(cursor: _Cursor) -> dict[str, bytes]:
+def _read_header(cursor: Cursor) -> dict[str, bytes]:
     if cursor.take(len(MAGIC)) != MAGIC:
         raise CorruptFileError(f"{cursor.name} is no Avro file")
     metadata: dict[str, bytes] = {}

@@ -26,13 +26,16 @@ Piece: TypeAlias = Any
 _FLOATS = {"float": pa.float32(), "double": pa.float64()}
 
 
-def encode_records(schema: Mapping[str, Any], table: pa.Table) -> Iterator[Block]:
+def encode_records(
+    schema: Mapping[str, Any], table: pa.Table, block_bytes: int = _BLOCK_BYTES
+) -> Iterator[Block]:
     """Encode a table's rows as records, in blocks.
 
     Args:
         schema: an Avro record schema in which optional fields are unions with null first.
         table: one column for each field, in the schema's order; nested records are structs, arrays
-            lists, both by position too. Names do not matter.
+            lists, maps may be maps, all by position too. Names do not matter.
+        block_bytes: about how many bytes a block has.
 
     Raises:
         ValueError: a field that must have a value has none.
@@ -41,14 +44,14 @@ def encode_records(schema: Mapping[str, Any], table: pa.Table) -> Iterator[Block
         part = table.slice(start, _BLOCK_ROWS)
         columns = [_contiguous(column) for column in part.columns]
         records = _join(_record(schema, columns), part.num_rows)
-        yield from _blocks(records)
+        yield from _blocks(records, block_bytes)
 
 
-def _blocks(records: pa.Array) -> Iterator[Block]:
+def _blocks(records: pa.Array, block_bytes: int) -> Iterator[Block]:
     offsets, data = _ragged(records)
     first = 0
     while first < len(records):
-        last = int(np.searchsorted(offsets, offsets[first] + _BLOCK_BYTES, side="right")) - 1
+        last = int(np.searchsorted(offsets, offsets[first] + block_bytes, side="right")) - 1
         last = min(max(last, first + 1), len(records))
         yield Block(last - first, memoryview(data)[offsets[first] : offsets[last]])
         first = last
@@ -89,9 +92,12 @@ def _value(kind: Any, column: pa.Array) -> list[Piece]:
     """Return the pieces of a type's values; null rows are empty in each."""
     name = kind if isinstance(kind, str) else kind["type"]
     if name == "record":
-        return _record(kind, column.flatten())
+        return _struct(kind, column)
     if name == "array":
         return _list(kind["items"], column)
+    if name == "map":
+        pair = [{"name": "key", "type": "string"}, {"name": "value", "type": kind["values"]}]
+        return _list({"type": "record", "fields": pair}, column)
     if name in {"int", "long"}:
         return [_varints(_integers(column), column)]
     if name in {"string", "bytes"}:
@@ -110,7 +116,21 @@ def _fixed_width(name: str, kind: Any, column: pa.Array) -> np.ndarray[Any, Any]
     return _fixed(kind["size"], column)
 
 
+def _struct(kind: Mapping[str, Any], column: pa.Array) -> list[Piece]:
+    if not column.null_count:
+        return _record(kind, column.flatten())
+    # The parts of a NULL have no bytes at all, not even one that says that they are NULL too.
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    present = column.filter(column.is_valid())
+    offsets, data = _ragged(_join(_record(kind, present.flatten()), len(present)))
+    lengths = np.zeros(len(column), np.int64)
+    lengths[valid] = np.diff(offsets)
+    return [_from_ragged(np.concatenate(([offsets[0]], offsets[0] + np.cumsum(lengths))), data)]
+
+
 def _list(items: Any, column: pa.Array) -> list[Piece]:
+    if pa.types.is_map(column.type):
+        column = _pairs(column)
     lengths = _numbers(pc.list_value_length(column))
     values = column.flatten()
     encoded = _join(_field(items, values), len(values))
@@ -122,6 +142,16 @@ def _list(items: Any, column: pa.Array) -> list[Piece]:
         return [counts, bodies, _LIST_END]
     end = pc.if_else(column.is_valid(), pa.scalar(_LIST_END), pa.scalar(b""))
     return [counts, bodies, end.cast(pa.large_binary())]
+
+
+def _pairs(column: pa.Array) -> pa.Array:
+    """Return a column of maps as lists of their pairs."""
+    if column.offset:
+        column = pa.concat_arrays([column, column.slice(0, 0)])
+    fields = [column.type.key_field, column.type.item_field]
+    pairs = pa.StructArray.from_arrays([column.keys, column.items], fields=fields)
+    mask = column.is_null() if column.null_count else None
+    return pa.ListArray.from_arrays(column.offsets, pairs, mask=mask)
 
 
 def _join(pieces: list[Piece], rows: int) -> pa.Array:

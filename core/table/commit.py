@@ -27,7 +27,7 @@ from lake.core.table.catalog import Table
 from lake.core.table.chain import Chain
 from lake.core.table.opening import first_line
 from lake.core.table.operations import Operation, Step
-from lake.core.table.run_ids import OPERATION_ID
+from lake.core.table.run_ids import OPERATION_ID, find_on_branch
 from lake.core.table.version3 import refuse_encrypted
 from lake.core.table.write_behind import WriteBehind
 
@@ -145,7 +145,7 @@ def commit_snapshot(
         branch: an existing branch (``main`` may be empty).
         summary: more keys for the snapshot's summary.
         guard: summary keys and values that mean an earlier run made this change; looked for on every
-            attempt, against the very head that the swap requires.
+            attempt, in the history of the very head that the swap requires.
         requirements: more conditions, e.g. on the schema.
         updates: changes that must land with the snapshot, e.g. a new schema.
 
@@ -242,10 +242,10 @@ class _Commit:
 
     def _landed(self, metadata: TableMetadata) -> Snapshot | None:
         own = find_summary(metadata, {OPERATION_ID: self.chain.operation_id})
-        return own or (find_summary(metadata, self.guard) if self.guard else None)
+        return own or find_on_branch(metadata, self.branch, self.guard)
 
     def _prepare(self, table: Table) -> ChangeSet | None:
-        guarded = self.guard and find_summary(table.metadata, self.guard)
+        guarded = find_on_branch(table.metadata, self.branch, self.guard)
         self.steps = () if guarded else self.decide(table)
         if not self.steps:
             return None
@@ -390,11 +390,19 @@ def _send(
     except LakeError:
         # Raised before anything is changed.
         raise
-    except (theirs.CommitFailedException, theirs.TableAlreadyExistsError) as error:
+    except (
+        theirs.CommitFailedException,
+        theirs.TableAlreadyExistsError,
+        theirs.TooManyRequestsError,
+    ) as error:
         # A proxy that sends twice turns a success into a conflict: only the table knows.
         after = _look(session, table, landed, error)
         return after, first_line(error)
-    except (theirs.UnauthorizedError, theirs.ForbiddenError) as error:
+    except (
+        theirs.UnauthorizedError,
+        theirs.ForbiddenError,
+        theirs.AuthorizationExpiredError,
+    ) as error:
         raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error

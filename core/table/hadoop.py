@@ -42,6 +42,7 @@ from lake.core.errors import (
     NotAuthorisedError,
     NotFoundError,
     RefusedError,
+    StorageError,
 )
 from lake.core.table import exclusive
 from lake.core.table.metadata_files import parse
@@ -101,7 +102,7 @@ def _hint(storage: Storage, folder: str) -> int | None:
     try:
         data = storage.read(paths.join(folder, VERSION_HINT), limit=_MAX_HINT_BYTES)
         text = data.decode()
-    except (BadInputError, OSError, UnicodeDecodeError):
+    except (BadInputError, StorageError, OSError, UnicodeDecodeError):
         return None
     return _number(re.split(r"[\r\n]", text, maxsplit=1)[0])
 

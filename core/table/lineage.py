@@ -43,6 +43,12 @@ def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
     return _required(metadata, ref.snapshot_id, branch)
 
 
+def head_id(metadata: TableMetadata, branch: str) -> int | None:
+    """Return the id of a branch's newest snapshot; see `branch_head`."""
+    head = branch_head(metadata, branch)
+    return head.snapshot_id if head else None
+
+
 def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapshot:
     """Return the snapshot that an id, tag, branch or ``@TIME`` names (the branch's at that time).
 

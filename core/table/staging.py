@@ -37,14 +37,14 @@ class Staging:
 
         A run that is committed next does without where they cannot be written.
         """
+        # Also what could not be written to its end may be there for others to see.
+        self.run = run
         try:
             lay_down(self.table, run)
         except (LakeError, OSError, pa.ArrowException) as error:
             if not run.marks.writer:
                 raise
             self.session.warn(f"killed now, the run could not be finished by another: {error}")
-        else:
-            self.run = run
 
     def take_up(self) -> None:
         """Remove the manifests of a run that was committed."""
@@ -112,7 +112,15 @@ def staged(session: Session, table: Table, operation_id: str) -> Iterator[Stagin
 
 def remove_operation_files(session: Session, table: Table, operation_id: str) -> None:
     """Delete the data files whose names carry an operation id and that no snapshot may hold."""
-    found = table.storage.find(table.data_location, operation_id)
+    try:
+        table.storage.end_uploads(table.data_location, operation_id)
+        found = table.storage.find(table.data_location, operation_id)
+    except LakeError as error:
+        # Why the operation failed counts for more.
+        session.warn(
+            f"files of operation {operation_id} may be left, which no snapshot holds: {error.message}"
+        )
+        return
     outcome = table.storage.delete(
         path for path in found if paths.canonical(path) not in session.owned
     )

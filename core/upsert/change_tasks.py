@@ -26,7 +26,8 @@ from lake.core.deletes.delta import (
 from lake.core.deletes.key_encoding import hash_keys, partition_of
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.ingest.tasks import Outbox, claim, claimed, go_on, report, task_units
+from lake.core.ingest.tasks import go_on, report, task_units
+from lake.core.rows.outbox import Outbox, claim, claimed
 from lake.core.rows.partitioning import Places, group_places, partition_number
 from lake.core.rows.reader import read_ahead
 from lake.core.rows.rendering import json_lines

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from lake.core.errors import CommitUnknownError, InvalidRequestError
+from lake.core.errors import CommitUnknownError, InvalidRequestError, LakeError
 from lake.core.rows.sinks import FORMATS, SUFFIXES, writing
 from lake.core.session import Session
 from lake.core.table.catalog import Table
@@ -62,7 +62,20 @@ def temporary_files(session: Session, table: Table, name: str) -> Iterator[None]
         session.close()
         raise
     finally:
-        table.storage.delete(table.storage.find(table.data_location, name))
+        _remove(session, table, name)
+
+
+def _remove(session: Session, table: Table, name: str) -> None:
+    try:
+        left = table.storage.delete(table.storage.find(table.data_location, name)).failed
+    except LakeError as error:
+        # How the block ended counts for more.
+        session.warn(f"temporary files {name}… could not be looked for: {error.message}")
+    else:
+        if left:
+            session.warn(
+                f"{len(left)} temporary files could not be removed, e.g. {next(iter(left))}"
+            )
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from lake.core import paths
 from lake.core.deletes.key_encoding import Int64s, hash_keys, partition_of
 from lake.core.deletes.keys import KeyIndex
 from lake.core.engine import TaskContext
-from lake.core.ingest.tasks import Outbox, go_on
+from lake.core.ingest.tasks import go_on
+from lake.core.rows.outbox import Outbox
 from lake.core.upsert.key_rows import arrow_file, read_arrow
 
 # Beyond so many different values a column is told by its least and greatest.

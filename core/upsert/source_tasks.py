@@ -17,10 +17,11 @@ import pyarrow as pa
 from lake.core import paths
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.ingest.tasks import Outbox, claim, go_on, report, task_units
+from lake.core.ingest.tasks import go_on, report, task_units, task_writer
+from lake.core.rows.outbox import Outbox, claim
 from lake.core.rows.partitioning import group_rows, partition_number
 from lake.core.rows.reader import read_ahead
-from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.rows.writer import WriteSettings
 from lake.core.upsert.key_rows import Mask, arrow_file, columns_of, cut, read_arrow, unusable
 
 
@@ -33,9 +34,7 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     write the keys).
     """
     settings = WriteSettings.from_plain(payload["write"])
-    with open_writer(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
+    with task_writer(payload, settings, context) as writer:
         for unit, batches in task_units(payload, settings.schema, context):
             with _UnitRows(payload, settings, unit, context) as rows:
                 for batch in read_ahead(batches):

@@ -62,7 +62,7 @@ def test_a_signal_stops_the_work_closes_the_session_and_exits_128_and_its_number
 ) -> None:
     process = start(tmp_path, 0)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
 
     assert process.returncode == code
     assert "closed" in err
@@ -77,7 +77,7 @@ def test_a_second_signal_does_not_disturb_the_clean_up(tmp_path: Path) -> None:
     assert process.stderr is not None
     assert process.stderr.readline() == "closing\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=300)
 
     assert process.returncode == 143
     assert err.startswith("closed\n")
@@ -92,6 +92,6 @@ def test_a_third_signal_kills_a_clean_up_that_hangs(tmp_path: Path) -> None:
     # Of two at once the kernel gives one to another thread, and the main one sleeps on.
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=300)
 
     assert process.returncode in (-signal.SIGTERM, -signal.SIGINT)

@@ -17,7 +17,7 @@ from table_support import files_below, ids_in, make_table
 from lake.core.clock import SystemClock
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
-from lake.core.table.lock_file import HeldLock, take
+from lake.core.table.lock_file import HeldLock, take, this_process
 
 COMMANDS = [
     ("compact", "db.t", "--rewrite-all"),
@@ -37,7 +37,7 @@ def table(lake: CommandLine) -> Path:
 @pytest.fixture
 def held(table: Path) -> Iterator[HeldLock]:
     """The table's lock in another's hands."""
-    lock = take(str(table), "compact", "op-1")
+    lock = take(str(table), this_process("compact", "op-1"))
     assert isinstance(lock, HeldLock)
     yield lock
     if table.exists():
@@ -175,7 +175,7 @@ def test_a_stopped_run_leaves_no_lock(
     while not table.exists():
         assert process.poll() is None, process.communicate()
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
     assert process.returncode == 128 + number
     assert files_below(lake.warehouse) == before
@@ -203,7 +203,7 @@ def test_of_processes_that_start_together_every_one_ends_well_and_the_rows_stay(
     lake: CommandLine, table: Path
 ) -> None:
     running = [lake.start("--json", *command) for command in COMMANDS * 2]
-    documents = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    documents = [json.loads(process.communicate(timeout=300)[0]) for process in running]
 
     assert {process.returncode for process in running} == {0}
     assert "done" in {document["status"] for document in documents}
@@ -238,7 +238,7 @@ def test_a_hadoop_catalog_takes_no_lock_for_a_version(tmp_path: Path) -> None:
     for first in (1, 2):
         folders.ok("ingest", "db.t", str(_rows(tmp_path, first)), "--create")
     path = tmp_path / "folders" / "db" / "t" / "metadata" / "lake.lock"
-    lock = take(str(path), "compact", "op-1")
+    lock = take(str(path), this_process("compact", "op-1"))
     assert isinstance(lock, HeldLock)
     beside = folders.ok("ingest", "db.t", str(_rows(tmp_path, 3)))
     listed = folders.ok("snapshots", "db.t")["result"]["snapshots"]

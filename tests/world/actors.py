@@ -5,13 +5,25 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pyarrow.parquet as pq
 
 from lake.core.errors import BadInputError
-from world import foreign
-from world.model import ID, PART, Effect, Operation, adding, replacing, upserting
+from world import flink, foreign, staging
+from world.model import (
+    FOREVER_MS,
+    ID,
+    PART,
+    VALUE,
+    Effect,
+    Expiry,
+    Operation,
+    adding,
+    replacing,
+    upserting,
+)
 from world.simulation import DAY_MS, MAIN, PARTS, World
 
 Step = Callable[[World, Random], object]
@@ -53,7 +65,8 @@ def append_run(world: World, random: Random) -> None:
     rows = world.new_rows(random.sample(range(_FRESH), 2), random.choice(PARTS))
     source, run = world.source(rows), f"run-{random.getrandbits(48)}"
     for _ in range(2):
-        world.step(Operation("run", adding(rows)), "ingest", source, "--run-id", run)
+        operation = Operation("run", adding(rows), holds=frozenset({run}))
+        world.step(operation, "ingest", source, "--run-id", run)
 
 
 def upsert(world: World, random: Random) -> None:
@@ -66,24 +79,51 @@ def upsert(world: World, random: Random) -> None:
 
 
 def change_log(world: World, random: Random) -> None:
-    ids = _ids(world, random)
+    branch = _branch(world, random)
+    ids = _ids(world, random, branch)
     cut = random.randint(0, len(ids) - 1)
     rows = world.new_rows(ids[cut:], random.choice(PARTS))
     gone = [{**row, "op": "-D"} for row in world.new_rows(ids[:cut], random.choice(PARTS))]
     log = [*({**row, "op": "+I"} for row in rows), *gone]
     source = world.source(log)
     arguments = ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"]
-    operation = Operation("changes", upserting(rows, ids[:cut]))
-    world.step(operation, "ingest", source, *arguments)
+    operation = Operation("changes", upserting(rows, ids[:cut]), branch)
+    world.step(operation, "ingest", source, *arguments, "--branch", branch)
+
+
+def retract(world: World, random: Random) -> None:
+    """Load a change log whose old rows come too: what it does not retract stays."""
+    branch = _branch(world, random)
+    metadata = world.metadata
+    state = world.model.rows(world.head(branch))
+    rows = [dict(row) for row in state.values()]
+    old = [
+        {"id": row[ID], "part": row[PART], "value": row[VALUE]}
+        for row in random.sample(rows, min(len(rows), random.randint(0, 3)))
+    ]
+    kept = {row["id"] for row in old if random.random() < 0.6}
+    new = world.new_rows([*sorted(kept), *random.sample(range(_FRESH), 2)], random.choice(PARTS))
+    log = [{**row, "op": "-U" if row["id"] in kept else "-D"} for row in old]
+    log += [{**row, "op": "+U" if row["id"] in kept else "+I"} for row in new]
+    # An old row says in which partition it is deleted.
+    by_part = any(field.source_id == PART for field in metadata.spec().fields)
+    gone = {(row["id"], row["part"]) if by_part else row["id"] for row in old}
+    effect = replacing(lambda row: ((row[ID], row[PART]) if by_part else row[ID]) in gone, new)
+    arguments = ["--changes-column", "op", "--changes-mode", "retract", "--key", "id"]
+    operation = Operation("retract", effect, branch)
+    world.step(operation, "ingest", world.source(log), *arguments, "--branch", branch)
 
 
 def overwrite_where(world: World, random: Random) -> None:
     limit = random.choice([500, 3000, _FRESH])
-    ids = [one for one in _ids(world, random) if one < limit]
+    branch = _branch(world, random)
+    ids = [one for one in _ids(world, random, branch) if one < limit]
     rows = world.new_rows(ids, random.choice(PARTS))
     effect = replacing(lambda row: row[ID] < limit, rows)
-    operation = Operation("overwrite", effect, floats=world.config.isolation == "snapshot")
-    world.step(operation, "ingest", world.source(rows), "--overwrite-where", f"id < {limit}")
+    floats = world.config.isolation == "snapshot"
+    operation = Operation("overwrite", effect, branch, floats=floats)
+    words = [world.source(rows), "--overwrite-where", f"id < {limit}", "--branch", branch]
+    world.step(operation, "ingest", *words)
 
 
 def replace_partitions(world: World, random: Random) -> None:
@@ -107,6 +147,11 @@ def compact(world: World, random: Random) -> None:
             ["--delete-file-threshold", "1", "--no-starting-sequence-number"],
             ["--rewrite-all", "--target-size", "1KB"],
             ["--rewrite-all", "--partial-progress", "--max-group-files", "2"],
+            ["--partial-progress", "--max-commits", "2", "--min-input-files", "2"],
+            ["--rewrite-all", "--max-files", "3", "--job-order", "files-desc"],
+            ["--rewrite-all", "--where", "id < 3000", "--remove-dangling-deletes"],
+            ["--rewrite-all", "--spec-id", str(world.metadata.default_spec_id)],
+            ["--delete-ratio", "0.1", "--remove-dangling-deletes"],
         ]
     )
     branch = _branch(world, random)
@@ -114,16 +159,55 @@ def compact(world: World, random: Random) -> None:
 
 
 def expire(world: World, random: Random) -> None:
-    options = random.choice(
-        [
-            ["--older-than", "2d"],
-            ["--older-than", "0s", "--unsafe-retention", "--retain-last", "1"],
-            ["--older-than", "0s", "--unsafe-retention", "--retain-last", "3"],
-            ["--older-than", "1d", "--clean-metadata"],
-            ["--older-than", "1d", "--branch", MAIN],
-        ]
+    ages = {"0s": 0, "1d": DAY_MS, "2d": 2 * DAY_MS}
+    age, keep = random.choice(list(ages)), random.choice([1, 1, 3])
+    words = ["--older-than", age, "--retain-last", keep]
+    expiry = Expiry(older_ms=ages[age], retain_last=keep)
+    if age == "0s":
+        words.append("--unsafe-retention")
+    kind = random.choice(["all", "all", "clean", "branch", "named", "jobs", "metadata", "dry"])
+    if kind == "clean":
+        words.append("--clean-metadata")
+    elif kind == "branch":
+        branch = _branch(world, random)
+        words += ["--branch", branch]
+        expiry = replace(expiry, branch=branch)
+    elif kind == "named":
+        named = random.choice(world.metadata.snapshots).snapshot_id
+        words = ["--snapshot", named]
+        expiry = Expiry(snapshots=frozenset({named}), older_ms=FOREVER_MS)
+    elif kind == "jobs":
+        # Whoever says so restores no job that is down for longer.
+        words += ["--keep-checkpoints", "12h"]
+        expiry = replace(expiry, keep_checkpoints_ms=DAY_MS // 2)
+        world.kept["remembered ms"] = DAY_MS // 2
+    elif kind == "metadata":
+        words.append("--keep-files")
+        # What it leaves nobody removes but a search for orphans.
+        world.open_outcomes.add("expire --keep-files")
+    elif kind == "dry":
+        world.no_change("expire", *words, "--dry-run")
+        return
+    operation = Operation(f"expire {kind}", may_drop=True, expires=expiry)
+    world.step(operation, "expire", *words)
+
+
+def dry(world: World, random: Random) -> None:
+    """Ask what a command would do."""
+    rows = world.new_rows(_ids(world, random), random.choice(PARTS))
+    source = world.source(rows)
+    world.no_change(
+        *random.choice(
+            [
+                ("compact", "--rewrite-all", "--dry-run"),
+                ("ingest", source, "--dry-run"),
+                ("ingest", source, "--upsert", "--key", "id", "--dry-run"),
+                ("ingest", source, "--overwrite-where", "id < 3000", "--dry-run"),
+                ("ingest", source, "--create", "--partition-by", "part", "--dry-run"),
+                ("snapshots", "--all"),
+            ]
+        )
     )
-    world.step(Operation("expire", may_drop=True), "expire", *options)
 
 
 def wait(world: World, random: Random) -> None:
@@ -180,12 +264,54 @@ def read_changes(world: World, random: Random) -> None:
     world.counts["changes: done"] += 1
 
 
+def read_increment(world: World, random: Random) -> None:
+    """Read what was appended between two snapshots: what each appending snapshot brought."""
+    metadata = world.metadata
+    ids = {item.snapshot_id: item for item in metadata.snapshots}
+    end = at = metadata.current_snapshot()
+    chain = []
+    for _ in range(random.randint(1, 5)):
+        if at is not None:
+            chain.append(at)
+            at = ids.get(at.parent_snapshot_id or 0)
+    start = chain[-1].parent_snapshot_id if chain else None
+    if start is None:
+        return
+    assert end is not None
+    path = world.folder / f"increment-{random.getrandbits(64)}.parquet"
+    words = ["--from-snapshot", start, "--to-snapshot", end.snapshot_id]
+    try:
+        world.run_lake("scan", *words, "--select", "id,part,value", "--output", path)
+    except BadInputError as error:
+        # An expired start is known by the snapshot after it.
+        gone = {item.snapshot_id for item in chain} - {
+            item.snapshot_id for item in world.metadata.snapshots
+        }
+        assert gone, repr(error)
+        world.counts["increment: expired"] += 1
+        return
+    found = sorted(row["value"] for row in pq.read_table(path).to_pylist())
+    os.unlink(path)
+    appends = [one for one in chain if one.summary and one.summary.operation.value == "append"]
+    wanted = sorted(
+        value
+        for one in appends
+        for value in world.model.rows(one.snapshot_id).keys()
+        - world.model.rows(one.parent_snapshot_id).keys()
+    )
+    assert found == wanted, f"the increment {start} to {end.snapshot_id} has other rows"
+    world.counts["increment: done"] += 1
+
+
 STEPS: dict[Step, int] = {
     append: 8,
     append_with_new_column: 1,
     append_run: 2,
     upsert: 8,
     change_log: 4,
+    retract: 3,
+    staging.stage: 3,
+    staging.end: 5,
     overwrite_where: 3,
     replace_partitions: 2,
     compact: 10,
@@ -193,13 +319,18 @@ STEPS: dict[Step, int] = {
     wait: 3,
     read: 3,
     read_changes: 2,
+    read_increment: 2,
+    dry: 2,
     foreign.append: 3,
     foreign.append_by_pyiceberg: 2,
     foreign.delete_by_position: 6,
     foreign.delete_by_key: 3,
-    foreign.flink: 6,
+    flink.flink: 8,
+    flink.replay: 5,
     foreign.add_column: 1,
     foreign.change_spec: 1,
+    foreign.change_order: 1,
+    foreign.change_statistics: 2,
     foreign.change_ref: 4,
     foreign.roll_back: 1,
 }

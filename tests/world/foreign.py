@@ -6,7 +6,6 @@ import struct
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from delete_support import equality_file, position_file, vectors
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import StringType
@@ -22,10 +22,9 @@ from pyiceberg.types import StringType
 from lake.core.table.catalog import Table
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.files import DataFile
-from lake.core.table.flink_jobs import CHECKPOINT_ID, JOB_ID, OPERATOR_ID, max_committed
 from lake.core.table.operations import AppendFiles, DeleteKey, RowDelta
 from lake.core.table.operations import Operation as TableOperation
-from world.model import ID, VALUE, Operation, adding, replacing, upserting, without
+from world.model import ID, VALUE, Operation, adding, replacing, without
 from world.reference import POSITIONS, Entry, vector
 from world.simulation import DAY_MS, MAIN, PARTS, World
 
@@ -50,7 +49,7 @@ def _data_file(
     location = f"{table.data_location}/other-{uuid.uuid4()}.parquet"
     path = Path(location.removeprefix("file://"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(data, path, row_group_size=3)
+    pq.write_table(data, path, row_group_size=3, write_page_checksum=True)
     return DataFile(
         path=location,
         spec_id=table.spec.spec_id,
@@ -195,82 +194,6 @@ def delete_by_key(world: World, random: Random) -> None:
     world.other_writer(operation, work)
 
 
-# A Flink job
-
-
-@dataclass
-class Checkpoint:
-    """Files that a job wrote and has not seen committed."""
-
-    number: int
-    rows: list[dict[str, Any]]
-    operation: TableOperation
-    by_key: bool
-
-
-@dataclass
-class Job:
-    """A job with one committer, and what its state holds."""
-
-    job_id: str
-    operator_id: str
-    number: int = 0
-    taken: list[Checkpoint] = field(default_factory=list)
-    alive: bool = True
-    seen_ms: int = 0
-
-
-def flink(world: World, random: Random) -> None:
-    """Take a checkpoint and commit it; or fail before that, and later restore and commit what is owed."""
-    name = f"job of {world.scheduler.actor()}"
-    job = world.kept.get(name)
-    if job is None or world.clock.now - job.seen_ms > _REMEMBERED_MS:
-        # A job that nobody restores in time begins anew.
-        hexes = (uuid.uuid4().hex, uuid.uuid4().hex)
-        job = world.kept[name] = Job(*hexes, seen_ms=world.clock.now)
-    if not job.alive:
-        table = world.table()
-        done = max_committed(table.metadata, MAIN, job.job_id, job.operator_id)
-        job.taken = [one for one in job.taken if one.number > done]
-        job.alive = True
-    job.taken.append(_checkpoint(world, random, job))
-    if random.random() < 0.2:
-        job.alive = False
-        world.counts["flink: failed before its commit"] += 1
-        return
-    while job.taken and job.alive:
-        one = job.taken[0]
-        effect = upserting(one.rows) if one.by_key else adding(one.rows)
-        job.alive = world.other_writer(
-            Operation("flink", effect), lambda one=one: _commit_checkpoint(world, job, one)
-        )
-        if job.alive:
-            job.seen_ms = world.clock.now
-            del job.taken[0]
-
-
-def _checkpoint(world: World, random: Random, job: Job) -> Checkpoint:
-    table = world.table()
-    job.number += 1
-    by_key = world.config.version > 1 and table.spec.is_unpartitioned() and random.random() < 0.6
-    state = world.model.rows(world.head())
-    known = sorted(dict(row)[ID] for row in state.values())
-    ids = random.sample(known, min(len(known), 2)) if by_key else []
-    ids = list(dict.fromkeys([*ids, *random.sample(range(_NEWEST_IDS), 2)]))
-    rows = world.new_rows(ids, random.choice(PARTS))
-    files = data_files(table, rows)
-    if not by_key:
-        return Checkpoint(job.number, rows, AppendFiles(added=files), by_key)
-    keys = equality_file(table, [{"id": row["id"]} for row in rows], ["id"])
-    delta = RowDelta(added=files, deletes=[keys], validates=False)
-    return Checkpoint(job.number, rows, delta, by_key)
-
-
-def _commit_checkpoint(world: World, job: Job, one: Checkpoint) -> None:
-    marks = {JOB_ID: job.job_id, OPERATOR_ID: job.operator_id, CHECKPOINT_ID: str(one.number)}
-    commit(world, world.table(), one.operation, marks)
-
-
 # Schema, specs and refs
 
 
@@ -314,6 +237,38 @@ def change_spec(world: World, random: Random) -> None:
                 update.add_field("id", BucketTransform(random.choice([2, 3])), name)
 
     world.other_writer(Operation("spec"), work)
+
+
+def change_order(world: World, random: Random) -> None:
+    table = world.table()
+
+    def work() -> None:
+        column = random.choice(["id", "part", "value"])
+        with table.handle.update_sort_order() as update:
+            (update.asc if random.random() < 0.5 else update.desc)(column, IdentityTransform())
+
+    world.other_writer(Operation("sort order"), work)
+
+
+def change_statistics(world: World, random: Random) -> None:
+    """Give a snapshot a statistics file, as engines do."""
+    table = world.table()
+    snapshot = random.choice(table.metadata.snapshots)
+    location = f"{table.metadata_folder}/other-{uuid.uuid4()}.stats"
+    Path(location.removeprefix("file://")).write_bytes(b"PFA1PFA1")
+    file = StatisticsFile(
+        **{
+            "snapshot-id": snapshot.snapshot_id,
+            "statistics-path": location,
+            "file-size-in-bytes": 8,
+            "file-footer-size-in-bytes": 4,
+            "blob-metadata": [],
+        }
+    )
+    world.other_writer(
+        Operation("statistics"),
+        lambda: table.handle.update_statistics().set_statistics(file).commit(),
+    )
 
 
 def change_ref(world: World, random: Random) -> None:

@@ -11,16 +11,19 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 from unittest.mock import patch
 
 import pyiceberg.table.update as updates
+from pyiceberg.table import snapshots
 
 from lake.cli import app
 from lake.commands import compact, expire
 from lake.core.errors import LakeError
-from lake.core.table import exclusive, storage
+from lake.core.table import exclusive, manifest_decode, storage
+from lake.core.table.avro import Block
 from lake.core.table.storage import Storage
 
 Hook = Callable[[str, str], None]
@@ -63,10 +66,11 @@ def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
 def _wrapped(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
     def call(self: Storage, location: str, *rest: Any, **named: Any) -> Any:
         before(kind, location)
-        done = real(self, location, *rest, **named)
-        if after is not None:
-            after(kind, location)
-        return done
+        try:
+            return real(self, location, *rest, **named)
+        finally:
+            if after is not None:
+                after(kind, location)
 
     return call
 
@@ -74,10 +78,11 @@ def _wrapped(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
 def _called(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
     def call(path: str, *rest: Any) -> Any:
         before(kind, path)
-        done = real(path, *rest)
-        if after is not None:
-            after(kind, path)
-        return done
+        try:
+            return real(path, *rest)
+        finally:
+            if after is not None:
+                after(kind, path)
 
     return call
 
@@ -132,12 +137,51 @@ def seeded_libraries(
         def now() -> datetime:
             return datetime.fromtimestamp(now_ms() / 1000, UTC)
 
+    class Clock:
+        @staticmethod
+        def time() -> float:
+            return now_ms() / 1000
+
     with (
         patch.object(updates, "datetime", Now),
+        patch.object(snapshots, "time", Clock),
         patch.object(uuid, "uuid4", new_uuid),
         patch.object(app, "load_verb", _load_verb),
     ):
         yield
 
 
+@contextmanager
+def file_times(written_ms: Callable[[str], int | None]) -> Iterator[None]:
+    """Let files have been written at a world's time."""
+
+    def stored(location: str, info: Any) -> Any:
+        return replace(_real_stored(location, info), modified_ms=written_ms(location))
+
+    with patch.object(storage, "_stored", stored):
+        yield
+
+
+_real_stored = storage._stored
 _load_verb = functools.cache(app.load_verb)
+_KEPT_TABLES = 1024
+
+
+@contextmanager
+def remembered_decoding() -> Iterator[None]:
+    """Decode equal bytes once: in a world the same manifests are read again and again."""
+    with patch.object(manifest_decode, "decode", _decode):
+        yield
+
+
+def _decode(layout: Any, blocks: Any, columns: Any, *, name: str) -> Any:
+    data = tuple((block.objects, bytes(block.data)) for block in blocks)
+    return _decode_once(layout, data, tuple(columns), name)
+
+
+@functools.lru_cache(_KEPT_TABLES)
+def _decode_once(layout: Any, data: Any, columns: Any, name: str) -> Any:
+    return _real_decode(layout, [Block(*one) for one in data], columns, name=name)
+
+
+_real_decode = manifest_decode.decode

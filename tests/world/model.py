@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyiceberg.table.snapshots import Snapshot
+
 from world.reference import Row
 
 # Field ids of the columns that every table of a world has; values never repeat.
 ID, PART, VALUE = 1, 2, 3
 NAMES = {"id": ID, "part": PART, "value": VALUE}
+FOREVER_MS = 2**62
 # Rows by their values.
 State = dict[int, Row]
 # What an operation does to rows, given the ids of columns by name.
@@ -33,6 +36,12 @@ class Operation:
         base: the branch's head when it began.
         swaps: metadata changes that it landed; ``snapshots`` those it added.
         faulted: the catalog gave it a wrong answer.
+        holds: names of what its snapshots bring that must come once, e.g. a job's checkpoint.
+        choices: what one of its snapshots may be, where that depends on when it is made; None for itself.
+        lays_down: whether it leaves what another operation commits, and changes nothing.
+        quiet: whether it may write and delete nothing at all in the table.
+        expires: what it may forget; None for nothing.
+        told: what it said in the end.
     """
 
     name: str
@@ -47,6 +56,31 @@ class Operation:
     snapshots: list[int] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)
     faulted: bool = False
+    holds: frozenset[Any] = frozenset()
+    choices: Callable[[Snapshot, Model], Iterator[Operation]] | None = None
+    lays_down: bool = False
+    quiet: bool = False
+    expires: Expiry | None = None
+    told: str | None = None
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """What an expiry was told to forget, by rules that are told here anew.
+
+    Args:
+        older_ms: what is older than this many ms.
+        retain_last: how many snapshots of each branch stay.
+        snapshots: what is named.
+        branch: the only branch that loses snapshots.
+        keep_checkpoints_ms: how long after its last commit a job must still find it.
+    """
+
+    older_ms: int = 0
+    retain_last: int = 1
+    snapshots: frozenset[int] = frozenset()
+    branch: str | None = None
+    keep_checkpoints_ms: int = 7 * 24 * 3_600_000
 
 
 class Model:
@@ -56,6 +90,8 @@ class Model:
         self._states: dict[int, State] = {}
         self._parents: dict[int, int | None] = {}
         self._by: dict[int, Operation] = {}
+        # What operations hold that ever were committed.
+        self.ever_held: frozenset[Any] = frozenset()
 
     def rows(self, snapshot_id: int | None) -> State:
         """Return the rows of a snapshot; none for the empty table."""
@@ -71,9 +107,11 @@ class Model:
     def saved(self) -> Callable[[], None]:
         """Return what brings back what is known now."""
         known = dict(self._states), dict(self._parents), dict(self._by)
+        held = self.ever_held
 
         def restore() -> None:
             self._states, self._parents, self._by = map(dict, known)
+            self.ever_held = held
 
         return restore
 
@@ -101,10 +139,23 @@ class Model:
             parent = self._parents[parent]
         return chain[::-1] if parent == base else []
 
+    def held(self, snapshot_id: int | None) -> frozenset[Any]:
+        """Return what a snapshot and those before it hold."""
+        found: frozenset[Any] = frozenset()
+        while snapshot_id is not None:
+            found |= self._by[snapshot_id].holds
+            snapshot_id = self._parents[snapshot_id]
+        return found
+
+    def parent(self, snapshot_id: int) -> int | None:
+        """The snapshot before one, whether it is retained or not."""
+        return self._parents[snapshot_id]
+
     def add(self, snapshot_id: int, parent: int | None, operation: Operation, state: State) -> None:
         self._states[snapshot_id] = state
         self._parents[snapshot_id] = parent
         self._by[snapshot_id] = operation
+        self.ever_held |= operation.holds
 
 
 def _nothing(state: State, _: Mapping[str, int]) -> State:

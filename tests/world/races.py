@@ -16,7 +16,7 @@ from pyiceberg.transforms import BucketTransform
 from lake.core.table.operations import AppendFiles, RowDelta
 from lake.core.table.operations import Operation as TableOperation
 from world import foreign
-from world.model import ID, Operation, adding, replacing, upserting, without
+from world.model import ID, Expiry, Operation, adding, replacing, upserting, without
 from world.simulation import DAY_MS, Config, World
 
 ISOLATIONS = ("serializable", "snapshot")
@@ -64,7 +64,9 @@ class Command:
             limit = self.below
             effect = replacing(lambda row: limit is None or row[ID] < limit, rows)
             floats = world.config.isolation == "snapshot"
-        return Operation(self.name, effect, floats=floats, may_drop=self.verb == "expire")
+        if self.verb != "expire":
+            return Operation(self.name, effect, floats=floats)
+        return Operation(self.name, may_drop=True, expires=Expiry(older_ms=DAY_MS))
 
 
 _UPSERT = ["--upsert", "--key", "id", "--deletes"]
@@ -267,7 +269,7 @@ class Races:
         )
         with self.world.inside():
             self._make()
-            self._restore = self.world.save()
+            self.restore = self.world.save()
 
     def _make(self) -> None:
         world = self.world
@@ -284,7 +286,7 @@ class Races:
 
     def race(self, command: str, phase: str, others: Sequence[str]) -> Counter[str]:
         """Run one; whatever breaks a rule raises."""
-        self._restore()
+        self.restore()
         world = self.world
         world.counts.clear()
 

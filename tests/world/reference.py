@@ -65,6 +65,16 @@ class Reference:
         self._avro: dict[str, list[dict[str, Any]]] = {}
         self._rows: dict[str, list[dict[int, Any]]] = {}
         self._contents: dict[str, Contents] = {}
+        self._read_as: dict[str, tuple[int, ...]] = {}
+
+    def anew(self) -> Reference:
+        """Return one that knows only what nobody wrote over since it was read."""
+        found = Reference()
+        same = {path for path, known in self._read_as.items() if _version(path) == known}
+        found._avro = {path: self._avro[path] for path in self._avro.keys() & same}
+        found._rows = {path: self._rows[path] for path in self._rows.keys() & same}
+        found._read_as = {path: self._read_as[path] for path in same}
+        return found
 
     def contents(self, metadata: TableMetadata, snapshot: Snapshot) -> Contents:
         """Return what is live; asserts the rules on sequence numbers and on unique paths."""
@@ -177,7 +187,9 @@ class Reference:
 
     def _file(self, path: str) -> list[dict[int, Any]]:
         if path not in self._rows:
-            table = pq.read_table(local(path), partitioning=None)
+            self._read_as[path] = _version(path)
+            with pq.ParquetFile(local(path)) as file:
+                table = file.read(use_threads=False)
             ids = [int(field.metadata[_FIELD_ID]) for field in table.schema]
             columns = [column.to_pylist() for column in table.columns]
             self._rows[path] = [
@@ -188,9 +200,18 @@ class Reference:
 
     def _records(self, path: str) -> list[dict[str, Any]]:
         if path not in self._avro:
+            self._read_as[path] = _version(path)
             with open(local(path), "rb") as file:
                 self._avro[path] = list(fastavro.reader(file))  # type: ignore[arg-type]
         return self._avro[path]
+
+
+def _version(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(local(path))
+    except FileNotFoundError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def local(location: str) -> str:

@@ -9,6 +9,7 @@ command does when it is run twice more, and no file that nobody knows.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -24,6 +25,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import typer
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -35,19 +38,28 @@ from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.settings import Settings
 from lake.core.table.catalog import Table, TableCatalog
+from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
 from world import hooks
 from world.catalog import SimCatalog
-from world.model import Model, Operation, adding, state_of
+from world.model import Expiry, Model, Operation, adding, state_of
 from world.reference import DATA, EQUALITY, POSITIONS, Contents, Reference, missing
 from world.scheduler import Broken, Scheduler
-from world.time import SimClock, SimIds
+from world.time import START_MS, SimClock, SimIds
 
 TABLE = "db.t"
 MAIN = "main"
 COLUMNS = {"id": pa.int64(), "part": pa.string(), "value": pa.int64()}
 PARTS = ["x", "y z"]
 DAY_MS = 24 * 3_600_000
-_THEIRS = re.compile(r"/other-|-deletes\.(parquet|puffin)$|/metadata/[0-9a-f-]{36}-m\d+\.avro$")
+# What an operation may have said whose commit lands behind it.
+_OPEN = {None, "CommitUnknownError", "ConnectionError", "done", "nothing-to-do"}
+# How often a commit that is under way lands at a hook, and how long a catalog may take for one.
+_LANDING, _LATEST_MS = 0.02, 60_000
+# Other writers' files, and temporary manifests of jobs.
+_THEIRS = re.compile(
+    r"/other-|-deletes\.(parquet|puffin)$|/metadata/[0-9a-f-]{36}-m\d+\.avro$"
+    rf"|/[0-9a-f]{{32}}-(?!{LAKE_OPERATOR_ID})[0-9a-f]{{32}}-\d{{5}}-.*\.avro$"
+)
 _NO_CHANGE = {Status.NOTHING_TO_DO, Status.ALREADY_RUNNING, Status.DRY_RUN}
 
 
@@ -75,7 +87,8 @@ class Config:
     respecs: bool = False
 
     @classmethod
-    def drawn(cls, random: Random) -> Config:
+    def drawn(cls, random: Random, version: int | None = None) -> Config:
+        """Draw one, of a format version if one is given."""
         properties = {}
         if random.random() < 0.3:
             properties["commit.manifest.min-count-to-merge"] = "2"
@@ -83,7 +96,7 @@ class Config:
             properties["write.metadata.delete-after-commit.enabled"] = "true"
             properties["write.metadata.previous-versions-max"] = "3"
         return cls(
-            version=random.choice([1, 2, 2, 2, 3, 3, 3]),
+            version=version or random.choice([1, 2, 2, 2, 3, 3, 3]),
             partition_by=random.choice([None, None, "part", "bucket(3, id)"]),
             isolation=random.choice(["serializable", "snapshot"]),
             faults=random.choice([0.0, 0.0, 0.1]),
@@ -117,6 +130,11 @@ class World:
         self._values = itertools.count()
         self._sources = itertools.count()
         self._reachable: tuple[str, set[str]] = ("", set())
+        self._born: dict[str, int] = {}
+        # Returns files that something outside the table's metadata still needs.
+        # Commits that were sent and not answered: when, of what, and what lands them.
+        self._under_way: list[tuple[int, Operation, Callable[[], Any]]] = []
+        self.needed: Callable[[], set[str]] = set
         self._faults = Random(f"{seed} faults")
         (folder / "sources").mkdir(parents=True)
         self.warehouse = folder / "warehouse"
@@ -133,6 +151,8 @@ class World:
         with (
             hooks.hooked(self._before),
             hooks.unlocked(),
+            hooks.remembered_decoding(),
+            hooks.file_times(self._written_ms),
             hooks.seeded_libraries(self.clock.now_ms, self.ids.uuid4),
         ):
             yield
@@ -142,6 +162,8 @@ class World:
         if self.scheduler.failure is not None:
             raise Broken
         self.clock.now += 7
+        if self._under_way:
+            self._judged(self._let_land)()
         self.scheduler.point(what)
 
     def _at_catalog(self, what: str) -> None:
@@ -153,22 +175,65 @@ class World:
             self.watch(kind, location)
 
     def _before(self, kind: str, location: str) -> None:
+        if kind in {"delete", "create"}:
+            self._judged(self._check_quiet)(kind, location)
         if kind == "delete":
             self._judged(self._check_deletable)(location)
+        elif kind == "create":
+            self.born(location)
         self._tell(kind, location)
         self.point(f"{kind} {os.path.basename(location)}")
 
+    def _let_land(self, *, at_once: bool = False) -> None:
+        """Let a commit land, now and then, whose sender gave up on it: while it could, it counts as unknown."""
+        if not self._under_way or not (at_once or self._faults.random() < _LANDING):
+            return
+        sent, operation, commit = self._under_way.pop(0)
+        if self.clock.now - sent > _LATEST_MS:
+            return
+        actor, swaps = self.scheduler.actor(), operation.swaps
+        outer = self._operations.get(actor)
+        self._operations[actor] = operation
+        try:
+            commit()
+        except (CommitFailedException, TableAlreadyExistsError):
+            self.counts["late: refused"] += 1
+        else:
+            self.counts["late: landed"] += 1
+            refused = operation.told not in _OPEN
+            assert operation.swaps == swaps or not refused, f"{operation.told}, but it landed"
+        finally:
+            if outer is None:
+                self._operations.pop(actor, None)
+            else:
+                self._operations[actor] = outer
+
+    def _check_quiet(self, kind: str, location: str) -> None:
+        operation = self._operations.get(self.scheduler.actor())
+        quiet = operation is not None and operation.quiet
+        under = paths.canonical(location).startswith(f"file://{self.warehouse}")
+        assert not (quiet and under), f"{kind} {location}, which should change nothing"
+
+    def born(self, location: str) -> None:
+        """Remember when a file was written: on the disk it has the real time."""
+        self._born[paths.canonical(location)] = self.clock.now
+
+    def _written_ms(self, location: str) -> int | None:
+        return self._born.get(paths.canonical(location), START_MS)
+
     def _answer(self, commit: Callable[[], Any]) -> Any:
         """Answer a commit, now and then wrongly."""
-        from pyiceberg.exceptions import CommitFailedException
-
         if self._faults.random() >= self.config.faults:
             return commit()
         self._operation.faulted = True
-        self.counts["faults"] += 1
-        kind = self._faults.choice(["lost", "not sent", "conflict after landing", "conflict"])
+        self.counts["wrong answers"] += 1
+        kind = self._faults.choice(
+            ["lost", "not sent", "late", "late", "conflict after landing", "conflict"]
+        )
         if kind in {"lost", "conflict after landing"}:
             commit()
+        if kind == "late":
+            self._under_way.append((self.clock.now, self._operation, commit))
         raise CommitFailedException(kind) if "conflict" in kind else ConnectionError(kind)
 
     def session(self) -> Session:
@@ -199,7 +264,8 @@ class World:
         path = self.folder / "sources" / f"{next(self._sources)}.parquet"
         names = {**first, **COLUMNS}
         names |= {name: pa.string() for row in rows for name in row if name not in names}
-        pq.write_table(pa.Table.from_pylist(list(rows), pa.schema(list(names.items()))), path)
+        table = pa.Table.from_pylist(list(rows), pa.schema(list(names.items())))
+        pq.write_table(table, path, write_page_checksum=True)
         return path
 
     def new_rows(self, ids: Sequence[int], part: str, **more: str) -> list[dict[str, Any]]:
@@ -212,7 +278,7 @@ class World:
         state = State(open_session=lambda _, __: opened, command=verb)
         try:
             words = [verb, TABLE, *map(str, arguments)]
-            done = build_app()(args=words, prog_name="lake", standalone_mode=False, obj=state)
+            done = _command().main(words, prog_name="lake", standalone_mode=False, obj=state)
             assert isinstance(done, Outcome)
             return done
         finally:
@@ -252,6 +318,7 @@ class World:
                 done = error
             status = done.status if isinstance(done, Outcome) else type(done).__name__
             self.counts[f"{operation.name}: {status}"] += 1
+            operation.told = str(status)
             if isinstance(done, LakeError) and type(done) is LakeError:
                 raise AssertionError(f"a defect: {done}") from done
             if isinstance(done, CommitUnknownError):
@@ -260,6 +327,8 @@ class World:
                 assert not operation.swaps or operation.lost, (
                     f"{operation.name}: {done} but changed"
                 )
+            elif operation.lays_down:
+                assert not operation.swaps, f"{operation.name} committed"
             elif done.status is Status.DONE and verb != "expire":
                 # Of two expiries at once, each may find that all is gone that it wanted gone.
                 assert operation.swaps, f"{operation.name}: done, but nothing was committed"
@@ -271,10 +340,20 @@ class World:
         self.check()
         return done
 
+    def no_change(self, verb: str, *arguments: object) -> Outcome | LakeError:
+        """Run a command that must not change anything, whatever it finds."""
+        operation = Operation(f"{verb} that changes nothing", quiet=True)
+        with self.operation(operation):
+            try:
+                done: Outcome | LakeError = self.run_lake(verb, *arguments)
+            except LakeError as error:
+                assert type(error) is not LakeError, f"a defect: {error}"
+                done = error
+        assert not operation.swaps, f"{operation.name} committed"
+        return done
+
     def other_writer(self, operation: Operation, work: Callable[[], Any]) -> bool:
         """Let another writer commit; whether it believes that it did."""
-        from pyiceberg.exceptions import CommitFailedException
-
         with self.operation(operation):
             try:
                 work()
@@ -283,6 +362,7 @@ class World:
                 told = type(error).__name__
                 if not isinstance(error, CommitConflictError):
                     self.open_outcomes.add(operation.name)
+            operation.told = told
             self.counts[f"{operation.name}: {told}"] += 1
         self.check()
         return told == "done"
@@ -292,9 +372,9 @@ class World:
     def _judged(self, check: Callable[..., None]) -> Callable[..., None]:
         """Return a check whose failure ends the world, whatever the command around it catches."""
 
-        def checked(*arguments: Any) -> None:
+        def checked(*arguments: Any, **named: Any) -> None:
             try:
-                check(*arguments)
+                check(*arguments, **named)
             except Exception as error:
                 self.scheduler.fail(error)
                 raise Broken from error
@@ -308,6 +388,8 @@ class World:
         operation.swaps += 1
         self.counts["swaps"] += 1
         self._check_refs(operation, before, after)
+        if before is not None:
+            self._check_expired(operation, before, after)
         known = {item.snapshot_id for item in before.snapshots} if before else set()
         last = getattr(before, "last_sequence_number", 0)
         for snapshot in after.snapshots:
@@ -333,16 +415,26 @@ class World:
         lost = missing(contents.files)
         assert not lost, f"{operation.name} committed files that are not there: {lost[:3]}"
         state = state_of(found)
-        ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
+        ids = {field.field_id for field in schema_of(metadata, snapshot).fields}
         parent = snapshot.parent_snapshot_id
-        allowed = list(self.model.candidates(operation, parent, names))
-        for candidate in allowed:
-            if {value: _of(row, ids) for value, row in candidate.items()} == state:
-                self.model.add(snapshot.snapshot_id, parent, operation, candidate)
-                break
-        else:
-            raise AssertionError(_difference(operation, allowed[0], state))
-        _check_summary(snapshot, contents)
+        first = None
+        for choice in self._choices(operation, snapshot):
+            assert not choice.holds & self.model.held(parent), f"{choice.holds} come twice"
+            for candidate in self.model.candidates(choice, parent, names):
+                first = candidate if first is None else first
+                if {value: _of(row, ids) for value, row in candidate.items()} == state:
+                    self.model.add(snapshot.snapshot_id, parent, choice, candidate)
+                    _check_summary(snapshot, contents)
+                    return
+        raise AssertionError(_difference(operation, first or {}, state))
+
+    def _choices(self, operation: Operation, snapshot: Snapshot) -> Iterator[Operation]:
+        if operation.choices is None:
+            yield operation
+            return
+        for choice in operation.choices(snapshot, self.model):
+            choice.base, choice.names = operation.base, operation.names
+            yield choice
 
     def _check_refs(
         self, operation: Operation, before: TableMetadata | None, after: TableMetadata
@@ -360,6 +452,44 @@ class World:
                 put_back = operation.lost.get(name) == new.get(name)
                 assert put_back, f"{operation.name} moved {name}"
 
+    def _check_expired(
+        self, operation: Operation, before: TableMetadata, after: TableMetadata
+    ) -> None:
+        """Check that only an expiry forgets snapshots, and only those that it may."""
+        kept = {item.snapshot_id for item in after.snapshots}
+        gone = [item for item in before.snapshots if item.snapshot_id not in kept]
+        if not gone:
+            return
+        expiry = operation.expires
+        assert expiry is not None, f"{operation.name} forgot snapshots"
+        heads = {
+            name: _chain(before, ref.snapshot_id)
+            for name, ref in before.refs.items()
+            if ref.snapshot_ref_type == "branch" and name in after.refs
+        }
+        named = {ref.snapshot_id for ref in after.refs.values()}
+        own = {item.snapshot_id for item in heads.get(expiry.branch or MAIN, ())}
+        lasting = {item.snapshot_id for one in heads.values() for item in one[: expiry.retain_last]}
+        for item in gone:
+            one = item.snapshot_id
+            assert one not in named, f"{operation.name} forgot {one}, where a ref points"
+            assert expiry.branch is None or one in own, f"{one} is not on {expiry.branch}"
+            age = self.clock.now - item.timestamp_ms
+            allowed = age >= expiry.older_ms and one not in lasting
+            assert allowed or one in expiry.snapshots, (
+                f"{operation.name} forgot {one}, {age} ms old"
+            )
+        for name, chain in heads.items():
+            self._check_jobs(expiry, chain, _chain(after, after.refs[name].snapshot_id))
+
+    def _check_jobs(
+        self, expiry: Expiry, before: Sequence[Snapshot], after: Sequence[Snapshot]
+    ) -> None:
+        found = _last_commits(after)
+        for job, (number, moment) in _last_commits(before).items():
+            if self.clock.now - moment <= expiry.keep_checkpoints_ms:
+                assert found.get(job, (None, 0))[0] == number, f"{job} would commit {number} again"
+
     def _is_aged(self, metadata: TableMetadata, name: str) -> bool:
         ref = metadata.refs[name]
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
@@ -375,6 +505,7 @@ class World:
             for snapshot in metadata.snapshots:
                 files = self.reference.contents(metadata, snapshot).files
                 found.update(map(paths.canonical, files))
+            found.update(map(paths.canonical, _statistics(metadata)))
             self._reachable = location, found
         return self._reachable[1]
 
@@ -383,6 +514,8 @@ class World:
         path = paths.canonical(location)
         if path.startswith(f"file://{self.warehouse}") and self.catalog.current(TABLE) is not None:
             assert path not in self._reachable_files(), f"{location} is deleted but reachable"
+            needed = {paths.canonical(one) for one in self.needed()}
+            assert path not in needed, f"{location} is deleted but a job's state names it"
         else:
             assert str(self.folder) in path, f"{location} lies outside"
 
@@ -393,15 +526,16 @@ class World:
         for snapshot in metadata.snapshots:
             files |= self.reference.contents(metadata, snapshot).files
         files |= {entry.metadata_file: None for entry in metadata.metadata_log}
+        files |= _statistics(metadata)
         lost = missing(files)
         assert not lost, f"{len(lost)} files of retained snapshots: {lost[:3]}"
 
     def check_all(self) -> None:
         """Check every retained snapshot again from the disk, and read the heads by lake."""
         self.check()
-        metadata, fresh = self.metadata, Reference()
+        metadata, fresh = self.metadata, self.reference.anew()
         for snapshot in metadata.snapshots:
-            ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
+            ids = {field.field_id for field in schema_of(metadata, snapshot).fields}
             expected = self.model.rows(snapshot.snapshot_id)
             found = state_of(fresh.rows(metadata, snapshot))
             assert found == {value: _of(row, ids) for value, row in expected.items()}
@@ -447,16 +581,23 @@ class World:
 
         return restore
 
+    def stop_faults(self) -> None:
+        """Let the catalog work from now on, and what is under way land or be refused."""
+        self.catalog.faults = None
+        while self._under_way:
+            self._judged(self._let_land)(at_once=True)
+
     def come_to_rest(self) -> None:
         """Run the maintenance once, then again: the second time changes nothing, and nothing lies about."""
-        self.catalog.faults = None
+        self.stop_faults()
         compact = ["--min-input-files", "2", "--delete-file-threshold", "1"]
         expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
         for _ in range(2):
             self.step(Operation("compact"), "compact", *compact)
         for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):
             before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
-            again = self.step(Operation(verb, may_drop=True), verb, *options)
+            operation = Operation(verb, may_drop=True, expires=Expiry(keep_checkpoints_ms=0))
+            again = self.step(operation, verb, *options)
         assert isinstance(again, Outcome)
         assert again.status is Status.NOTHING_TO_DO
         assert (before, deletes) == (self.catalog.location(TABLE), self.counts["deletes"])
@@ -490,9 +631,47 @@ class World:
         shutil.rmtree(self.folder)
 
 
-def _schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:
+@functools.cache
+def _command() -> Any:
+    return typer.main.get_command(build_app())
+
+
+def schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:
+    """Return the schema that a snapshot was made with."""
     found = metadata.schema_by_id(snapshot.schema_id) if snapshot.schema_id is not None else None
     return found or metadata.schema()
+
+
+def _statistics(metadata: TableMetadata) -> dict[str, int | None]:
+    """Return the statistics files of retained snapshots, with their lengths."""
+    kept = {item.snapshot_id for item in metadata.snapshots}
+    files = (*metadata.statistics, *metadata.partition_statistics)
+    found: dict[str, int | None] = {
+        file.statistics_path: file.file_size_in_bytes for file in files if file.snapshot_id in kept
+    }
+    return found
+
+
+def _chain(metadata: TableMetadata, snapshot_id: int) -> list[Snapshot]:
+    by_id = {item.snapshot_id: item for item in metadata.snapshots}
+    found: list[Snapshot] = []
+    at: int | None = snapshot_id
+    while at in by_id:
+        found.append(by_id[at])
+        at = by_id[at].parent_snapshot_id
+    return found
+
+
+def _last_commits(chain: Sequence[Snapshot]) -> dict[tuple[str, str], tuple[str, int]]:
+    """Return the newest commit of each of Flink's jobs: its number and when."""
+    found: dict[tuple[str, str], tuple[str, int]] = {}
+    for item in chain:
+        told = item.summary.additional_properties if item.summary else {}
+        if "flink.job-id" in told and told["flink.operator-id"] != LAKE_OPERATOR_ID:
+            job = told["flink.job-id"], told["flink.operator-id"]
+            number = told["flink.max-committed-checkpoint-id"]
+            found.setdefault(job, (number, item.timestamp_ms))
+    return found
 
 
 def _of(row: frozenset[tuple[int, Any]], ids: set[int]) -> frozenset[tuple[int, Any]]:

@@ -413,12 +413,14 @@ def test_positions_behind_the_end_of_a_file_delete_nothing(world: World) -> None
     assert ids(world, position_file(world.folder, [(path, 10**12)], **HERE)) == list(range(10))
 
 
-def test_delete_files_of_other_formats_are_refused(world: World) -> None:
+def test_delete_files_of_another_format_than_their_entries_say_are_refused(world: World) -> None:
     delete = position_file(world.folder, [(world.files[0].path, 1)], **HERE)
-    with pytest.raises(RefusedError, match="AVRO"):
+    with pytest.raises(CorruptFileError, match="Avro"):
         ids(world, replace(delete, format="AVRO"))
-    with pytest.raises(RefusedError, match="ORC"):
+    with pytest.raises(CorruptFileError, match="cannot be read"):
         ids(world, replace(equality_file(world.folder, [1], [(1,)], **HERE), format="ORC"))
+    with pytest.raises(RefusedError, match="LANCE"):
+        ids(world, replace(delete, format="LANCE"))
 
 
 def test_two_vectors_of_a_file_are_refused(world: World) -> None:

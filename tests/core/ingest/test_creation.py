@@ -20,8 +20,9 @@ from pyiceberg.types import (
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
 from lake.core.ingest.checking import SourceColumns, check_sources
-from lake.core.ingest.creation import partition_spec, schema_of, sort_order
+from lake.core.ingest.creation import schema_of
 from lake.core.ingest.evolution import evolved
+from lake.core.table.terms import partition_spec, sort_order
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

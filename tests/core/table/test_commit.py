@@ -17,7 +17,10 @@ from pyiceberg.exceptions import (
     ServerError,
     ServiceUnavailableError,
 )
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from table_support import (
+    SCHEMA,
     FixedClock,
     after,
     applied_then,
@@ -49,6 +52,7 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
+from lake.core.table.run_ids import RUN_ID
 
 UNKNOWN = [
     CommitStateUnknownException("500"),
@@ -125,6 +129,45 @@ def test_an_append_is_read_back_by_pyiceberg_with_the_summary_that_java_writes(
     assert {key: summary.additional_properties.get(key) for key in expected} == expected
 
 
+def test_of_two_that_make_a_table_one_is_refused(tmp_path: Path) -> None:
+    sessions = [open_session(tmp_path, FixedClock()) for _ in range(2)]
+    staged = [
+        session.catalog.stage("db.t", SCHEMA, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, {})
+        for session in sessions
+    ]
+    sessions[0].catalog.make_namespace("db.t")
+    operations = [AppendFiles(added=[write_file(staged[n], [n])]) for n in range(2)]
+
+    commit_snapshot(sessions[0], staged[0], operations[0], operation_id=str(uuid.uuid4()))
+    with pytest.raises(CommitConflictError):
+        commit_snapshot(sessions[1], staged[1], operations[1], operation_id=str(uuid.uuid4()))
+
+    assert ids_in(tmp_path) == [0]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["planned", "sent once"])
+def test_nothing_is_committed_to_another_table_of_the_same_name(world: World, late: bool) -> None:
+    operation = AppendFiles(added=[write_file(world.table, [1])])
+
+    def replaced() -> None:
+        pyiceberg_catalog(world.warehouse).drop_table("db.t")
+        make_table(world.warehouse)
+
+    def refused(_: Callable[[], Any]) -> None:
+        replaced()
+        raise CommitFailedException("somebody was faster")
+
+    if late:
+        inject(world.session, [refused])
+    else:
+        replaced()
+
+    with pytest.raises(CommitUnknownError):
+        world.commit(operation)
+
+    assert world.ids == []
+
+
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_every_operation_leaves_a_table_that_pyiceberg_reads(tmp_path: Path, version: str) -> None:
     world = World(tmp_path, format_version=version)
@@ -167,6 +210,44 @@ def test_a_commit_that_landed_and_was_reported_as_a_conflict_counts_once(
 
     assert world.ids == [1]
     assert len(world.table.metadata.snapshots) == 1
+
+
+def test_a_run_that_is_in_the_table_is_not_committed_again(world: World) -> None:
+    marks = {RUN_ID: "2026-01-31"}
+    landed = world.append(1, summary=marks, guard=marks)
+    before = files_below(world.warehouse)
+
+    again = world.append(1, summary=marks, guard=marks)
+
+    assert again.already
+    assert again.snapshot_ids == landed.snapshot_ids
+    assert world.ids == [1]
+    assert [name for name in files_below(world.warehouse) - before if "metadata" in name] == []
+
+
+def test_a_metadata_file_that_the_log_names_stays_though_its_commit_was_undone(
+    world: World,
+) -> None:
+    kept = world.append(1).snapshot_id
+    written: list[str] = []
+
+    def undone(commit: Callable[[], Any]) -> None:
+        commit()
+        table = pyiceberg_catalog(world.warehouse).load_table("db.t")
+        written.append(table.metadata_location)
+        table.manage_snapshots().rollback_to_snapshot(kept).commit()
+        # Its mark goes too: nothing but the log tells of it.
+        table.maintenance.expire_snapshots().by_id(
+            table.metadata.snapshots[-1].snapshot_id
+        ).commit()
+        raise CommitFailedException("409")
+
+    inject(world.session, [undone])
+    world.append(2)
+
+    log = {entry.metadata_file for entry in world.table.metadata.metadata_log}
+    assert set(written) <= log
+    assert all(Path(name.removeprefix("file://")).exists() for name in log)
 
 
 def test_a_commit_refused_every_time_leaves_no_file_of_its_own_and_says_conflict(

@@ -18,7 +18,7 @@ from delete_support import equality_file, position_file, vectors
 from table_support import SCHEMA, open_session, pyiceberg_catalog, write_file
 
 from lake.core.errors import CommitConflictError
-from lake.core.ingest import creation
+from lake.core.table import terms
 from lake.core.table.catalog import Table
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.files import DataFile
@@ -149,8 +149,8 @@ def make_base(warehouse: Path, version: int, isolation: str) -> Base:
     staged = session.catalog.stage(
         "db.t",
         SCHEMA,
-        creation.partition_spec(None, SCHEMA),
-        creation.sort_order(None, SCHEMA),
+        terms.partition_spec(None, SCHEMA),
+        terms.sort_order(None, SCHEMA),
         {"format-version": str(version)},
     )
     first, second = write_file(staged, FIRST), write_file(staged, SECOND)

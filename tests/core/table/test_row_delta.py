@@ -26,7 +26,7 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.expressions import bind_filter, parse_filter
-from lake.core.ingest import creation
+from lake.core.table import terms
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot
 from lake.core.table.files import DataFile
@@ -50,8 +50,8 @@ class World:
             self.table = self.session.catalog.stage(
                 "db.t",
                 SCHEMA,
-                creation.partition_spec(None, SCHEMA),
-                creation.sort_order(None, SCHEMA),
+                terms.partition_spec(None, SCHEMA),
+                terms.sort_order(None, SCHEMA),
                 {"format-version": str(version), **named},
             )
         self.first = self.file(*range(10))

@@ -1,0 +1,112 @@
+"""One Avro file that is being written, block by block, and its entry for a manifest.
+
+Avro files have no statistics, and as in Iceberg Java their entries count rows only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lake.core.errors import BadInputError, InvalidRequestError
+from lake.core.rows.avro_schemas import avro_schema
+from lake.core.rows.schema import arrow_schema, schema_to_plain
+from lake.core.table.avro import AVRO_CODECS, BlockWriter
+from lake.core.table.avro_encode import encode_records
+from lake.core.table.files import DataFile
+from lake.core.table.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+_PIECE_BYTES = 16 * 1024 * 1024
+# Splits end where blocks do: Avro's own default.
+_BLOCK_BYTES = 64_000
+
+
+@dataclass(slots=True)
+class AvroForm:
+    """What Avro files of one schema have in common; see `lake.core.rows.row_files.FileForm`.
+
+    Args:
+        schema: their columns.
+        properties: the table's that begin with ``write.``.
+        metadata: texts for every file's header.
+    """
+
+    schema: Schema
+    properties: Mapping[str, str]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    arrow: pa.Schema = field(init=False)
+    avro: dict[str, Any] = field(init=False)
+    codec: str = field(init=False)
+    ending = ".avro"
+    piece_bytes = _PIECE_BYTES
+
+    def __post_init__(self) -> None:
+        self.arrow = arrow_schema(self.schema)
+        self.avro = avro_schema(self.schema, "table")
+        self.codec = self.properties.get("write.avro.compression-codec", "gzip").lower()
+        if self.codec not in AVRO_CODECS:
+            raise InvalidRequestError(
+                f"the table's write.avro.compression-codec {self.codec!r} is none of "
+                f"{', '.join(AVRO_CODECS)}"
+            )
+
+    def create(self, storage: Storage, path: str) -> AvroFile:
+        """Begin a file."""
+        return AvroFile(storage, self, path)
+
+
+class AvroFile:
+    """An Avro file that is being written."""
+
+    def __init__(self, storage: Storage, form: AvroForm, path: str) -> None:
+        self._storage = storage
+        self._form = form
+        self._path = path
+        self._rows = 0
+        self._sink = storage.open_output(path)
+        header = {**form.metadata, "iceberg.schema": _json(form.schema)}
+        self._blocks = BlockWriter(
+            self._sink, form.avro, metadata=header, codec=form.codec, seed=path
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return int(self._sink.tell())
+
+    def write(self, table: pa.Table) -> None:
+        """Write blocks."""
+        if table.schema != self._form.arrow:
+            table = table.cast(self._form.arrow)
+        try:
+            for block in encode_records(self._form.avro, table, _BLOCK_BYTES):
+                self._blocks.write(block)
+        except ValueError as error:
+            raise BadInputError(f"rows do not fit the table: {error}") from error
+        self._rows += table.num_rows
+
+    def close(self, **described: Any) -> DataFile:
+        """Finish the file, make it durable and return its entry, with whatever else that is to say."""
+        size = self.size
+        self._sink.close()
+        self._storage.persist(self._path)
+        return DataFile(
+            path=self._path, format="AVRO", record_count=self._rows, size_bytes=size, **described
+        )
+
+    def abandon(self) -> None:
+        """Stop writing."""
+        with suppress(OSError, pa.ArrowException):
+            self._sink.close()
+
+
+def _json(schema: Schema) -> str:
+    return json.dumps(schema_to_plain(schema), separators=(",", ":"))

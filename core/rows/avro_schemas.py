@@ -1,0 +1,165 @@
+"""Iceberg schemas as Avro's, as Iceberg Java writes them.
+
+Format: https://iceberg.apache.org/spec/#avro; names of types: Iceberg's TypeToSchema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+
+from lake.core.errors import RefusedError
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _instant(unit: str, *, utc: bool) -> dict[str, Any]:
+    return {"type": "long", "logicalType": f"timestamp-{unit}", "adjust-to-utc": utc}
+
+
+_TYPES: Mapping[IcebergType, Any] = {
+    BooleanType(): "boolean",
+    IntegerType(): "int",
+    LongType(): "long",
+    FloatType(): "float",
+    DoubleType(): "double",
+    DateType(): {"type": "int", "logicalType": "date"},
+    TimeType(): {"type": "long", "logicalType": "time-micros"},
+    TimestampType(): _instant("micros", utc=False),
+    TimestamptzType(): _instant("micros", utc=True),
+    TimestampNanoType(): _instant("nanos", utc=False),
+    TimestamptzNanoType(): _instant("nanos", utc=True),
+    StringType(): "string",
+    BinaryType(): "bytes",
+    UnknownType(): "null",
+}
+
+
+def avro_schema(schema: Schema, name: str) -> dict[str, Any]:
+    """Return the Avro schema of a table's rows, JSON-ready.
+
+    Raises:
+        RefusedError: it holds a type that lake does not know.
+    """
+    return _record(schema.fields, name, set())
+
+
+def decimal_bytes(precision: int) -> int:
+    """Return how many bytes a decimal of so many digits takes."""
+    # One bit more for the sign.
+    most: int = 10**precision - 1
+    return (most.bit_length() + 8) // 8
+
+
+def _record(fields: tuple[NestedField, ...], name: str, defined: set[str]) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [_field(item, defined) for item in fields],
+    }
+
+
+def _field(item: NestedField, defined: set[str]) -> dict[str, Any]:
+    name = _sanitized(item.name)
+    kind = _type(item, defined)
+    found: dict[str, Any] = {"name": name, "type": kind}
+    if item.optional and kind != "null":
+        found["type"] = ["null", kind]
+    if item.optional:
+        found["default"] = None
+    if name != item.name:
+        found["iceberg-field-name"] = item.name
+    return {**found, "field-id": item.field_id}
+
+
+def _type(item: NestedField, defined: set[str]) -> Any:
+    kind = item.field_type
+    if isinstance(kind, StructType):
+        return _record(kind.fields, f"r{item.field_id}", defined)
+    if isinstance(kind, ListType):
+        element = _optional(kind.element_field, defined)
+        return {"type": "array", "items": element, "element-id": kind.element_id}
+    if isinstance(kind, MapType):
+        return _map(kind, defined)
+    if isinstance(kind, FixedType):
+        return _fixed(f"fixed_{len(kind)}", len(kind), {}, defined)
+    if isinstance(kind, UUIDType):
+        return _fixed("uuid_fixed", 16, {"logicalType": "uuid"}, defined)
+    if isinstance(kind, DecimalType):
+        meaning = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+        name = f"decimal_{kind.precision}_{kind.scale}"
+        return _fixed(name, decimal_bytes(kind.precision), meaning, defined)
+    if kind not in _TYPES:
+        raise RefusedError(f"columns of type {kind} cannot be handled yet")
+    return _TYPES[kind]
+
+
+def _map(kind: MapType, defined: set[str]) -> dict[str, Any]:
+    key, value = kind.key_field, kind.value_field
+    if isinstance(kind.key_type, StringType):
+        values = _optional(value, defined)
+        return {
+            "type": "map",
+            "values": values,
+            "key-id": key.field_id,
+            "value-id": value.field_id,
+        }
+    name = f"k{key.field_id}_v{value.field_id}"
+    items = _record((key, value), name, defined)
+    return {"type": "array", "items": items, "logicalType": "map"}
+
+
+def _optional(item: NestedField, defined: set[str]) -> Any:
+    kind = _type(item, defined)
+    return ["null", kind] if item.optional else kind
+
+
+def _fixed(name: str, size: int, meaning: Mapping[str, Any], defined: set[str]) -> Any:
+    # Avro wants each name defined once; the meaning belongs to the definition.
+    if name in defined:
+        return name
+    defined.add(name)
+    return {"type": "fixed", "name": name, "size": size, **meaning}
+
+
+def _sanitized(name: str) -> str:
+    """Return a name as Avro allows it: other characters by their numbers, as Iceberg Java does."""
+    if _NAME.fullmatch(name):
+        return name
+    return "".join(
+        char
+        if _NAME.fullmatch(f"_{char}") and (index or not char.isdigit())
+        else f"_{char}"
+        if char.isdigit()
+        else f"_x{ord(char):X}"
+        for index, char in enumerate(name)
+    )

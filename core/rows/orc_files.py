@@ -1,0 +1,164 @@
+"""One ORC file that is being written, and its entry for a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lake.core.errors import BadInputError, CorruptFileError, InvalidRequestError
+from lake.core.rows.column_metrics import ColumnMetrics, Counted, counted_columns
+from lake.core.rows.orc_reader import open_orc
+from lake.core.rows.orc_tail import Tail
+from lake.core.rows.orc_types import orc_schema
+from lake.core.rows.required import null_in_required
+from lake.core.table.files import DataFile
+from lake.core.table.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+_STRIPE_BYTES = 64 * 1024 * 1024
+_BLOCK_BYTES = 256 * 1024
+# Rows that are handed over at once, and in how many the library takes them.
+_PART_ROWS, _BATCH_ROWS = 64 * 1024, 1024
+# What is not yet in the file is reckoned as this part of its size in memory.
+_PACKED = 0.25
+_CODECS = {
+    "zlib": "zlib",
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "lz4": "lz4",
+    "none": "uncompressed",
+    "uncompressed": "uncompressed",
+}
+
+
+@dataclass(slots=True)
+class OrcForm:
+    """What ORC files of one schema have in common; see `lake.core.rows.row_files.FileForm`.
+
+    Args:
+        schema: their columns.
+        properties: the table's that begin with ``write.``.
+    """
+
+    schema: Schema
+    properties: Mapping[str, str]
+    arrow: pa.Schema = field(init=False)
+    columns: list[Counted] = field(init=False)
+    options: dict[str, Any] = field(init=False)
+    piece_bytes: int = field(init=False)
+    ending = ".orc"
+
+    def __post_init__(self) -> None:
+        self.arrow = orc_schema(self.schema)
+        self.columns = counted_columns(self.schema, self.properties)
+        codec = self.properties.get("write.orc.compression-codec", "zlib").lower()
+        if codec not in _CODECS:
+            raise InvalidRequestError(
+                f"the table's write.orc.compression-codec {codec!r} is none of {', '.join(_CODECS)}"
+            )
+        self.piece_bytes = self._integer("stripe-size-bytes", _STRIPE_BYTES)
+        strategy = self.properties.get("write.orc.compression-strategy", "speed").lower()
+        self.options = {
+            "file_version": "0.12",
+            "batch_size": _BATCH_ROWS,
+            "stripe_size": self.piece_bytes,
+            "compression": _CODECS[codec],
+            "compression_block_size": self._integer("block-size-bytes", _BLOCK_BYTES),
+            "compression_strategy": "compression" if strategy == "compression" else "speed",
+        }
+
+    def _integer(self, name: str, default: int) -> int:
+        text = self.properties.get(f"write.orc.{name}", "")
+        return int(text) if text.isdigit() and int(text) > 0 else default
+
+    def create(self, storage: Storage, path: str) -> OrcFile:
+        """Begin a file."""
+        return OrcFile(storage, self, path)
+
+
+class OrcFile:
+    """An ORC file that is being written."""
+
+    def __init__(self, storage: Storage, form: OrcForm, path: str) -> None:
+        import pyarrow.orc  # noqa: PLC0415 - a library of its own, which few tables need
+
+        self._path = path
+        self._storage = storage
+        self._form = form
+        self._sink = storage.open_output(path)
+        self._writer = pyarrow.orc.ORCWriter(self._sink, **form.options)
+        self._metrics = ColumnMetrics(form.columns)
+        self._rows = 0
+        self._flushed = 0
+        self._waiting = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far, and about what the stripe that is not yet full will take."""
+        flushed = int(self._sink.tell())
+        if flushed > self._flushed:
+            self._flushed, self._waiting = flushed, 0
+        return flushed + int(self._waiting * _PACKED)
+
+    def write(self, table: pa.Table) -> None:
+        """Write rows."""
+        for start in range(0, table.num_rows, _PART_ROWS):
+            part = table.slice(start, _PART_ROWS).combine_chunks()
+            self._metrics.add(part)
+            part = _cast(part, self._form.arrow)
+            for batch in part.to_batches():
+                if name := null_in_required(batch):
+                    raise BadInputError(f"rows do not fit the table: NULL in the column {name}")
+            try:
+                self._writer.write(part)
+            except pa.ArrowInvalid as error:
+                raise BadInputError(f"rows do not fit the table: {error}") from error
+            self._waiting += part.nbytes
+            self._rows += part.num_rows
+
+    def close(self, **described: Any) -> DataFile:
+        """Finish the file, make it durable and return its entry, with whatever else that is to say."""
+        self._writer.close()
+        size = int(self._sink.tell())
+        self._sink.close()
+        self._storage.persist(self._path)
+        # PyArrow does not tell where the stripes that it writes begin.
+        with self._storage.open_input(self._path) as source:
+            stripes = Tail.of(open_orc(source), self._path).stripes
+        if sum(stripe.rows for stripe in stripes) != self._rows:
+            raise CorruptFileError(f"{self._path} holds other rows than were written to it")
+        found = self._metrics.metrics()
+        return DataFile(
+            path=self._path,
+            format="ORC",
+            record_count=self._rows,
+            size_bytes=size,
+            value_counts=found.value_counts,
+            null_value_counts=found.null_value_counts,
+            nan_value_counts=found.nan_value_counts,
+            lower_bounds=found.lower_bounds,
+            upper_bounds=found.upper_bounds,
+            split_offsets=tuple(stripe.offset for stripe in stripes),
+            **described,
+        )
+
+    def abandon(self) -> None:
+        """Stop writing."""
+        with suppress(RuntimeError, OSError, pa.ArrowException):
+            self._writer.close()
+        with suppress(OSError, pa.ArrowException):
+            self._sink.close()
+
+
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        column if column.type == item.type else column.cast(item.type)
+        for column, item in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

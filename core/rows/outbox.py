@@ -1,0 +1,61 @@
+"""Rows on their way to other tasks: Arrow IPC streams, gathered per receiver, and what is told beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+_BLOB_BYTES = 4 * 1024 * 1024
+_WAITING_BYTES = 64 * 1024 * 1024
+_CLAIM = b"lake.claim"
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Rows that wait to be sent; bounded for each reducer and for all together."""
+
+    reducers: int
+    waiting: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+
+    def add(self, reducer: int, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+        """Take rows; yield what is to be sent now."""
+        self.waiting.setdefault(reducer, []).append(rows)
+        self.sizes[reducer] = self.sizes.get(reducer, 0) + rows.nbytes
+        if self.sizes[reducer] >= _BLOB_BYTES:
+            yield self._take(reducer)
+        if sum(self.sizes.values()) >= _WAITING_BYTES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[tuple[int, bytes]]:
+        """Yield all that waits."""
+        for reducer in list(self.waiting):
+            yield self._take(reducer)
+
+    def _take(self, reducer: int) -> tuple[int, bytes]:
+        self.sizes.pop(reducer)
+        batches = self.waiting.pop(reducer)
+        return reducer, _stream(batches[0].schema, batches)
+
+
+def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def claim(values: Mapping[str, Any]) -> bytes:
+    """Return JSON-ready values for the driver as a blob that the receiver passes on."""
+    return _stream(pa.schema([], {_CLAIM: json.dumps(values).encode()}), [])
+
+
+def claimed(stream: Any) -> dict[str, Any] | None:
+    """Return what a blob claims; None if it holds rows."""
+    metadata = stream.schema.metadata or {}
+    return dict(json.loads(metadata[_CLAIM])) if _CLAIM in metadata else None

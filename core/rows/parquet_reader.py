@@ -1,0 +1,67 @@
+"""Rows out of a Parquet file: its row groups, in batches of bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lake.core import paths
+from lake.core.errors import CorruptFileError
+from lake.core.rows.batch_sizes import batch_rows
+from lake.core.rows.file_columns import FileColumns
+from lake.core.rows.row_files import Leaves, check_count
+from lake.core.rows.row_groups import leaf_indexes, matching_spans, row_groups_of
+from lake.core.rows.slices import FileSlice
+from lake.core.rows.spans import Span, spans_of
+
+_MAX_ROW_GROUPS = 1_000_000
+
+
+class ParquetRows:
+    """An open Parquet file; see `lake.core.rows.row_files.RowFile`."""
+
+    def __init__(self, source: Any, file: FileSlice) -> None:
+        # What lies behind a network is fetched in few large pieces, a row group at a time.
+        remote = not paths.parse(file.path).is_local
+        self._source = source
+        self._parquet = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
+        check_count(file, self._parquet.metadata.num_rows)
+        if self._parquet.metadata.num_row_groups > _MAX_ROW_GROUPS:
+            raise CorruptFileError(f"{file.path} has too many row groups")
+        self.schema: pa.Schema = self._parquet.schema_arrow
+
+    def batches(
+        self, columns: FileColumns, leaves: Leaves | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows as the file has them, each batch with its first row's position."""
+        settings = columns.settings
+        spans = spans_of(row_groups_of(self._parquet.metadata), columns.file)
+        if settings.row_filter is not None and len(spans) > 1:
+            spans = matching_spans(self._parquet, spans, settings, columns.found)
+        for span in spans:
+            if leaves is None or leaves(span.start, span.rows):
+                yield from self._of_span(span, columns)
+
+    def _of_span(self, span: Span, columns: FileColumns) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows of a row group, exactly as many as its footer promises."""
+        names = columns.names
+        places = leaf_indexes(self._parquet, names)
+        most_bytes = columns.settings.batch_bytes
+        size = batch_rows(self._parquet, self._source, span.piece, places, most_bytes)
+        position, end = span.start - span.skip, span.start + span.rows
+        for batch in self._parquet.iter_batches(
+            batch_size=size, row_groups=[span.piece], columns=names, use_threads=False
+        ):
+            skip = max(0, span.start - position)
+            rows = batch.slice(skip, max(0, end - position - skip))
+            if rows.num_rows:
+                yield position + skip, rows
+            position += batch.num_rows
+            if position >= end:
+                return
+        raise CorruptFileError(
+            f"{columns.file.path} lacks {end - position} rows that its footer promises"
+        )

@@ -1,0 +1,208 @@
+"""Rows in an order, however many: sorted in memory a part at a time, kept on disk, and merged.
+
+The files have no names, so the system frees them however the process ends. Merging takes a block of each part
+and gives what is no greater than the least of the blocks' last keys.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.core.errors import EngineError
+from lake.core.rows.byte_keys import byte_order, count_up_to
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from lake.core.rows.order_keys import RowOrder
+
+MEMORY_BYTES = 128 * 1024 * 1024
+_BLOCK_BYTES = 1024 * 1024
+# So many parts are merged at a time: a block of each is in memory.
+_MOST_RUNS = 64
+# The last column of a batch with keys, whatever names the others have.
+_KEY = "key"
+
+
+def with_keys(batch: pa.RecordBatch, order: RowOrder, schema: Schema) -> pa.RecordBatch:
+    """Return rows with their keys as the last column."""
+    return batch.append_column(_KEY, order.keys(batch, schema))
+
+
+def without_keys(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows without the last column."""
+    return batch.select(list(range(batch.num_columns - 1)))
+
+
+def keys_of(batch: pa.RecordBatch) -> pa.BinaryArray:
+    """Return the last column."""
+    return batch.column(batch.num_columns - 1)
+
+
+def in_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return rows with keys in the keys' order, all in memory."""
+    rows = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+    order = byte_order(keys_of(rows))
+    return rows if order is None else rows.take(pa.array(order))
+
+
+@dataclass(slots=True)
+class RowSorter:
+    """Takes rows with keys and gives them back in order.
+
+    Args:
+        memory_bytes: how much is held before it goes to disk.
+        go_on: called between steps; raises to stop.
+    """
+
+    memory_bytes: int = MEMORY_BYTES
+    go_on: Callable[[], None] = lambda: None
+    _held: list[pa.RecordBatch] = field(default_factory=list)
+    _bytes: int = 0
+    # Parts that were merged so many times.
+    _levels: list[list[_Run]] = field(default_factory=list)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+        if not batch.num_rows:
+            return
+        self._held.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= self.memory_bytes:
+            self._spill()
+
+    def ordered(self) -> Iterator[pa.RecordBatch]:
+        """Give all rows back; nothing may be added any more."""
+        if not self._levels:
+            if self._held:
+                yield from _blocks(in_order(self._held))
+            return
+        self._spill()
+        yield from self._merged([run for level in self._levels for run in level])
+
+    def close(self) -> None:
+        """Free memory and disk."""
+        self._held = []
+        for level in self._levels:
+            for run in level:
+                run.close()
+        self._levels = []
+
+    def _spill(self) -> None:
+        if not self._held:
+            return
+        self.go_on()
+        run = _Run()
+        rows = in_order(self._held)
+        self._held, self._bytes = [], 0
+        for block in _blocks(rows):
+            run.write(block)
+        self._keep(run, 0)
+
+    def _keep(self, run: _Run, level: int) -> None:
+        """Keep a part, and merge those of a level when they have become many."""
+        if level == len(self._levels):
+            self._levels.append([])
+        self._levels[level].append(run)
+        if len(self._levels[level]) < _MOST_RUNS:
+            return
+        runs, self._levels[level] = self._levels[level], []
+        together = _Run()
+        for batch in self._merged(runs):
+            for block in _blocks(batch):
+                together.write(block)
+        for one in runs:
+            one.close()
+        self._keep(together, level + 1)
+
+    def _merged(self, runs: Sequence[_Run]) -> Iterator[pa.RecordBatch]:
+        heads = [_Head(run) for run in runs]
+        while heads := [head for head in heads if head.rows is not None]:
+            self.go_on()
+            bound = min((head.last for head in heads if head.more), default=None)
+            yield in_order([part for head in heads if (part := head.take(bound)) is not None])
+
+
+class _Run:
+    """Rows in order on disk, block by block."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+        self.places: list[tuple[int, int]] = []
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write a block.
+
+        Raises:
+            EngineError: there is no room.
+        """
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="lake-sort-", buffering=0)  # noqa: SIM115
+            start = self._file.seek(0, 2)
+            with pa.ipc.new_stream(self._file, rows.schema) as writer:
+                writer.write_batch(rows)
+            self.places.append((start, self._file.tell() - start))
+        except OSError as error:
+            raise EngineError(
+                f"rows that are sorted cannot be kept in {tempfile.gettempdir()}: {error}",
+                hint="set TMPDIR to a folder with more room",
+            ) from error
+
+    def read(self, number: int) -> pa.RecordBatch:
+        """Read a block."""
+        if self._file is None:
+            raise ValueError("nothing was written")
+        start, length = self.places[number]
+        self._file.seek(start)
+        return pa.ipc.open_stream(pa.py_buffer(self._file.read(length))).read_next_batch()
+
+    def close(self) -> None:
+        """Free the disk."""
+        if self._file is not None:
+            self._file.close()
+
+
+class _Head:
+    """Where a part is read: the rows of its present block that were not given yet."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        self._next = 0
+        self.rows: pa.RecordBatch | None = None
+        self.last = b""
+        self._advance()
+
+    @property
+    def more(self) -> bool:
+        """Whether there are blocks behind this one."""
+        return self._next < len(self._run.places)
+
+    def take(self, bound: bytes | None) -> pa.RecordBatch | None:
+        """Return rows up to a bound, None for no row."""
+        rows = self.rows
+        if rows is None:
+            return None
+        count = rows.num_rows if bound is None else count_up_to(keys_of(rows), bound)
+        if count < rows.num_rows:
+            self.rows = rows.slice(count)
+        else:
+            self._advance()
+        return rows.slice(0, count) if count else None
+
+    def _advance(self) -> None:
+        self.rows = self._run.read(self._next) if self.more else None
+        self._next += 1
+        if self.rows is not None:
+            self.last = keys_of(self.rows)[self.rows.num_rows - 1].as_py()
+
+
+def _blocks(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    count = max(1, rows.num_rows * _BLOCK_BYTES // max(rows.nbytes, 1))
+    for start in range(0, rows.num_rows, count):
+        yield rows.slice(start, count)

@@ -1,0 +1,97 @@
+"""Copies of lake with one safety check taken out each: the tests must notice every one of them.
+
+``cd tests && python -m soak.mutants`` runs all, ``… mutants PART`` those whose names hold a text. A copy that
+passes its tests is told and makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from soak.removed_checks import CHECKS, RemovedCheck
+
+_ROOT = Path(__file__).parents[2]
+_COPIED = ("cli", "commands", "core", "tests", "completions", "pyproject.toml", "README.md")
+_FAILED, _SECONDS = 1, 900
+
+
+def main(part: str = "") -> int:
+    """Try the checks whose names hold a text; return the exit code."""
+    chosen = [check for check in CHECKS if part in check.name]
+    survived = []
+    with tempfile.TemporaryDirectory(prefix="lake-mutants-") as folder:
+        copy = _copied(Path(folder))
+        for check in chosen:
+            started = time.monotonic()
+            caught, told = _caught(copy, check)
+            seconds = time.monotonic() - started
+            print(f"{'caught' if caught else 'SURVIVED'} {check.name} ({told}, {seconds:.0f} s)")
+            sys.stdout.flush()
+            survived += [] if caught else [check.name]
+    print(f"{len(chosen)} mutants, {len(survived)} survived")
+    return 1 if survived or not chosen else 0
+
+
+def _copied(folder: Path) -> Path:
+    for name in _COPIED:
+        source = _ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, folder / name, symlinks=True, ignore=ignored)
+        else:
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def _caught(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
+    """Run a check's tests without it; return whether one failed, and which."""
+    path = copy / check.file
+    whole = path.read_text()
+    path.write_text(mutated(whole, check))
+    try:
+        return _tested(copy, check)
+    finally:
+        path.write_text(whole)
+
+
+def _tested(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
+    # What the packages' own names are told by is found before what is installed.
+    env = {**os.environ, "PYTHONPATH": str(copy / "tests/typing"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, *check.tests],
+            cwd=copy,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return True, "it hangs"
+    failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    if done.returncode == _FAILED and failures:
+        return True, failures[0].split(" - ")[0].removeprefix("FAILED ")
+    return False, (done.stdout.splitlines() or ["no output"])[-1]
+
+
+def mutated(text: str, check: RemovedCheck) -> str:
+    """Return a file's text without a check.
+
+    Raises:
+        ValueError: the check does not stand there, or more than once.
+    """
+    if text.count(check.old) != 1:
+        raise ValueError(f"{check.name}: its text occurs {text.count(check.old)} times")
+    return text.replace(check.old, check.new)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

@@ -1,0 +1,593 @@
+"""Safety checks of lake, each with the text that takes it out and the tests that must then fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_CORE = "tests/core"
+_COMMIT = f"{_CORE}/table/test_commit.py"
+_CHAIN = f"{_CORE}/table/test_commit_chain.py"
+_ROW_DELTA = f"{_CORE}/table/test_row_delta.py"
+_MANIFESTS = f"{_CORE}/table/test_manifests.py"
+_HADOOP = f"{_CORE}/table/test_hadoop_commits.py"
+_COMPACTION = f"{_CORE}/compaction/test_execute.py"
+_EXPIRE = f"{_CORE}/expiration/test_expire.py"
+_JOURNAL = f"{_CORE}/expiration/test_journal.py"
+_REPLAY = f"{_CORE}/replay/test_execute.py"
+_REFUSALS = "tests/commands/test_replay_refusals.py"
+_UPSERT = "tests/commands/test_upsert.py"
+_INGEST = "tests/commands/test_ingest.py"
+_STAGES = "tests/commands/test_ingest_stages.py"
+_APPLY = f"{_CORE}/deletes/test_apply.py"
+_EQUALITY = f"{_CORE}/deletes/test_equality.py"
+_RACES = "tests/world/test_races.py"
+_CRASHES = "tests/world/test_crashes.py"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedCheck:
+    """A copy of lake that lacks one check.
+
+    Args:
+        name: what is not checked.
+        file: below the root.
+        old: text that occurs in it once.
+        new: what takes its place.
+        tests: which of the tests tell.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def _checks() -> tuple[RemovedCheck, ...]:
+    return (
+        *_commits(),
+        *_validation(),
+        *_expiry(),
+        *_rewrites(),
+        *_runs(),
+        *_replays(),
+        *_inputs(),
+    )
+
+
+def _commits() -> tuple[RemovedCheck, ...]:
+    commit = "core/table/commit.py"
+    return (
+        RemovedCheck(
+            "the head is not pinned",
+            commit,
+            "return ChangeSet((same, pinned, *self.requirements), updates, files)",
+            "return ChangeSet((same, *self.requirements), updates, files)",
+            (_COMMIT, _RACES),
+        ),
+        RemovedCheck(
+            "the table may be another of the same name",
+            commit,
+            "return ChangeSet((same, pinned, *self.requirements), updates, files)",
+            "return ChangeSet((pinned, *self.requirements), updates, files)",
+            (_COMMIT, _CHAIN),
+        ),
+        RemovedCheck(
+            "an unknown answer counts as a refusal",
+            commit,
+            '        return _settle(session, table, landed, error), ""\n    # The catalog\'s word',
+            "        return None, first_line(error)\n    # The catalog's word",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "a conflict is believed without a look at the table",
+            commit,
+            "        after = _look(session, table, landed, error)\n        return after, first_line(error)",
+            "        return None, first_line(error)",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "manifests go though the commit may have landed",
+            commit,
+            "            error.operation_id = self.chain.operation_id\n            raise",
+            "            self._forget(table, self.chain.written)\n            raise",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "data files of an open commit may go",
+            commit,
+            "            session.owned.update(owned)\n",
+            "",
+            (_COMMIT, _INGEST, _STAGES),
+        ),
+        RemovedCheck(
+            "an own metadata file goes though it is live",
+            commit,
+            "if location not in live and paths.deletable",
+            "if paths.deletable",
+            (_COMMIT, _HADOOP),
+        ),
+        RemovedCheck(
+            "a run that landed lands again",
+            commit,
+            "guarded = self.guard and find_summary(table.metadata, self.guard)",
+            "guarded = None",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "history may run backwards in time",
+            "core/table/chain.py",
+            "timestamp_ms=max(self.session.clock.now_ms(), metadata.last_updated_ms)",
+            "timestamp_ms=self.session.clock.now_ms()",
+            (_COMMIT, _CHAIN),
+        ),
+        RemovedCheck(
+            "two steps of one commit get one snapshot id",
+            "core/table/chain.py",
+            "if candidate not in taken and table.metadata",
+            "if table.metadata",
+            (_CHAIN,),
+        ),
+        RemovedCheck(
+            "a version of a Hadoop table is overwritten",
+            "core/table/exclusive.py",
+            "        os.link(temporary, path)\n",
+            "        os.replace(temporary, path)\n",
+            (_HADOOP,),
+        ),
+        RemovedCheck(
+            "another run's lock is removed",
+            "core/table/lock_file.py",
+            "                if _names(self._path, self._descriptor):\n",
+            "                if True:\n",
+            (f"{_CORE}/table/test_lock_file.py",),
+        ),
+    )
+
+
+def _validation() -> tuple[RemovedCheck, ...]:
+    validation = "core/table/validation.py"
+    return (
+        RemovedCheck(
+            "a history with a gap counts as known",
+            validation,
+            "        if not complete:\n",
+            "        if False:\n",
+            (_COMMIT, _RACES),
+        ),
+        RemovedCheck(
+            "new data files do not conflict",
+            validation,
+            "    for entries in since.added_data():\n",
+            "    for entries in ():\n",
+            (_COMMIT, _ROW_DELTA, _RACES),
+        ),
+        RemovedCheck(
+            "new delete files do not conflict with an overwrite",
+            validation,
+            "    for entries in since.added_deletes():\n        _refuse_any",
+            "    for entries in ():\n        _refuse_any",
+            (_COMMIT, _RACES),
+        ),
+        RemovedCheck(
+            "new deletes for replaced files are lost",
+            validation,
+            "    if hit:\n",
+            "    if False:\n",
+            (_COMPACTION, _ROW_DELTA, _RACES),
+        ),
+        RemovedCheck(
+            "new equality deletes for replaced files never matter",
+            validation,
+            "        if ignore_equality:\n",
+            "        if True:\n",
+            (_COMPACTION, _ROW_DELTA, _RACES),
+        ),
+        RemovedCheck(
+            "equality deletes without partitions reach no other spec",
+            validation,
+            "(spec is None or is_global(spec))",
+            "spec is None",
+            (_COMMIT, _ROW_DELTA, _COMPACTION),
+        ),
+        RemovedCheck(
+            "a rewrite's deletes are not looked at",
+            validation,
+            '_ADDS_DELETES = frozenset({"overwrite", "delete", "replace"})',
+            '_ADDS_DELETES = frozenset({"overwrite", "delete"})',
+            (_COMMIT, _ROW_DELTA, _COMPACTION),
+        ),
+        RemovedCheck(
+            "a replaced file may be gone already",
+            "core/table/removal.py",
+            "    if missing:\n",
+            "    if False:\n",
+            (_COMMIT, _COMPACTION, _RACES),
+        ),
+        RemovedCheck(
+            "a data file gets two deletion vectors",
+            "core/table/delete_clashes.py",
+            "if twins or replaced - live:",
+            "if replaced - live:",
+            (_ROW_DELTA,),
+        ),
+        RemovedCheck(
+            "a vector takes the place of one that is gone",
+            "core/table/delete_clashes.py",
+            "if twins or replaced - live:",
+            "if twins:",
+            (_ROW_DELTA,),
+        ),
+        RemovedCheck(
+            "data files of another spec escape key deletes",
+            "core/table/producer.py",
+            "        if operation.sole_spec is not None:\n",
+            "        if False:\n",
+            (_ROW_DELTA, "tests/commands/test_ingest_changes.py", _UPSERT, _STAGES),
+        ),
+        RemovedCheck(
+            "any table gets any kind of deletes",
+            "core/table/delete_clashes.py",
+            "        _check_version(metadata.format_version, added)\n",
+            "",
+            (_ROW_DELTA,),
+        ),
+        RemovedCheck(
+            "an encrypted table is written",
+            "core/table/commit.py",
+            "    refuse_encrypted(table.metadata, table.identifier)\n",
+            "",
+            (_COMMIT, _INGEST, _COMPACTION),
+        ),
+    )
+
+
+def _expiry() -> tuple[RemovedCheck, ...]:
+    return (
+        RemovedCheck(
+            "a ref that moves meanwhile does not stop an expiry",
+            "core/expiration/execute.py",
+            "return ChangeSet(assert_refs(metadata), updates) if updates else None",
+            "return ChangeSet((), updates) if updates else None",
+            (_EXPIRE, _RACES),
+        ),
+        RemovedCheck(
+            "a ref that a race removed stays away",
+            "core/expiration/execute.py",
+            "        self.after = put_back(session, self.after, self.expired, self.removed_refs)\n",
+            "",
+            (_EXPIRE, _JOURNAL, _RACES),
+        ),
+        RemovedCheck(
+            "nobody looks again before files go",
+            "core/expiration/deleting.py",
+            "            left, checked = reach.unreached(now.metadata, left), now.metadata_location\n",
+            "            checked = now.metadata_location\n",
+            (_EXPIRE, _JOURNAL),
+        ),
+        RemovedCheck(
+            "nobody looks again while files go",
+            "core/expiration/deleting.py",
+            "        if now.metadata_location != checked:\n",
+            "        if not checked:\n",
+            (_EXPIRE, _JOURNAL),
+        ),
+        RemovedCheck(
+            "files outside the table go",
+            "core/expiration/deleting.py",
+            "own = [paths.deletable(path, table.roots) for",
+            "own = [True for",
+            (_EXPIRE, "tests/commands/test_expire.py"),
+        ),
+        RemovedCheck(
+            "files that kept snapshots reach go",
+            "core/expiration/reach.py",
+            "        candidates = candidates.filter(\n"
+            '            pc.invert(pc.is_in(same_name(candidates["path"]), value_set=live))\n'
+            "        )\n",
+            "",
+            (_EXPIRE, _RACES),
+        ),
+        RemovedCheck(
+            "two spellings of a path are two files",
+            "core/expiration/reach.py",
+            'pc.is_in(same_name(candidates["path"]), value_set=live)',
+            'pc.is_in(candidates["path"], value_set=live)',
+            (_EXPIRE,),
+        ),
+        RemovedCheck(
+            "statistics of kept snapshots go",
+            "core/expiration/reach.py",
+            'return going.filter(pc.invert(pc.is_in(going["path"], value_set=held)))',
+            "return going",
+            (_EXPIRE,),
+        ),
+        RemovedCheck(
+            "the floor of 24 hours is gone",
+            "core/expiration/plan.py",
+            "asked > now_ms - FLOOR_MS and not options.unsafe",
+            "False",
+            (_EXPIRE, "tests/commands/test_expire.py"),
+        ),
+        RemovedCheck(
+            "gc.enabled is not asked",
+            "core/expiration/plan.py",
+            'metadata.properties.get("gc.enabled", "true").lower() == "false"',
+            "False",
+            (_EXPIRE, "tests/commands/test_expire.py"),
+        ),
+        RemovedCheck(
+            "what a Flink job needs is not kept",
+            "core/expiration/checkpoints.py",
+            "            if item.commit.snapshot.timestamp_ms >= since_ms\n",
+            "            if False\n",
+            (f"{_CORE}/expiration/test_checkpoints.py", "tests/commands/test_expire_flink.py"),
+        ),
+        RemovedCheck(
+            "a killed expiry's list is not finished",
+            "core/expiration/recovery.py",
+            "    delete_files(session, table, Reachability(table.storage), item.files, removed)\n",
+            "",
+            (_JOURNAL, _CRASHES),
+        ),
+        RemovedCheck(
+            "a run id is forgotten with its snapshot",
+            "core/expiration/execute.py",
+            "        if runs is not None and updates:\n",
+            "        if False:\n",
+            (_EXPIRE, _INGEST, _STAGES),
+        ),
+    )
+
+
+def _rewrites() -> tuple[RemovedCheck, ...]:
+    return (
+        RemovedCheck(
+            "a rewrite gets a new sequence number",
+            "core/table/producer.py",
+            "        number = rewrite.data_sequence_number if rewrite else None\n",
+            "        number = None\n",
+            (_COMPACTION, _RACES),
+        ),
+        RemovedCheck(
+            "rows that a rewrite lost are not missed",
+            "core/compaction/verify.py",
+            "    if written != rows_read:\n",
+            "    if False:\n",
+            (f"{_CORE}/compaction/test_verify.py", _COMPACTION),
+        ),
+        RemovedCheck(
+            "rows that a file lacks are not missed",
+            "core/compaction/verify.py",
+            "    if rows_read + dropped != expected:\n",
+            "    if False:\n",
+            (f"{_CORE}/compaction/test_verify.py", _COMPACTION),
+        ),
+        RemovedCheck(
+            "changed values pass --verify",
+            "core/compaction/tasks.py",
+            "    if found != expected:\n",
+            "    if False:\n",
+            (_COMPACTION, "tests/commands/test_compact.py"),
+        ),
+        RemovedCheck(
+            "a delete that still applies is dropped",
+            "core/compaction/dangling.py",
+            "np.where(is_equality, numbers <= oldest, numbers < oldest)",
+            "numbers <= oldest",
+            (_COMPACTION, "tests/commands/test_compact.py"),
+        ),
+        RemovedCheck(
+            "row ids are made anew",
+            "core/compaction/execute.py",
+            "return moved_schema(self.table.schema, self.table.metadata)",
+            "return self.table.schema",
+            (_COMPACTION, "tests/commands/test_compact.py"),
+        ),
+        RemovedCheck(
+            "an upsert ignores rows of its keys that came meanwhile",
+            "core/upsert/execute.py",
+            "            conflict_filter=matched.condition,\n"
+            "            isolation=SERIALIZABLE,\n"
+            "            sole_spec=",
+            "            conflict_filter=matched.condition,\n"
+            '            isolation="snapshot",\n'
+            "            sole_spec=",
+            (_UPSERT, _RACES),
+        ),
+        RemovedCheck(
+            "several rows of a key are all replaced",
+            "core/upsert/execute.py",
+            "if not count or self.plan.options.repair_duplicates:",
+            "if True:",
+            (_UPSERT,),
+        ),
+        RemovedCheck(
+            "an upsert that lost is not matched again",
+            "core/upsert/execute.py",
+            "            if not self._blindly:\n",
+            "            if False:\n",
+            (_UPSERT, _RACES),
+        ),
+        RemovedCheck(
+            "equality deletes hit rows of their own commit",
+            "core/deletes/equality.py",
+            "return self._index.sequences(keys) > sequence_number",
+            "return self._index.sequences(keys) >= sequence_number",
+            (_EQUALITY, _APPLY),
+        ),
+        RemovedCheck(
+            "position deletes miss rows of their own commit",
+            "core/deletes/apply.py",
+            "            if file.sequence_number <= item.sequence_number:\n",
+            "            if file.sequence_number < item.sequence_number:\n",
+            (_APPLY,),
+        ),
+        RemovedCheck(
+            "a damaged deletion vector is believed",
+            "core/deletes/positions.py",
+            "!= zlib.crc32(body):",
+            "== object():",
+            (f"{_CORE}/deletes/test_positions.py",),
+        ),
+        RemovedCheck(
+            "another file's deletion vector is believed",
+            "core/deletes/position_files.py",
+            "    if len(found) != file.record_count:\n",
+            "    if False:\n",
+            (_APPLY, f"{_CORE}/deletes/test_puffin.py"),
+        ),
+    )
+
+
+def _runs() -> tuple[RemovedCheck, ...]:
+    return (
+        RemovedCheck(
+            "a run that may be committing is discarded",
+            "core/table/withdrawal.py",
+            "        _refuse_claims(session, table, marks, claims, own_operation)\n",
+            "",
+            (_STAGES, f"{_CORE}/table/test_staged_runs.py"),
+        ),
+        RemovedCheck(
+            "a run that is being discarded is committed",
+            "core/table/withdrawal.py",
+            "            _require_there(table, run_id)\n",
+            "            pass\n",
+            (_STAGES, f"{_CORE}/table/test_staged_runs.py"),
+        ),
+        RemovedCheck(
+            "a discard takes committed files",
+            "core/table/withdrawal.py",
+            "if paths.canonical(path) not in held | session.owned]",
+            "if path]",
+            (_STAGES, f"{_CORE}/table/test_staged_runs.py"),
+        ),
+        RemovedCheck(
+            "a staged run whose history is gone is committed",
+            "core/ingest/runs.py",
+            "    if not whole:\n",
+            "    if False:\n",
+            (_STAGES,),
+        ),
+        RemovedCheck(
+            "a staged run is committed though snapshots hold it",
+            "core/ingest/runs.py",
+            "    if _is_held(session, plan, run):\n        return _outcome",
+            "    if False:\n        return _outcome",
+            (_STAGES,),
+        ),
+    )
+
+
+def _replays() -> tuple[RemovedCheck, ...]:
+    return (
+        RemovedCheck(
+            "a checkpoint that was committed meanwhile is committed again",
+            "core/replay/execute.py",
+            "                if not _is_over(item, before, now)\n"
+            "                and not _ran(table, item)\n"
+            "                and not self._is_held(item, held)\n",
+            "                if not _ran(table, item)\n",
+            (_REPLAY,),
+        ),
+        RemovedCheck(
+            "files that came in otherwise come in again",
+            "core/replay/execute.py",
+            "        return occurring(table.storage, table.metadata, wanted, known=known)\n",
+            "        return frozenset()\n",
+            (_REPLAY,),
+        ),
+        RemovedCheck(
+            "a rollback meanwhile is not noticed",
+            "core/replay/execute.py",
+            "        self._require_history(table)\n",
+            "",
+            (_REPLAY,),
+        ),
+        RemovedCheck(
+            "a job that still runs is replayed",
+            "core/replay/checks.py",
+            "    if age_ms < look.options.quiet_ms:\n",
+            "    if False:\n",
+            (_REFUSALS,),
+        ),
+        RemovedCheck(
+            "a missing manifest is not missed",
+            "core/replay/checks.py",
+            "            _refuse_gaps(look, job)\n",
+            "",
+            (_REFUSALS,),
+        ),
+        RemovedCheck(
+            "a broken checkpoint is left out in silence",
+            "core/replay/checks.py",
+            "    _refuse_unfit(look)\n",
+            "",
+            (_REFUSALS,),
+        ),
+        RemovedCheck(
+            "what expiry may have hidden is committed",
+            "core/replay/checks.py",
+            "    _refuse_expired(look)\n",
+            "",
+            (_REFUSALS,),
+        ),
+        RemovedCheck(
+            "partitions are replaced by rows to be added",
+            "core/replay/checks.py",
+            "            _refuse_mode(look, job)\n",
+            "",
+            (_REFUSALS,),
+        ),
+    )
+
+
+def _inputs() -> tuple[RemovedCheck, ...]:
+    return (
+        RemovedCheck(
+            "a manifest of another length is read",
+            "core/table/manifest_read.py",
+            "    if expected is not None and length != expected:\n",
+            "    if False:\n",
+            (_MANIFESTS,),
+        ),
+        RemovedCheck(
+            "a manifest with other counts than its list says is read",
+            "core/table/manifest_decode.py",
+            "    if expected is not None and expected != found:\n",
+            "    if False:\n",
+            (_MANIFESTS,),
+        ),
+        RemovedCheck(
+            "a block without its sync marker is read",
+            "core/table/avro.py",
+            "        if cursor.take(_SYNC_BYTES) != self.sync:\n",
+            "        if cursor.take(_SYNC_BYTES) is None:\n",
+            (f"{_CORE}/table/test_avro.py",),
+        ),
+        RemovedCheck(
+            "a path with odd parts counts as the table's",
+            "core/paths.py",
+            '_UNSAFE_TO_DELETE.search(text) or any(part in {".", ".."} for part in path.split("/"))',
+            "False",
+            (f"{_CORE}/test_paths.py",),
+        ),
+        RemovedCheck(
+            "a bucket's root may be a table's",
+            "core/paths.py",
+            'return len(parts) >= _ROOT_PARTS and ".." not in parts',
+            "return True",
+            (f"{_CORE}/test_paths.py",),
+        ),
+        RemovedCheck(
+            "a file is deleted through a symbolic link",
+            "core/table/storage.py",
+            "    if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):\n",
+            "    if False:\n",
+            (f"{_CORE}/table/test_storage.py", _EXPIRE),
+        ),
+    )
+
+
+CHECKS = _checks()

@@ -1,0 +1,390 @@
+"""Commands with a fault at the n-th call of storage, catalog or clock, and then run again without.
+
+A faulty run ends with one message, the exit code that the fault deserves, and no secret told. What it calls done
+is there, what it calls failed has changed nothing, and what is unknown is wholly there or not at all. No file of
+any retained snapshot goes, and nothing is left behind that is not told of. The next run reaches what a run without
+faults reaches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow.parquet as pq
+from command_line import CommandLine, Result
+
+from world import hooks
+from world.catalog_faults import CATALOG_FAULTS, FaultyCatalog
+from world.faulty import CANARY, STORAGE_FAULTS, Call, Fault, Layer
+from world.model import ID, Operation, adding, replacing, upserting
+from world.races import Races
+from world.simulation import DAY_MS, TABLE
+
+FAULTS = {**STORAGE_FAULTS, **CATALOG_FAULTS}
+KINDS = {fault.kind for fault in FAULTS.values()}
+_KEYS = {"command", "table", "branch", "status", "operation_id", "base_snapshot_id"}
+_KEYS |= {"snapshot_ids", "plan", "result", "warnings", "seconds"}
+_STATUS = {
+    0: {"done", "nothing-to-do", "dry-run"},
+    1: {"failed"},
+    3: {"refused"},
+    4: {"conflict"},
+    5: {"unknown"},
+    6: {"partial"},
+    7: {"failed"},
+    9: {"failed"},
+    10: {"failed"},
+}
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line after which a run of the same does nothing.
+
+    Args:
+        verb: its verb.
+        arguments: behind the table; ``{source}`` stands for a file of the rows, ``{output}`` for one to write.
+        rows: ids that it loads.
+        deleted: ids that its change log deletes.
+        effect: what it does to the table's rows, given the new ones; None if they stay.
+        before: command lines that are run before it.
+        reads: whether it changes nothing.
+        then: a command line that is run at the end, whose effect is the command's.
+        keeps: whether the effect is that of ``then`` alone.
+        runs: after so many a run does nothing.
+        codes: exit codes with which it refuses what it cannot read.
+    """
+
+    verb: str
+    arguments: Sequence[str] = ()
+    rows: Sequence[int] = ()
+    deleted: Sequence[int] = ()
+    effect: Callable[[Rows, Sequence[int]], Any] | None = None
+    before: Sequence[Sequence[str]] = ()
+    reads: bool = False
+    then: Sequence[str] = ()
+    keeps: bool = False
+    runs: int = 1
+    codes: frozenset[int] = frozenset()
+
+
+_RUN = ("--run-id", "run-1")
+_LOG = ("{source}", "--changes-column", "op", "--key", "id", *_RUN, "--changes-mode")
+_UPSERT = ("{source}", "--upsert", "--key", "id", *_RUN, "--deletes")
+_STAGE = ("{source}", "--stage", *_RUN)
+_REPLAY = ("--job", "run-1", "--completed", "1")
+
+
+def _add(rows: Rows, _: Sequence[int]) -> Any:
+    return adding(rows)
+
+
+def _below(limit: int) -> Callable[[Rows, Sequence[int]], Any]:
+    return lambda rows, _: replacing(lambda row: row[ID] < limit, rows)
+
+
+def _all(rows: Rows, _: Sequence[int]) -> Any:
+    return replacing(lambda _row: True, rows)
+
+
+COMMANDS = {
+    "append": Command("ingest", ("{source}", *_RUN), (50, 51, 52), effect=_add),
+    "overwrite where": Command(
+        "ingest",
+        ("{source}", "--overwrite-where", "id < 4", *_RUN),
+        (1, 3),
+        effect=_below(4),
+    ),
+    "replace partitions": Command(
+        "ingest", ("{source}", "--replace-partitions", *_RUN), (1, 60), effect=_all
+    ),
+    "upsert by position": Command("ingest", (*_UPSERT, "position"), (1, 2, 50), effect=upserting),
+    "upsert by key": Command("ingest", (*_UPSERT, "equality"), (1, 2, 50), effect=upserting),
+    "upsert by copying": Command(
+        "ingest", (*_UPSERT, "copy-on-write"), (1, 2, 50), effect=upserting
+    ),
+    "change log": Command("ingest", (*_LOG, "upsert"), (1, 50), (2, 12), effect=upserting),
+    "change log of retractions": Command(
+        "ingest", (*_LOG, "retract"), (70, 71), (2, 12), effect=upserting
+    ),
+    "stage": Command(
+        "ingest", _STAGE, (50, 51), effect=_add, then=("replay", TABLE, *_REPLAY), keeps=True
+    ),
+    "discard": Command(
+        "ingest", ("--discard", "run-1"), (50, 51), before=[("ingest", TABLE, *_STAGE)]
+    ),
+    "replay": Command(
+        "replay",
+        _REPLAY,
+        (50, 51),
+        effect=_add,
+        before=[("ingest", TABLE, *_STAGE)],
+        codes=frozenset({3}),
+    ),
+    "compact": Command("compact", ("--min-input-files", "2", "--delete-file-threshold", "1")),
+    "compact with all": Command(
+        "compact",
+        (
+            *("--min-input-files", "2", "--delete-file-threshold", "1", "--verify"),
+            *("--partial-progress", "--max-group-files", "2", "--remove-dangling-deletes"),
+        ),
+        runs=4,
+    ),
+    "expire": Command("expire", ("--older-than", "1d", "--retain-last", "1", "--clean-metadata")),
+    "scan": Command("scan", ("--output", "{output}"), reads=True),
+    "scan where": Command("scan", ("--where", "id > 3", "--limit", "3"), reads=True),
+    "scan increment": Command(
+        "scan", ("--from-snapshot", "{first}", "--output", "{output}"), reads=True
+    ),
+    "scan changes": Command(
+        "scan",
+        ("--changes", "--key", "id", "--from-snapshot", "{first}", "--output", "{output}"),
+        reads=True,
+    ),
+    "scan plan": Command("scan", ("--plan",), reads=True),
+    "snapshots": Command("snapshots", ("--all",), reads=True),
+}
+
+
+@dataclass
+class Ended:
+    """How a run ended, and what happened to it."""
+
+    result: Result
+    operation: Operation
+    calls: list[Call]
+    happened: list[tuple[Call, str]]
+    output: Any = None
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return self.result.json()
+
+
+def base_table(folder: Path, version: int) -> Races:
+    """Make a table with deletes, several files and some history."""
+    return Races(folder, "serializable", version)
+
+
+class Faults:
+    """One command on one table, with one fault after the other."""
+
+    def __init__(self, base: Races, name: str) -> None:
+        self.command = COMMANDS[name]
+        self.name = name
+        self.layer = Layer()
+        base.restore()
+        self.world = base.world
+        self.world.scheduler.failure = None
+        self.catalog = FaultyCatalog(self.world.catalog, self.layer)
+        self._source: Path | None = None
+        world = self.world
+        world.clock.now += 3 * DAY_MS
+        self._rows: Rows = world.new_rows(self.command.rows, "x") if self.command.rows else []
+        self._first = world.metadata.snapshots[0].snapshot_id
+        if self._rows:
+            self._source = self._write_source()
+        for line in self.command.before:
+            ended = self._run(line, Operation("before"))
+            assert ended.result.exit_code == 0, ended.result
+        self._restore = world.save()
+        self._leftovers = world.leftovers()
+        ended = self.run()
+        assert ended.result.exit_code == 0, ended.result
+        self.calls = Counter(call.kind for call in ended.calls)
+        self.output = ended.output
+        self._told = _without_time(ended.document)
+        self.after = self._state()
+        for _ in range(self.command.runs):
+            again = self.run()
+        assert self.command.reads or again.document["status"] == "nothing-to-do", again.result
+        self.final = self._finally()
+
+    def _write_source(self) -> Path:
+        world, command = self.world, self.command
+        if not command.deleted:
+            return world.source(self._rows)
+        gone: Rows = []
+        held = {dict(row)[ID]: dict(row) for row in world.model.rows(world.head()).values()}
+        for one in command.deleted:
+            row = held[one]
+            gone.append({"id": one, "part": row[2], "value": row[3], "op": "-D"})
+        return world.source([*({**row, "op": "+I"} for row in self._rows), *gone])
+
+    # Runs
+
+    def run(
+        self, plan: Mapping[tuple[str, int], Fault] | None = None, *, as_json: bool = True
+    ) -> Ended:
+        """Run the command with faults."""
+        command = self.command
+        effect = command.effect(self._rows, command.deleted) if command.effect else None
+        operation = Operation(
+            self.name, None if command.keeps else effect, may_drop=command.verb == "expire"
+        )
+        line = [command.verb, TABLE, *command.arguments]
+        return self._run(line, operation, plan or {}, as_json=as_json)
+
+    def _run(
+        self,
+        line: Sequence[str],
+        operation: Operation,
+        plan: Mapping[tuple[str, int], Fault] | None = None,
+        *,
+        as_json: bool = True,
+    ) -> Ended:
+        world, output = self.world, self.world.folder / "output.parquet"
+        output.unlink(missing_ok=True)
+        words = [
+            word.format(source=self._source, output=output, first=self._first) for word in line
+        ]
+        lake = CommandLine(world.warehouse, open_session=lambda _: self._session())
+        with self._inside(), world.operation(operation):
+            self.layer.begin(plan or {})
+            result = lake(*(["--json"] if as_json else []), *words)
+            calls, happened = self.layer.calls, self.layer.happened
+            self.layer.begin({})
+        left = list(world.folder.glob("output*"))
+        assert left in ([], [output]), left
+        rows = pq.read_table(output).to_pylist() if output.exists() else None
+        return Ended(result, operation, calls, happened, rows)
+
+    def _session(self) -> Any:
+        session = self.world.session()
+        session.catalog.__dict__["handle"] = self.catalog
+        return session
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        world = self.world
+        with (
+            self.layer.inside(),
+            hooks.hooked(world._before),
+            hooks.seeded_libraries(world.clock.now_ms, world.ids.uuid4),
+            patch("lake.core.table.manifest_read.ThreadPoolExecutor", hooks._OneByOne),
+        ):
+            yield
+
+    def plans(self) -> Iterator[tuple[str, int]]:
+        """Yield each fault's name with each number of a call that it can befall."""
+        for name, fault in FAULTS.items():
+            for number in range(self.calls[fault.kind]):
+                yield name, number
+
+    def _plan(self, faults: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Fault]:
+        return {(FAULTS[name].kind, number): FAULTS[name] for name, number in faults}
+
+    def fault(self, *faults: tuple[str, int]) -> Counter[str]:
+        """Run with faults, judge, run without, judge; return what was counted."""
+        self._restore()
+        self.world.scheduler.failure = None
+        self.world.counts.clear()
+        self.world.open_outcomes.clear()
+        as_json = sum(number for _, number in faults) % 4 != 3
+        before = self._state()
+        ended = self.run(self._plan(faults), as_json=as_json)
+        told = self._judge(ended, [FAULTS[name] for name, _ in faults], as_json=as_json)
+        failed = ended.result.exit_code not in {0, 6}
+        if failed and ended.result.exit_code != 5:
+            assert self._state() == before, f"failed, but changed: {ended.result}"
+        elif ended.result.exit_code == 0:
+            assert self._state() == self.after, f"done, but not all: {ended.result}"
+        if self.command.reads and ended.result.exit_code == 0:
+            assert ended.output == self.output, "other rows"
+            assert not as_json or _without_time(ended.document) == self._told
+        lost = self.world.leftovers() - self._leftovers
+        if failed and ended.result.exit_code != 5 and not told:
+            assert not lost, f"left behind: {sorted(lost)[:4]} by {ended.result}"
+        for _ in range(self.command.runs):
+            again = self.run()
+            assert again.result.exit_code == 0, f"the next run: {again.result}"
+            assert again.document["status"] in {"done", "nothing-to-do"}, again.result
+        assert self._finally() == self.final, f"the next run reaches something else: {again.result}"
+        self.world.check_all()
+        code = ended.result.exit_code
+        return Counter({f"{name}: {code}": 1 for name, _ in faults} | {f"exit {code}": 1})
+
+    def _state(self) -> Any:
+        """What the table holds: rows, and how many snapshots."""
+        metadata = self.world.metadata
+        return self.world.model.rows(self.world.head()), len(metadata.snapshots)
+
+    def _finally(self) -> Any:
+        command = self.command
+        if command.then:
+            operation = Operation(
+                "then", command.effect(self._rows, ()) if command.effect else None
+            )
+            ended = self._run(command.then, operation)
+            assert ended.result.exit_code == 0, ended.result
+        return self._state()
+
+    # Judging
+
+    def _judge(self, ended: Ended, faults: Sequence[Fault], *, as_json: bool) -> bool:
+        """Check what a run said; whether it told of things left behind."""
+        self.world.check()
+        result = ended.result
+        assert ended.happened, "the fault did not happen"
+        spoken = result.stdout + result.stderr
+        assert CANARY not in spoken, f"a secret is told: {spoken}"
+        assert "\x1b" not in spoken, f"control codes: {spoken!r}"
+        assert "Traceback" not in spoken, f"a trace: {spoken[-1500:]}"
+        allowed = {0, 5, 6}.union(*(fault.codes for fault in faults), self.command.codes)
+        if not any(fault.kind == "commit" for fault in faults):
+            allowed.discard(5)
+        assert result.exit_code in allowed, f"exit {result.exit_code}: {spoken[-800:]}"
+        failed = result.exit_code not in {0, 6}
+        if not as_json:
+            lines = result.stderr.splitlines()
+            errors = [line for line in lines if line.startswith("error: ")]
+            assert len(errors) == failed, lines
+            known = ("error: ", "hint: ", "warning: ", "operation id: ")
+            if failed:
+                assert all(line.startswith(known) for line in lines), lines
+            return any(line.startswith("warning: ") for line in lines)
+        document = ended.document
+        assert document.keys() - {"error"} == _KEYS, document
+        assert document["status"] in _STATUS[result.exit_code], document
+        assert ("error" in document) == failed, document
+        if failed:
+            message = document["error"]["message"]
+            assert message, document
+            assert "\n" not in message, document
+            # What was already there when a run failed cannot have been its work.
+            if result.exit_code != 5:
+                assert not ended.operation.swaps, f"failed, but changed: {document}"
+        return bool(document["warnings"])
+
+
+def _without_time(document: Mapping[str, Any]) -> dict[str, Any]:
+    text = json.dumps({key: value for key, value in document.items() if key != "seconds"})
+    return dict(json.loads(text))
+
+
+def chosen(table: Faults, most: int, seed: str) -> list[tuple[str, int]]:
+    """Return some of a table's faults, spread over all."""
+    every = list(table.plans())
+    if len(every) <= most:
+        return every
+    return sorted(Random(f"{seed} {table.name}").sample(every, most))
+
+
+def several(table: Faults, most: int, seed: str) -> list[list[tuple[str, int]]]:
+    """Return sets of two or three of a table's faults, at calls of their own."""
+    random = Random(f"{seed} several {table.name}")
+    every = list(table.plans())
+    found = []
+    for _ in range(most):
+        drawn = random.sample(every, random.choice([2, 2, 3]))
+        found.append(sorted({(FAULTS[name].kind, at): (name, at) for name, at in drawn}.values()))
+    return found

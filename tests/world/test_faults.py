@@ -1,0 +1,30 @@
+"""A slice of the faults: `python -m soak` lets every call fail in every way."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from world.faults import FAULTS, Faults, base_table, chosen
+from world.faulty import DELETE, LIST, LOOK, READ, SYNC, WRITE
+from world.races import Races
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Races:
+    return base_table(tmp_path_factory.mktemp("faults"), 2)
+
+
+def test_every_kind_of_call_has_its_faults() -> None:
+    kinds = Counter(fault.kind for fault in FAULTS.values())
+
+    assert kinds.keys() == {READ, LOOK, LIST, WRITE, SYNC, DELETE, "load", "commit"}
+    assert min(kinds.values()) >= 10
+
+
+@pytest.mark.parametrize("name", ["upsert by position", "replay", "compact", "expire"])
+def test_a_fault_changes_all_or_nothing_and_the_next_run_ends_it(base: Races, name: str) -> None:
+    table = Faults(base, name)
+    for fault in chosen(table, 5, "everyday"):
+        table.fault(fault)
