@@ -22,10 +22,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from hostile.numbers import pieces, tried
+
 from soak import crashing
 
 STEPS_A_WORLD = 40
 _CHUNK = 25
+_ONLY = "only"
 _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
 _STALLED_SECONDS = 1800
@@ -50,7 +53,7 @@ def main() -> int:
         for number in range(1, len(jobs) + 1):
             # A process that dies takes its job along: better an error than a night of waiting.
             job, counts, broken = ends.next(timeout=_STALLED_SECONDS)
-            total += counts
+            _add(total, counts)
             failures += broken
             for text in broken:
                 print(f"BROKEN {text}", flush=True)
@@ -68,6 +71,12 @@ def main() -> int:
     return 1 if failures else 0
 
 
+def _add(total: Counter[str], counts: Counter[str]) -> None:
+    most = {name: max(total[name], count) for name, count in counts.items() if " most " in name}
+    total += counts
+    total.update({name: value - total[name] for name, value in most.items()})
+
+
 def _shown(total: Counter[str]) -> str:
     names = (
         "steps",
@@ -80,6 +89,7 @@ def _shown(total: Counter[str]) -> str:
         "wire faults",
         "tables",
         "judged",
+        "inputs",
     )
     return ", ".join(f"{total[name]} {name}" for name in names)
 
@@ -100,6 +110,14 @@ def _options() -> argparse.Namespace:
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
     )
     parser.add_argument("--wire", type=int, default=1000, help="faults on real wires [1000]")
+    parser.add_argument(
+        "--hostile",
+        nargs="?",
+        const=_ONLY,
+        default="1",
+        metavar="PART",
+        help="of the hostile inputs [1]; alone: all of them and nothing else",
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
@@ -117,6 +135,11 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import faults
     from world.races import pairs, singles, windows
 
+    part = 1.0 if options.hostile == _ONLY else float(options.hostile)
+    for kind, numbers in pieces(part) if part else ():
+        yield "hostile", [kind, numbers]
+    if options.hostile == _ONLY:
+        return
     yield from _table_jobs(options)
     yield from crashing.jobs("kills", options.kills)
     yield from crashing.jobs("doubles", options.double)
@@ -178,6 +201,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "tables": _tables,
             "judged": _judged,
             "wire": _wire,
+            "hostile": _hostile,
         }
         listed = job[0] in {"worlds", "judged"}
         return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
@@ -193,6 +217,10 @@ def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
         return Counter(), [f"faults on the wire need {reason}"]
     with wire.Wires() as wires:
         return _each(wires.cases()[start:stop], wires.check, str)
+
+
+def _hostile(_: Path, kind: str, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
+    return tried(kind, numbers)
 
 
 def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
