@@ -7,18 +7,21 @@ as for Java's client, by `rest.client.connection-timeout-ms` and `rest.client.so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from pyiceberg.catalog.rest import RestCatalog, auth
+from pyiceberg.catalog.rest import Capability, RestCatalog, auth
+from pyiceberg.exceptions import RESTError
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from lake.core.errors import RefusedError
-from lake.core.table.foreign_code import as_configured
+from lake.core.table.credentials import Credentials
+from lake.core.table.foreign_code import as_configured, check_store, storage_properties
 
 _CONNECT_MS, _CONNECT = "rest.client.connection-timeout-ms", 10_000
 _READ_MS, _READ = "rest.client.socket-timeout-ms", 60_000
@@ -42,6 +45,8 @@ class BoundedRestCatalog(RestCatalog):
 
     # Tables may come with properties, and credentials, of the server's.
     vends = True
+    # What opens each table's store, as it came last.
+    vended: dict[tuple[str, ...], Credentials]
 
     def __init__(self, name: str, **properties: Any) -> None:
         self._configured = dict(properties)
@@ -52,7 +57,46 @@ class BoundedRestCatalog(RestCatalog):
         # One way of logging in has no session of ours.
         post = _limited(requests.post, self._limits)
         auth.requests = SimpleNamespace(post=post)  # type: ignore[attr-defined,assignment]
+        self.vended = {}
         super().__init__(name, **properties)
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: Any) -> Any:
+        self._keep(identifier_tuple, table_response)
+        return super()._response_to_table(identifier_tuple, table_response)
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: Any
+    ) -> Any:
+        self._keep(identifier_tuple, table_response)
+        return super()._response_to_staged_table(identifier_tuple, table_response)
+
+    def _keep(self, identifier: tuple[str, ...], answer: Any) -> None:
+        self.vended[identifier] = self._credentials(
+            storage_properties(as_configured(answer.config, {})), answer.storage_credentials
+        )
+
+    def _credentials(self, vended: Mapping[str, str], by_prefix: Iterable[Any]) -> Credentials:
+        grants = tuple(
+            (item.prefix, storage_properties(as_configured(item.config, {}))) for item in by_prefix
+        )
+        own = storage_properties(self.properties)
+        for given in ({}, *(given for _, given in grants)):
+            check_store({**own, **vended, **given}, storage_properties(self._configured))
+        return Credentials({**own, **vended}, grants)
+
+    def vend(self, identifier: tuple[str, ...]) -> Credentials:
+        """Ask for a table's credentials once more.
+
+        A server that gave some by prefix has an address for nothing else; others are asked for the table.
+        """
+        known = self.vended.get(identifier)
+        if known and known.grants and Capability.V1_LOAD_CREDENTIALS in self._supported_endpoints:
+            with suppress(RESTError):
+                answer = self._load_credentials(identifier)
+                fresh = self._credentials({}, answer.storage_credentials)
+                return Credentials(known.properties, fresh.grants)
+        self.load_table(identifier)
+        return self.vended[identifier]
 
     def _config_headers(self, session: requests.Session) -> None:
         # The first thing that happens to a new session, before it fetches a token.

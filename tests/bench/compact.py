@@ -1,7 +1,7 @@
 """Compaction of many small files, side by side with Iceberg Java, alternating in one run.
 
-    python tests/bench/compact.py [--files 300] [--rows 20000] [--rounds 3] [--engine spark] [--no-java] [--deletes]
-        [--sort l_shipdate]
+    python tests/bench/compact.py [--files 300] [--rows 20000] [--rounds 3] [--engine spark] [--no-java]
+                                  [--deletes] [--sort l_shipdate]
 
 With ``--deletes`` a tenth of the rows is deleted first: half of them by position delete files, one a data file,
 half by three equality delete files. Prints, per round and as medians: seconds of the whole process of each, the
