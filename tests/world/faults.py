@@ -141,7 +141,10 @@ COMMANDS = {
     ),
     "compact sorted": Command(
         "compact",
-        ("--strategy", "sort", "--by", "id desc", "--rewrite-all", "--target-size", "1KB"),
+        (
+            *("--strategy", "sort", "--by", "id desc", "--min-input-files", "2"),
+            *("--delete-file-threshold", "1", "--verify"),
+        ),
     ),
     "expire": Command("expire", ("--older-than", "1d", "--retain-last", "1", "--clean-metadata")),
     "scan": Command("scan", ("--output", "{output}"), reads=True),
