@@ -102,7 +102,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
-    parser.add_argument("--tables", type=int, default=48, help="that others wrote [48]")
+    parser.add_argument("--tables", type=int, default=68, help="that others wrote [68]")
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
     parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
@@ -124,9 +124,11 @@ def _options() -> argparse.Namespace:
 
 
 def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
+    import flink_fixtures
     from pyiceberg_tables import SPECS, VERSIONS
 
     every = [[version, transform] for transform in SPECS for version in VERSIONS]
+    every += [["flink", name] for name in flink_fixtures.names()]
     for listed in every[:: -(-len(every) // options.tables)] if options.tables else ():
         yield "tables", listed
 
@@ -267,13 +269,19 @@ def _races(
 
 
 def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:
+    import flink_fixtures
+    from flink_tables import FlinkCourse
     from pyiceberg_tables import course
 
     def run(folder: Path) -> Counter[str]:
-        course(folder, version, transform).run()
+        if version == "flink":
+            with flink_fixtures.lent(transform) as fixture:
+                FlinkCourse(fixture, folder).run()
+        else:
+            course(folder, version, transform).run()
         return Counter(tables=1)
 
-    return _each([folder], run, lambda _: f"version {version} by {transform}")
+    return _each([folder], run, lambda _: f"table: {version}, {transform}")
 
 
 def _faults(
