@@ -133,6 +133,17 @@ class InlineEngine:
             self._pools.discard(pool)
 
 
+def _typed(values: Iterator[Any]) -> Iterator[Any]:
+    """Yield what a task gives; a disk or store that fails is told as Spark's tasks tell it."""
+    try:
+        yield from values
+    except OSError as error:
+        known = storage_error(error)
+        if known is None:
+            raise
+        raise known from error
+
+
 def _with_renewed(
     storage: Storage, attempt: str, values: Callable[[str], Iterator[TaskResult]]
 ) -> Iterator[TaskResult]:
@@ -149,17 +160,6 @@ def _with_renewed(
     else:
         return
     yield from values(f"{attempt}-again")
-
-
-def _typed(values: Iterator[Any]) -> Iterator[Any]:
-    """Yield what a task gives; a disk or store that fails is told as Spark's tasks tell it."""
-    try:
-        yield from values
-    except OSError as error:
-        known = storage_error(error)
-        if known is None:
-            raise
-        raise known from error
 
 
 def _plain(value: Any) -> Any:

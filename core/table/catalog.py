@@ -145,8 +145,10 @@ class TableCatalog:
     @cached_property
     def handle(self) -> Catalog:
         """The PyIceberg catalog."""
+        from lake.core.table.version1 import allow_reading  # noqa: PLC0415
         from lake.core.table.version3 import allow_writing  # noqa: PLC0415
 
+        allow_reading()
         allow_writing()
         if self.is_hadoop:
             return self._open_hadoop()
@@ -204,6 +206,8 @@ class TableCatalog:
         """
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
 
+        from lake.core.table.metadata_files import check  # noqa: PLC0415
+
         names = split_identifier(identifier)
         if self._database and not os.path.exists(self._database):
             raise self._no_table(identifier)
@@ -217,6 +221,7 @@ class TableCatalog:
                 f"{identifier} has format version {found.metadata.format_version}; "
                 f"lake knows up to {MAX_FORMAT_VERSION}"
             )
+        check(found.metadata, identifier)
         return self._table(identifier, found, self._vender(identifier))
 
     def _vender(self, identifier: str) -> Callable[[], Credentials] | None:

@@ -69,6 +69,14 @@ def file_properties(found: IcebergTable, configured: Mapping[str, Any]) -> dict[
     return properties
 
 
+def ignored_locations(properties: Mapping[str, str]) -> str | None:
+    """Say which code a table wants to be asked where its files go; None if it names none."""
+    named = [key for key in _LOCATION_CODE if key in properties]
+    if not named:
+        return None
+    return f"the table's property {named[0]} is ignored: code that a table names is not run"
+
+
 def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
     """Return those properties that storage needs."""
     return {
@@ -99,14 +107,6 @@ def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) ->
                 f"the catalog's server chooses {place} as {key} for credentials that it did not give",
                 hint=f"if that is right, set the catalog's {key} to it",
             )
-
-
-def ignored_locations(properties: Mapping[str, str]) -> str | None:
-    """Say which code a table wants to be asked where its files go; None if it names none."""
-    named = [key for key in _LOCATION_CODE if key in properties]
-    if not named:
-        return None
-    return f"the table's property {named[0]} is ignored: code that a table names is not run"
 
 
 def _without_storage(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,6 @@ class Storage:
     ) -> None:
         self.renewed = renewed or Renewed(Credentials(dict(properties or {})))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
-        self._bucket = lru_cache(maxsize=64)(_open_bucket)
 
     def __repr__(self) -> str:
         return "Storage(…)"
@@ -117,14 +116,23 @@ class Storage:
         if parsed.scheme != "s3" or not is_plain(key):
             return None
         properties = tuple(sorted(self.credentials.at(location).items()))
-        bucket = self._bucket(parsed.authority, properties)
+        bucket = _open_bucket(parsed.authority, properties)
         return (bucket, key) if bucket else None
 
     @_again_when_renewed
     def open_input(self, location: str) -> Any:
-        """Open a file for random access (a `pyarrow.NativeFile`)."""
+        """Open a file for random access (a `pyarrow.NativeFile`).
+
+        Raises:
+            BadInputError: it is a folder, a pipe or a device: opening one could wait for ever.
+            NotFoundError: there is no such file.
+        """
         filesystem, path = self.resolve(location)
         with typed_errors(location):
+            if isinstance(filesystem, pafs.LocalFileSystem) and not stat.S_ISREG(
+                os.stat(path).st_mode
+            ):
+                raise BadInputError(f"{location} is not a file")
             return filesystem.open_input_file(path)
 
     @_again_when_renewed
@@ -133,7 +141,7 @@ class Storage:
         filesystem, path = self.resolve(location)
         with typed_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                _make_folders(os.path.dirname(path))
             return filesystem.open_output_stream(path)
 
     @_again_when_renewed
@@ -166,13 +174,12 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
-        reached = self.s3(location)
-        if reached is not None:
-            with typed_errors(location), suppress(UnsupportedError):
-                return _read_object(*reached, location, limit)
         with typed_errors(location), self.open_input(location) as source:
             length = source.size()
-            _check_limit(location, length, limit)
+            if length > limit:
+                raise CorruptFileError(
+                    f"{location} has {length} bytes, more than the {limit} allowed"
+                )
             data = bytes(source.read())
         if len(data) != length:
             raise StorageError(f"{location}: the storage gave {len(data)} of its {length} bytes")
@@ -207,12 +214,8 @@ class Storage:
         if not parsed.is_local:
             return
         with typed_errors(location):
-            for path in (parsed.path, os.path.dirname(parsed.path)):
-                descriptor = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+            _flush(parsed.path)
+            _flush(os.path.dirname(parsed.path))
 
     @_again_when_renewed
     def is_folder(self, location: str) -> bool:
@@ -226,7 +229,10 @@ class Storage:
         """Make a folder and those above it where they are missing."""
         filesystem, path = self.resolve(location)
         with typed_errors(location):
-            filesystem.create_dir(path, recursive=True)
+            if isinstance(filesystem, pafs.LocalFileSystem):
+                _make_folders(path)
+            else:
+                filesystem.create_dir(path, recursive=True)
 
     @_again_when_renewed
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
@@ -388,20 +394,33 @@ class Storage:
         return None
 
 
-def _read_object(bucket: S3, key: str, location: str, limit: int) -> bytes:
-    """Read an object by one request, where Arrow would first ask for its length."""
-    data = bucket.read(key, limit)
-    if data is None:
-        raise FileNotFoundError(location)
-    _check_limit(location, len(data), limit)
-    return data
+def _make_folders(path: str) -> None:
+    """Make a local folder and those above it where they are missing, so that they outlive a power cut."""
+    missing = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+        _flush(os.path.dirname(folder))
 
 
-def _check_limit(location: str, length: int, limit: int) -> None:
-    if length > limit:
-        raise CorruptFileError(f"{location} has {length} bytes, more than the {limit} allowed")
+def _flush(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
+def _unless_gone(error: OSError) -> None:
+    """Raise what hides files of a folder; one that is not there, or not any more, hides none."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
+
+
+@lru_cache(maxsize=16)
 def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
     return S3.of(completed(dict(properties)), name)
 
@@ -437,12 +456,6 @@ def _with_limits(filesystem: Any) -> Any:
     settings = given[0] if given and isinstance(given[0], dict) else {}
     more = {key: value for key, value in wanted.items() if value and key in settings}
     return make({**settings, **more}) if more else filesystem
-
-
-def _unless_gone(error: OSError) -> None:
-    """Raise what hides files of a folder; one that is not there, or not any more, hides none."""
-    if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        raise error
 
 
 def _stored(location: str, info: Any) -> StoredFile:

@@ -30,9 +30,11 @@ _BUSY = re.compile(
     r"|HTTP status (?:429|5\d\d)\b|timed? ?out\b|timeout was reached",
     re.IGNORECASE,
 )
+_OF_A_STORE = re.compile(r"\bAWS Error\b|HTTP status \d{3}\b|google::cloud|azure", re.IGNORECASE)
+# How Python and Arrow repeat the system's number.
+_REPEATED = re.compile(r"^\[Errno \d+\] |\.? Detail: \[errno \d+\] [\w /-]*")
 # What Arrow makes of any refusal that is longer than what it wanted to read.
 _MUFFLED = "flush response stream"
-_OF_A_STORE = re.compile(r"\bAWS Error\b|HTTP status \d{3}\b", re.IGNORECASE)
 _LENGTH = 300
 _AWAY = {
     errno.ECONNABORTED,
@@ -52,6 +54,8 @@ _HINTS = {
     errno.EMFILE: "allow more open files (ulimit -n)",
     errno.ENFILE: "allow more open files",
 }
+# A name under which nothing can lie.
+_NO_PLACE = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO})
 
 
 def storage_error(error: OSError, location: str = "") -> LakeError | None:
@@ -75,6 +79,8 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
         return NotFoundError(f"no such file: {location}")
     if isinstance(error, IsADirectoryError) and location:
         return BadInputError(f"{location} is a folder, not a file")
+    if error.errno in _NO_PLACE:
+        return BadInputError(f"no file can lie there: {text}")
     if error.errno is None and not _OF_A_STORE.search(text):
         return None
     reason = _reason(error, text)
@@ -82,14 +88,19 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
     return StorageError(message, hint=_HINTS.get(error.errno or 0))
 
 
-def _reason(error: OSError, text: str) -> str:
-    return text if error.errno is None else f"{os.strerror(error.errno).lower()} ({text})"
-
-
 def is_refusal(error: BaseException) -> bool:
     """Whether a store may have refused the credentials, so that others could help."""
     known = storage_error(error) if isinstance(error, OSError) else error
     return isinstance(known, NotAuthorisedError) or _MUFFLED in str(known)
+
+
+def _reason(error: OSError, text: str) -> str:
+    """Return an error's own words, with what the system's number means in front."""
+    if error.errno is None:
+        return text
+    meaning = os.strerror(error.errno)
+    said = _REPEATED.sub("", text).strip()
+    return f"{meaning.lower()} ({said})" if said and said != meaning else meaning.lower()
 
 
 class typed_errors:  # noqa: N801 - reads as a statement

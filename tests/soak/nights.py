@@ -16,9 +16,13 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from soak import crashing
 
 STEPS_A_WORLD = 40
 _CHUNK = 25
@@ -65,7 +69,18 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills", "faults", "multi-faults", "wire faults")
+    names = (
+        "steps",
+        "switches",
+        "races",
+        "kills",
+        "faults",
+        "multi-faults",
+        "wire faults",
+        "tables",
+        "judged",
+        "doubles",
+    )
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -75,7 +90,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", default="soak", help="how the worlds' seeds begin")
     parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
+    parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
+    parser.add_argument("--tables", type=int, default=48, help="that others wrote [48]")
+    parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
+    parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
@@ -86,15 +105,21 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
+    from pyiceberg_tables import SPECS, VERSIONS
+
+    every = [[version, transform] for transform in SPECS for version in VERSIONS]
+    for listed in every[:: -(-len(every) // options.tables)] if options.tables else ():
+        yield "tables", listed
+
+
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import faults
-    from world.crashes import COMMANDS
-    from world.races import pairs, singles
+    from world.races import pairs, singles, windows
 
-    if options.kills:
-        for name in COMMANDS:
-            for version in (2, 3):
-                yield "kills", [name, version, options.kills]
+    yield from _table_jobs(options)
+    yield from crashing.jobs("kills", options.kills)
+    yield from crashing.jobs("doubles", options.double)
     for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
         tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
         each, more = divmod(most, len(tables))
@@ -102,8 +127,12 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
             if each or number < more:
                 yield kind, [*table, each + (number < more), options.seed]
     yield from _wire_jobs(options.wire)
-    for races, most in ((singles, options.singles), (pairs, options.pairs)):
-        every = list(races())
+    drawn = list(windows(options.seed, options.windows))
+    for every, most in (
+        (list(singles()), options.singles),
+        (list(pairs()), options.pairs),
+        (drawn, len(drawn)),
+    ):
         # Spread over all where not all are wanted; each at one format version, in turn.
         chosen = [every[number * len(every) // most] for number in range(most)] if most else []
         by_table: dict[tuple[str, int], list[Any]] = {}
@@ -112,9 +141,13 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for table, listed in by_table.items():
             for start in range(0, len(listed), _CHUNK):
                 yield "races", [*table, listed[start : start + _CHUNK]]
-    worlds = -(-options.steps // STEPS_A_WORLD)
+    yield from _seeds("worlds", -(-options.steps // STEPS_A_WORLD), options.seed)
+    yield from _seeds("judged", options.judged, f"{options.seed} judged")
+
+
+def _seeds(kind: str, worlds: int, seed: str) -> Iterator[Job]:
     for start in range(0, worlds, _CHUNK):
-        yield "worlds", [f"{options.seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
+        yield kind, [f"{seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
 
 
 def _wire_jobs(most: int) -> Iterator[Job]:
@@ -135,15 +168,19 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="lake-soak-", dir=_SHM if _SHM.is_dir() else None))
     try:
-        kinds = {
+        kinds: dict[str, Callable[..., tuple[Counter[str], list[str]]]] = {
             "worlds": _worlds,
             "races": _races,
-            "kills": _kills,
+            "kills": partial(crashing.kills, _each),
+            "doubles": partial(crashing.doubles, _each),
             "faults": _faults,
             "multi-faults": _multi_faults,
             "wire": _wire,
+            "tables": _tables,
+            "judged": _judged,
         }
-        return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
+        listed = job[0] in {"worlds", "judged"}
+        return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -162,6 +199,23 @@ def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
     from world.running import run_world
 
     return _each(seeds, lambda seed: run_world(seed, STEPS_A_WORLD)[0], lambda seed: seed)
+
+
+def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
+    from java_peer import JavaPeer
+    from world.judges import judge_by_java, judge_by_pyiceberg
+    from world.running import run_world
+    from world.simulation import World
+
+    with closing(JavaPeer()) as java:
+
+        def judge(world: World) -> Counter[str]:
+            return judge_by_java(world, java) + judge_by_pyiceberg(world)
+
+        def work(seed: str) -> Counter[str]:
+            return run_world(seed, STEPS_A_WORLD, judge=judge)[0] + Counter(judged=1)
+
+        return _each(seeds, work, lambda seed: seed)
 
 
 def _races(
@@ -184,20 +238,14 @@ def _races(
     return _each(listed, race, lambda one: f"version {version}, {isolation}: {one}")
 
 
-def _kills(folder: Path, name: str, version: int, most: int) -> tuple[Counter[str], list[str]]:
-    from world.crashes import COMMANDS, Crashes
-    from world.mortal import Mortals
+def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:
+    from pyiceberg_tables import course
 
-    with Mortals() as mortals:
-        crashes = Crashes(folder, mortals, COMMANDS[name], version)
-        points = list(crashes.points())
-        chosen = points[:: -(-len(points) // most)]
+    def run(folder: Path) -> Counter[str]:
+        course(folder, version, transform).run()
+        return Counter(tables=1)
 
-        def kill(point: tuple[int, str]) -> Counter[str]:
-            crashes.kill(point)
-            return Counter(kills=1)
-
-        return _each(chosen, kill, lambda point: f"version {version}, {name} killed at {point}")
+    return _each([folder], run, lambda _: f"version {version} by {transform}")
 
 
 def _faults(
