@@ -90,7 +90,6 @@ class Storage:
     ) -> None:
         self.renewed = renewed or Renewed(Credentials(dict(properties or {})))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
-        self._bucket = lru_cache(maxsize=64)(_open_bucket)
 
     def __repr__(self) -> str:
         return "Storage(…)"
@@ -117,7 +116,7 @@ class Storage:
         if parsed.scheme != "s3" or not is_plain(key):
             return None
         properties = tuple(sorted(self.credentials.at(location).items()))
-        bucket = self._bucket(parsed.authority, properties)
+        bucket = _open_bucket(parsed.authority, properties)
         return (bucket, key) if bucket else None
 
     @_again_when_renewed
@@ -175,13 +174,12 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
-        reached = self.s3(location)
-        if reached is not None:
-            with typed_errors(location), suppress(UnsupportedError):
-                return _read_object(*reached, location, limit)
         with typed_errors(location), self.open_input(location) as source:
             length = source.size()
-            _check_limit(location, length, limit)
+            if length > limit:
+                raise CorruptFileError(
+                    f"{location} has {length} bytes, more than the {limit} allowed"
+                )
             data = bytes(source.read())
         if len(data) != length:
             raise StorageError(f"{location}: the storage gave {len(data)} of its {length} bytes")
@@ -436,6 +434,7 @@ def _check_limit(location: str, length: int, limit: int) -> None:
         raise CorruptFileError(f"{location} has {length} bytes, more than the {limit} allowed")
 
 
+@lru_cache(maxsize=16)
 def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
     return S3.of(completed(dict(properties)), name)
 
