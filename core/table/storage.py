@@ -174,12 +174,13 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
+        reached = self.s3(location)
+        if reached is not None:
+            with typed_errors(location), suppress(UnsupportedError):
+                return _read_object(*reached, location, limit)
         with typed_errors(location), self.open_input(location) as source:
             length = source.size()
-            if length > limit:
-                raise CorruptFileError(
-                    f"{location} has {length} bytes, more than the {limit} allowed"
-                )
+            _check_limit(location, length, limit)
             data = bytes(source.read())
         if len(data) != length:
             raise StorageError(f"{location}: the storage gave {len(data)} of its {length} bytes")
