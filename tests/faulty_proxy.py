@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
@@ -53,7 +54,7 @@ Fault = Callable[[Asked, Forward], Answer]
 class Proxy:
     """Forwards to a server; ends with the block."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
         self.target = urlsplit(target)
         self.asked: list[Asked] = []
         self.changes: list[Callable[[Asked, Answer], Answer]] = []
@@ -66,7 +67,9 @@ class Proxy:
         self.ended = threading.Event()
         self._server = ThreadingHTTPServer((HOST, 0), type("Handler", (_Handler,), {"proxy": self}))
         self._server.daemon_threads = True
-        self.uri = f"http://{HOST}:{self._server.server_address[1]}"
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.uri = f"http{'s' if tls else ''}://{HOST}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def __enter__(self) -> Self:

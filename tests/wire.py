@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest.mock import patch
 
 import faulty_proxy as faults
@@ -45,6 +45,8 @@ QUICK = [
 ]
 # Longer than any client tries again.
 _STICKY = 60
+# A prime.
+_STRIDE = 7919
 
 
 def _named() -> dict[str, Callable[[Proxy], Fault]]:
@@ -179,13 +181,6 @@ def cases(counts: dict[tuple[str, str], int]) -> Iterator[Case]:
                     yield Case(action, wire, number, fault, sticky)
 
 
-def spread(items: Sequence[Case], most: int) -> list[Case]:
-    """Choose so many of all."""
-    most = min(most, len(items))
-    # A stride prime to the table's lengths meets every action, request and fault.
-    return [items[(number * 7919) % len(items)] for number in range(most)]
-
-
 def between(server: RestServer, s3: S3, bucket: str, folder: Path, namespace: str) -> Any:
     """Open a table behind proxies; ends with the block."""
 
@@ -217,18 +212,60 @@ def between(server: RestServer, s3: S3, bucket: str, folder: Path, namespace: st
     return opened()
 
 
-@contextmanager
-def servers() -> Iterator[tuple[RestServer, S3, str]]:
-    """Start a REST catalog and a store for a process of its own."""
-    with ExitStack() as stack:
-        s3 = S3("wire key", "wire secret")
-        stack.callback(s3.end)
-        bucket = s3.bucket()
-        server = RestServer({**s3.properties(), "warehouse": f"s3://{bucket}/rest"})
-        stack.callback(server.end)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lake-wire-"))
-        stack.enter_context(patch.dict(os.environ, {"PYICEBERG_HOME": folder}))
-        yield server, s3, bucket
+class Wires:
+    """Servers of a process's own, and one table after the other behind them; ends with the block."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+        self._tables = 0
+        self._open: tuple[Any, Wired] | None = None
+
+    def __enter__(self) -> Self:
+        folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="lake-wire-"))
+        self._folder = Path(folder)
+        self._held.enter_context(patch.dict(os.environ, {"PYICEBERG_HOME": folder}))
+        self._s3 = S3("wire key", "wire secret")
+        self._held.callback(self._s3.end)
+        self._bucket = self._s3.bucket()
+        settings = {**self._s3.properties(), "warehouse": f"s3://{self._bucket}/rest"}
+        self._server = RestServer(settings)
+        self._held.callback(self._server.end)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+        self._held.close()
+
+    def _drop(self) -> None:
+        if self._open:
+            self._open[0].__exit__(None, None, None)
+            self._open = None
+
+    def _table(self) -> Wired:
+        if self._open is None:
+            self._tables += 1
+            name = f"w{self._tables}"
+            held = between(self._server, self._s3, self._bucket, self._folder, name)
+            self._open = (held, held.__enter__())
+        return self._open[1]
+
+    def cases(self) -> list[Case]:
+        """Return every case, in an order in which any few are of all kinds."""
+        table = self._table()
+        counts = {(act, wire): table.requests(act, wire) for act in ACTIONS for wire in WIRES}
+        # A table whose history grew long makes every command slower.
+        self._drop()
+        every = list(cases(counts))
+        stride = _STRIDE if len(every) % _STRIDE else 1
+        return [every[number * stride % len(every)] for number in range(len(every))]
+
+    def check(self, case: Case) -> Counter[str]:
+        """Let a case happen and judge it; after a broken one the next gets a new table."""
+        try:
+            return self._table().check(case)
+        except BaseException:
+            self._drop()
+            raise
 
 
 def missing() -> str | None:

@@ -13,7 +13,17 @@ from hostile.commands import READS, WRITES, Commands
 from hostile.guard import WrongError
 from hostile.tables import BrokenTable, edited
 
-_TURNS = ("plan", "expire", "compact", "upsert", "snapshots", "replay", "compact-dry", "expire-dry")
+_TURNS = (
+    "scan",
+    "plan",
+    "expire",
+    "compact",
+    "upsert",
+    "snapshots",
+    "replay",
+    "compact-dry",
+    "expire-dry",
+)
 _VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 2, 3, 4, 99, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63), 10**40),
     *(
@@ -57,7 +67,7 @@ class Values:
         if chance.random() < 0.1:
             at = chance.randrange(len(data))
             data = data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :]
-        commands = ("scan", _TURNS[number % len(_TURNS)])
+        commands = [_TURNS[number % len(_TURNS)]]
         with self._commands.telling("; ".join(told)):
             return " / ".join(
                 self._commands.all_judged(commands, {self._path: data}, believed=True)

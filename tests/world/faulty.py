@@ -68,12 +68,14 @@ class Layer:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.happened: list[tuple[Call, str]] = []
+        # What was loaded first, by name.
+        self.first: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
         self._plan: Mapping[tuple[str, int], Fault] = {}
 
     def begin(self, plan: Mapping[tuple[str, int], Fault]) -> None:
         """Count anew; ``plan`` has faults by kind and number of a call."""
-        self.calls, self.happened = [], []
+        self.calls, self.happened, self.first = [], [], {}
         self._counts.clear()
         self._plan = plan
 

@@ -76,6 +76,7 @@ class Config:
         properties: more of the table's properties.
         respecs: whether partition specs change; then no command replaces partitions, because which they are
             depends on when it asked.
+        focus: what happens more often than all else, so that more of it happens at once.
     """
 
     version: int = 2
@@ -85,6 +86,7 @@ class Config:
     stay: float = 0.5
     properties: Mapping[str, str] = field(default_factory=dict)
     respecs: bool = False
+    focus: str = "all"
 
     @classmethod
     def drawn(cls, random: Random, version: int | None = None) -> Config:
@@ -103,6 +105,7 @@ class Config:
             stay=random.choice([0.3, 0.7, 0.9]),
             properties=properties,
             respecs=random.random() < 0.5,
+            focus=random.choices(["all", "expiry", "jobs", "runs"], [5, 1, 1, 1])[0],
         )
 
 
