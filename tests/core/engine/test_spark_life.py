@@ -180,7 +180,7 @@ def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) 
     assert not any(CANARY.encode() in data for data in shuffled)
     jvm, spark = jvm_of(engine), engine._launch.running().spark  # type: ignore[union-attr]
     plan = plans.exchange(tasks, DRILL + "send", DRILL + "receive", [{}], 2)
-    frame = plan.build(frame_of(spark, plan.rows("x", "", storage), TASK_ROWS))
+    frame = plan.build(frame_of(spark, plan.rows("x", "", storage.credentials), TASK_ROWS))
     shown = [
         frame._jdf.queryExecution().toString(),
         frame._jdf.queryExecution().logical().toJSON(),
