@@ -8,6 +8,21 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+from checkpoint_writer import (
+    byte_array,
+    collector,
+    delta_manifests,
+    iceberg_committable,
+    java_string,
+    manifest,
+    metadata,
+    operator,
+    operator_bytes,
+    operator_handle,
+    relative,
+    sorted_map,
+    subtask_state,
+)
 from flink_fixtures import FlinkFixture
 
 from lake.core.checkpoints.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
@@ -169,3 +184,41 @@ def write_manifest(
     location = f"{folder or table.metadata_folder}/{name}"
     table.storage.write(location, data)
     return location
+
+
+def take_checkpoint(
+    folder: Path, sink: str, manifests: Mapping[int, Sequence[tuple[str, int]]]
+) -> None:
+    """Write a checkpoint whose state names the manifests: number to (location, content) of each."""
+    number = max(manifests)
+    deltas = {
+        key: delta_manifests(
+            *(
+                manifest(path, length=_length(path), content=c, files=None, rows=None)
+                for path, c in named
+            )
+        )
+        for key, named in manifests.items()
+    }
+    if sink == FLINK_SINK:
+        states = {
+            "iceberg-flink-job-id": (0, [java_string(JOB)]),
+            "iceberg-files-committer-state": (0, [sorted_map(deltas)]),
+        }
+    else:
+        requests = {
+            key: [(1, iceberg_committable(JOB, OPERATOR, key, delta), 0)]
+            for key, delta in deltas.items()
+        }
+        element = byte_array(collector("2", requests))
+        states = {"streaming_committer_raw_states": (0, [element])}
+    data, offsets = operator_bytes(states)
+    # So much state lies in a file of its own.
+    (folder / "state").write_bytes(data)
+    managed = operator_handle(offsets, relative("state", len(data)))
+    committer = operator(6, OPERATOR, {0: subtask_state(6, managed=managed)})
+    (folder / "_metadata").write_bytes(metadata(6, number, [committer]))
+
+
+def _length(location: str) -> int:
+    return Path(location.removeprefix("file://")).stat().st_size

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
+from lake.core.expiration.nested import NestedTables
 from lake.core.expiration.reach import KINDS, Reachability
 from lake.core.session import Session
 from lake.core.table.catalog import Table
@@ -18,11 +19,19 @@ _BATCH = 1000
 
 @dataclass(slots=True)
 class Removed:
-    """What was deleted: how many files of each kind, their bytes, and what could not be deleted."""
+    """What was deleted: how many files of each kind, their bytes, and what could not be deleted.
+
+    Args:
+        counts: by kind.
+        bytes: of all of them.
+        failed: locations.
+        tried: locations that were dealt with, so that several lists that name a file count it once.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
     failed: list[str] = field(default_factory=list)
+    tried: list[pa.ChunkedArray] = field(default_factory=list)
 
     @property
     def files(self) -> int:
@@ -38,11 +47,21 @@ def delete_files(
     Raises:
         LakeError: the table, or what it reaches, can no longer be read: nothing more is deleted.
     """
+    if removed.tried:
+        tried = pa.chunked_array(
+            [chunk for one in removed.tried for chunk in one.chunks], pa.string()
+        )
+        files = files.filter(pc.invert(pc.is_in(files["path"], value_set=tried)))
     session.progress.start(
         "deleting", tasks=files.num_rows, total_bytes=int(pc.sum(files["bytes"]).as_py() or 0)
     )
-    own = [paths.deletable(path, table.roots) for path in files["path"].to_pylist()]
+    nested = NestedTables(table.storage, table.roots)
+    own = [
+        paths.deletable(path, table.roots) and not nested.owns(path)
+        for path in files["path"].to_pylist()
+    ]
     left = _in_order(files.filter(pa.array(own, pa.bool_())))
+    removed.tried.append(left["path"])
     failures, checked = len(removed.failed), ""
     while left.num_rows:
         now = table.refreshed()
@@ -55,7 +74,9 @@ def delete_files(
     session.progress.finish()
     if not all(own):
         foreign = own.count(False)
-        session.warn(f"{foreign} files lie outside the table's own folders and were not deleted")
+        session.warn(
+            f"{foreign} files lie outside the table's own folders, or in another's within them, and were not deleted"
+        )
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
 

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lake.core.errors import (
@@ -19,13 +19,16 @@ from lake.core.errors import (
     NotFoundError,
     TimedOutError,
 )
+from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-_TIMED_OUT = re.compile(r"timed? ?out\b|timeout (?:expired|was reached)", re.IGNORECASE)
+_TIMED_OUT = re.compile(
+    r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked", re.IGNORECASE
+)
 _UNAUTHORISED = re.compile(
     r"password authentication failed|no password supplied|permission denied|access.denied"
     r"|role .* (?:does not exist|is not permitted)",
@@ -35,10 +38,17 @@ _UNAUTHORISED = re.compile(
 _MADE_MEANWHILE = re.compile(r"already exists|pg_type_typname_nsp_index", re.IGNORECASE)
 # PostgreSQL's own client takes its limit for connecting from here; without one it may wait for ever.
 _POSTGRES_LIMIT, _POSTGRES_SECONDS = "PGCONNECT_TIMEOUT", "30"
-# Unless the user's own address or role sets one.
-_LOCK_LIMIT = (
-    "SELECT set_config('lock_timeout', '60s', false) WHERE current_setting('lock_timeout') = '0'"
-)
+_FIRST_STATEMENTS = {
+    # No statement waits for ever behind a transaction that someone left open, unless the user's own address or
+    # role says how long.
+    "postgresql": (
+        "SELECT set_config('lock_timeout', '60s', false) "
+        "WHERE current_setting('lock_timeout') = '0'"
+    ),
+    # A power cut just after a commit must not undo it: an expiry deletes files next.
+    "sqlite": "PRAGMA synchronous = EXTRA",
+}
+_IN_MEMORY = {None, "", ":memory:"}
 
 
 def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
@@ -46,6 +56,7 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
     from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog  # noqa: PLC0415
 
     from lake.core.table.foreign_code import keep_out  # noqa: PLC0415
+    from lake.core.table.metadata_files import bound_reading  # noqa: PLC0415
 
     def bounded(name: str, properties: Mapping[str, Any]) -> Catalog:
         from lake.core.table.rest import BoundedRestCatalog  # noqa: PLC0415 - only when one is wanted
@@ -53,6 +64,7 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
         return BoundedRestCatalog(name, **properties)
 
     AVAILABLE_CATALOGS[CatalogType.REST] = bounded
+    bound_reading()
     os.environ.setdefault(_POSTGRES_LIMIT, _POSTGRES_SECONDS)
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     with catalog_errors(f"catalog {name}"):
@@ -64,29 +76,30 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
             handle = load_catalog(name, **properties)
     keep_out(handle)
     if getattr(handle, "engine", None) is not None:
-        _limit_waits(handle.engine)  # type: ignore[attr-defined]
+        _prepare_connections(handle.engine)  # type: ignore[attr-defined]
     return handle
 
 
-def _limit_waits(engine: Any) -> None:
-    """Let no statement on PostgreSQL wait for ever behind a transaction that someone left open."""
+def _prepare_connections(engine: Any) -> None:
+    """Let every connection of a catalog's begin as the database needs it."""
     from sqlalchemy import event  # noqa: PLC0415 - only SQL catalogs have an engine
 
-    if engine.dialect.name != "postgresql":
+    statement = _FIRST_STATEMENTS.get(engine.dialect.name)
+    if statement is None or engine.url.database in _IN_MEMORY:
         return
 
-    def limit(connection: Any, _record: Any) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(_LOCK_LIMIT)
+    def prepare(connection: Any, _record: Any) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(statement)
         connection.commit()
 
-    event.listen(engine, "connect", limit)
+    event.listen(engine, "connect", prepare)
     # The connection that opening made does without.
     engine.dispose()
 
 
 def record_metadata(handle: Catalog, written: list[str]) -> None:
-    """Let a catalog that writes metadata files in this process note where it does."""
+    """Let a catalog that writes metadata files in this process note where it does, and make them durable."""
     write = getattr(handle, "_write_metadata", None)
     if write is None:
         return
@@ -94,6 +107,8 @@ def record_metadata(handle: Catalog, written: list[str]) -> None:
     def recording(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         written.append(metadata_path)
         write(metadata, io, metadata_path)
+        # The swap that follows is durable: what it points to must be before.
+        Storage().persist(metadata_path)
 
     vars(handle)["_write_metadata"] = recording
 
@@ -129,6 +144,11 @@ def catalog_errors(what: str) -> Iterator[None]:
     except (ValidationError, UnicodeDecodeError, theirs.ValidationError) as error:
         raise CorruptFileError(
             f"the metadata of {what} cannot be read: {first_line(error)}"
+        ) from error
+    except (theirs.ServiceUnavailableError, theirs.TooManyRequestsError) as error:
+        raise TimedOutError(
+            f"the catalog is too busy to open {what}: {first_line(error)}",
+            hint="run the command again",
         ) from error
     except (ModuleNotFoundError, theirs.NotInstalledError) as error:
         raise BadInputError(

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +23,11 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import java_peer  # noqa: E402
-from checkpoint_writer import (  # noqa: E402
-    byte_array,
-    collector,
-    delta_manifests,
-    iceberg_committable,
-    java_string,
-    manifest,
-    metadata,
-    operator,
-    operator_bytes,
-    operator_handle,
-    relative,
-    sorted_map,
-    subtask_state,
-)
 from pyiceberg.partitioning import PartitionField, PartitionSpec  # noqa: E402
 from pyiceberg.schema import Schema  # noqa: E402
 from pyiceberg.transforms import IdentityTransform  # noqa: E402
 from pyiceberg.types import LongType, NestedField  # noqa: E402
-from replay_support import JOB, OPERATOR, write_manifest  # noqa: E402
+from replay_support import take_checkpoint, write_manifest  # noqa: E402
 from table_support import make_table, open_session  # noqa: E402
 
 from lake.core.checkpoints.state import FLINK_SINK, ICEBERG_SINK  # noqa: E402
@@ -114,44 +98,6 @@ def _file(table: Table, number: int, index: int, shares: tuple[int, int, int]) -
         content_offset=4 if vector else None,
         content_size_bytes=40 if vector else None,
     )
-
-
-def take_checkpoint(
-    folder: Path, sink: str, manifests: Mapping[int, Sequence[tuple[str, int]]]
-) -> None:
-    """Write a checkpoint whose state names the manifests: number to (location, content) of each."""
-    number = max(manifests)
-    deltas = {
-        key: delta_manifests(
-            *(
-                manifest(path, length=_length(path), content=c, files=None, rows=None)
-                for path, c in named
-            )
-        )
-        for key, named in manifests.items()
-    }
-    if sink == FLINK_SINK:
-        states = {
-            "iceberg-flink-job-id": (0, [java_string(JOB)]),
-            "iceberg-files-committer-state": (0, [sorted_map(deltas)]),
-        }
-    else:
-        requests = {
-            key: [(1, iceberg_committable(JOB, OPERATOR, key, delta), 0)]
-            for key, delta in deltas.items()
-        }
-        element = byte_array(collector("2", requests))
-        states = {"streaming_committer_raw_states": (0, [element])}
-    data, offsets = operator_bytes(states)
-    # So much state lies in a file of its own.
-    (folder / "state").write_bytes(data)
-    managed = operator_handle(offsets, relative("state", len(data)))
-    committer = operator(6, OPERATOR, {0: subtask_state(6, managed=managed)})
-    (folder / "_metadata").write_bytes(metadata(6, number, [committer]))
-
-
-def _length(location: str) -> int:
-    return Path(location.removeprefix("file://")).stat().st_size
 
 
 def replay(warehouse: Path) -> tuple[float, dict[str, Any]]:

@@ -17,16 +17,23 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from hostile.numbers import pieces, tried
+
+from soak import crashing
+
 STEPS_A_WORLD = 40
 _CHUNK = 25
+_ONLY = "only"
 _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
 _STALLED_SECONDS = 1800
 _JOBS_A_PROCESS = 8
+_WIRES_A_JOB = 40
 Job = tuple[str, list[Any]]
 
 
@@ -46,7 +53,7 @@ def main() -> int:
         for number in range(1, len(jobs) + 1):
             # A process that dies takes its job along: better an error than a night of waiting.
             job, counts, broken = ends.next(timeout=_STALLED_SECONDS)
-            total += counts
+            _add(total, counts)
             failures += broken
             for text in broken:
                 print(f"BROKEN {text}", flush=True)
@@ -64,8 +71,26 @@ def main() -> int:
     return 1 if failures else 0
 
 
+def _add(total: Counter[str], counts: Counter[str]) -> None:
+    most = {name: max(total[name], count) for name, count in counts.items() if " most " in name}
+    total += counts
+    total.update({name: value - total[name] for name, value in most.items()})
+
+
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills", "faults", "multi-faults", "judged")
+    names = (
+        "steps",
+        "switches",
+        "races",
+        "kills",
+        "doubles",
+        "faults",
+        "multi-faults",
+        "wire faults",
+        "tables",
+        "judged",
+        "inputs",
+    )
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -77,31 +102,56 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
+    parser.add_argument("--tables", type=int, default=68, help="that others wrote [68]")
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
+    parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
+    )
+    parser.add_argument("--wire", type=int, default=1000, help="faults on real wires [1000]")
+    parser.add_argument(
+        "--hostile",
+        nargs="?",
+        const=_ONLY,
+        default="1",
+        metavar="PART",
+        help="of the hostile inputs [1]; alone: all of them and nothing else",
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
 
 
+def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
+    import flink_fixtures
+    from pyiceberg_tables import SPECS, VERSIONS
+
+    every = [[version, transform] for transform in SPECS for version in VERSIONS]
+    every += [["flink", name] for name in flink_fixtures.names()]
+    for listed in every[:: -(-len(every) // options.tables)] if options.tables else ():
+        yield "tables", listed
+
+
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import faults
-    from world.crashes import COMMANDS
     from world.races import pairs, singles, windows
 
-    if options.kills:
-        for name in COMMANDS:
-            for version in (2, 3):
-                yield "kills", [name, version, options.kills]
+    part = 1.0 if options.hostile == _ONLY else float(options.hostile)
+    for kind, numbers in pieces(part) if part else ():
+        yield "hostile", [kind, numbers]
+    if options.hostile == _ONLY:
+        return
+    yield from _table_jobs(options)
+    yield from crashing.jobs("kills", options.kills)
+    yield from crashing.jobs("doubles", options.double)
     for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
         tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
         each, more = divmod(most, len(tables))
         for number, table in enumerate(tables):
             if each or number < more:
                 yield kind, [*table, each + (number < more), options.seed]
+    yield from _wire_jobs(options.wire)
     drawn = list(windows(options.seed, options.windows))
     for every, most in (
         (list(singles()), options.singles),
@@ -125,6 +175,11 @@ def _seeds(kind: str, worlds: int, seed: str) -> Iterator[Job]:
         yield kind, [f"{seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
 
 
+def _wire_jobs(most: int) -> Iterator[Job]:
+    for start in range(0, most, _WIRES_A_JOB):
+        yield "wire", [start, min(start + _WIRES_A_JOB, most)]
+
+
 def _name(job: Job) -> str:
     return json.dumps(job)
 
@@ -138,18 +193,36 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="lake-soak-", dir=_SHM if _SHM.is_dir() else None))
     try:
-        kinds = {
+        kinds: dict[str, Callable[..., tuple[Counter[str], list[str]]]] = {
             "worlds": _worlds,
             "races": _races,
-            "kills": _kills,
+            "kills": partial(crashing.kills, _each),
+            "doubles": partial(crashing.doubles, _each),
             "faults": _faults,
             "multi-faults": _multi_faults,
+            "tables": _tables,
             "judged": _judged,
+            "wire": _wire,
+            "hostile": _hostile,
         }
         listed = job[0] in {"worlds", "judged"}
         return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
+    """Try some of the faults on the wire, with servers of the job's own."""
+    import wire
+
+    if reason := wire.missing():
+        return Counter(), [f"faults on the wire need {reason}"]
+    with wire.Wires() as wires:
+        return _each(wires.cases()[start:stop], wires.check, str)
+
+
+def _hostile(_: Path, kind: str, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
+    return tried(kind, numbers)
 
 
 def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
@@ -195,20 +268,20 @@ def _races(
     return _each(listed, race, lambda one: f"version {version}, {isolation}: {one}")
 
 
-def _kills(folder: Path, name: str, version: int, most: int) -> tuple[Counter[str], list[str]]:
-    from world.crashes import COMMANDS, Crashes
-    from world.mortal import Mortals
+def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:
+    import flink_fixtures
+    from flink_tables import FlinkCourse
+    from pyiceberg_tables import course
 
-    with Mortals() as mortals:
-        crashes = Crashes(folder, mortals, COMMANDS[name], version)
-        points = list(crashes.points())
-        chosen = points[:: -(-len(points) // most)]
+    def run(folder: Path) -> Counter[str]:
+        if version == "flink":
+            with flink_fixtures.lent(transform) as fixture:
+                FlinkCourse(fixture, folder).run()
+        else:
+            course(folder, version, transform).run()
+        return Counter(tables=1)
 
-        def kill(point: tuple[int, str]) -> Counter[str]:
-            crashes.kill(point)
-            return Counter(kills=1)
-
-        return _each(chosen, kill, lambda point: f"version {version}, {name} killed at {point}")
+    return _each([folder], run, lambda _: f"table: {version}, {transform}")
 
 
 def _faults(

@@ -6,6 +6,7 @@ files looked for, without any of lake's code.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,195 +17,231 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table.metadata import TableMetadata
-from table_support import pyiceberg_catalog
 
-from world.mortal import AFTER, BEFORE, Mortals
+from world.killed import COMMANDS, GONE, NOTHING, ONCE, SAME, Command, rows
+from world.mortal import AFTER, BEFORE, End, Mortals
+from world.places import PLACES, TABLE, Place
 from world.reference import Reference, missing
 
 _NAMES = ("id", "part", "value")
+_NOT_FOUND = 7
+_READY = "ready"
+# Temporary manifests, claims, signs, journals and locks.
+_OWN = re.compile(r"/metadata/(lake|[0-9a-f]{32}-[0-9a-f]{32}-00000-)")
+# The first temporary manifest of an ingest that no run id was given.
+_PENDING = re.compile(r"([0-9a-f]{32})-[0-9a-f]{32}-00000-0-1-00001\.avro")
 Rows = list[tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command line after which a run of the same does nothing.
-
-    Args:
-        arguments: behind the warehouse; ``{source}`` stands for a file of the rows.
-        rows: what it loads.
-        leaves: whether a killed run may leave files that no snapshot holds.
-        first: a command line that is run before it.
-        then: one that is run at the end, on whose rows all must agree too.
-    """
-
-    arguments: Sequence[str]
-    rows: Sequence[Mapping[str, Any]] = ()
-    leaves: bool = True
-    first: Sequence[str] = ()
-    then: Sequence[str] = ()
-
-
-def _rows(*ids: int, value: int, **more: Any) -> list[dict[str, Any]]:
-    return [{"id": one, "part": "x" if one % 2 else "y", "value": value, **more} for one in ids]
-
-
-_RUN = ["--run-id", "run-1"]
-_STAGE = ["ingest", "db.t", "{source}", "--stage", *_RUN]
-_REPLAY = ["replay", "db.t", "--job", "run-1", "--completed", "1"]
-COMMANDS = {
-    "append": Command(["ingest", "db.t", "{source}", *_RUN], _rows(50, 51, 52, value=9)),
-    "upsert by position": Command(
-        ["ingest", "db.t", "{source}", "--upsert", "--key", "id", *_RUN],
-        _rows(1, 2, 53, value=9),
-    ),
-    "upsert by copying": Command(
-        [
-            "ingest",
-            "db.t",
-            "{source}",
-            "--upsert",
-            "--key",
-            "id",
-            "--deletes",
-            "copy-on-write",
-            *_RUN,
-        ],
-        _rows(1, 2, 53, value=9),
-    ),
-    "change log": Command(
-        [
-            *("ingest", "db.t", "{source}", "--changes-column", "op", "--changes-mode", "upsert"),
-            *("--key", "id", *_RUN),
-        ],
-        [*_rows(1, 54, value=9, op="+I"), *_rows(2, 3, value=9, op="-D")],
-    ),
-    "overwrite": Command(
-        ["ingest", "db.t", "{source}", "--overwrite-where", "id < 4", *_RUN],
-        _rows(1, 2, value=9),
-    ),
-    "compact": Command(
-        ["compact", "db.t", "--min-input-files", "2", "--delete-file-threshold", "1"]
-    ),
-    "stage": Command(_STAGE, _rows(50, 51, value=9), then=_REPLAY),
-    "replay": Command(_REPLAY, _rows(50, 51, value=9), first=_STAGE),
-    "expire": Command(
-        ["expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1"],
-        leaves=False,
-    ),
-}
+Point = tuple[int, str]
 
 
 @dataclass(frozen=True)
 class Found:
     """A table as it lies there: rows, snapshots, all files below it, and those that a snapshot needs."""
 
-    rows: Rows
+    rows: Rows | None
     snapshots: frozenset[int]
     files: frozenset[str]
     held: frozenset[str]
 
+    @property
+    def lost(self) -> set[str]:
+        """Files that no snapshot needs, but old metadata."""
+        return {
+            name
+            for name in self.files - self.held
+            if "metadata.json" not in name and not name.endswith("/version-hint.text")
+        }
+
 
 class Crashes:
-    """One command on one table, killed again and again."""
+    """One command on one table, killed again and again.
 
-    def __init__(self, folder: Path, mortals: Mortals, command: Command, version: int) -> None:
+    Args:
+        folder: where all is; what others in it began with is not made again.
+        mortals: who run the commands.
+        command: the command.
+        version: the table's format version.
+        kind: the catalog's.
+    """
+
+    def __init__(
+        self, folder: Path, mortals: Mortals, command: Command, version: int, kind: str = "sql"
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._kind = kind
         self._mortals = mortals
-        self._warehouse = folder / "warehouse"
-        self._saved = folder / "saved"
+        self.place: Place = PLACES[kind](folder)
         self._command = command
+        self._words: dict[str, object] = {}
         self._make(version)
         self.before = self.look()
-        ended = self._run()
+        ended = self.run()
         assert ended.code == 0, ended
-        self.calls = len(ended.calls)
+        self.calls = ended.calls
         self.after = self.look()
-        assert self._run().document["status"] == "nothing-to-do"
         self.final = self._finally()
 
-    def _finally(self) -> Rows:
-        if self._command.then:
-            ended = self._run(None, self._command.then)
-            assert ended.code == 0, ended
-        return self.look().rows
-
     def _make(self, version: int) -> None:
-        made = ["--create", "--property", f"format-version={version}"]
+        command = self._command
+        self._words = {
+            "source": self._source("source", command.rows) if command.rows else "",
+            "evolving": self._source("evolving", rows(90, value=0, more=1)),
+            "checkpoint": self.place.warehouse / "checkpoint",
+        }
+        begun = f"{version} {command.table}"
+        if not self.place.restore(begun):
+            if command.table is not None:
+                self._make_table(version, command.table)
+            self.place.save(begun)
+        metadata = self.place.metadata()
+        self._words["oldest"] = metadata.snapshots[0].snapshot_id if metadata else ""
+        for line in command.first:
+            self._ok(*line)
+        if command.prepare is not None:
+            command.prepare(self.place.warehouse, self._kind)
+        self.place.save(_READY)
+
+    def _make_table(self, version: int, options: Sequence[str]) -> None:
+        made = ["--create", "--property", f"format-version={version}", *options]
         for number in range(3):
-            rows = _rows(*range(number * 4, number * 4 + 4), value=number)
-            self._lake("ingest", "db.t", self._source(f"base-{number}", rows), *made)
+            given = rows(*range(number * 4, number * 4 + 4), value=number)
+            self._ok("ingest", TABLE, self._source(f"base-{number}", given), *made)
             made = []
         upsert = ["--upsert", "--key", "id"]
-        self._lake("ingest", "db.t", self._source("more", _rows(0, 4, value=5)), *upsert)
-        if self._command.arguments[0] == "expire":
-            self._lake("compact", "db.t", "--rewrite-all")
-        if self._command.first:
-            ended = self._run(None, self._command.first)
-            assert ended.code == 0, ended
-        shutil.copytree(self._warehouse, self._saved)
+        upsert += ["--deletes", "copy-on-write"] if version == 1 else []
+        self._ok("ingest", TABLE, self._source("more", rows(0, 4, value=5)), *upsert)
 
-    def _lake(self, *arguments: object) -> None:
-        ended = self._mortals.run(["--warehouse", self._warehouse, *arguments])
+    def _ok(self, *arguments: object) -> None:
+        ended = self.run(arguments=arguments)
         assert ended.code == 0, ended
 
-    def _source(self, name: str, rows: Sequence[Mapping[str, Any]]) -> Path:
+    def _source(self, name: str, given: Sequence[Mapping[str, Any]]) -> Path:
         path = self._folder / f"{name}.parquet"
-        pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), path)
+        pq.write_table(pa.Table.from_pylist([dict(row) for row in given]), path)
         return path
 
-    def _run(
-        self, kill: tuple[int, str] | None = None, arguments: Sequence[str] | None = None
-    ) -> Any:
-        source = self._source("source", self._command.rows) if self._command.rows else ""
-        words = [word.format(source=source) for word in arguments or self._command.arguments]
-        return self._mortals.run(["--warehouse", self._warehouse, *words], kill)
+    def run(
+        self,
+        kill: Point | None = None,
+        arguments: Sequence[object] = (),
+        images: Path | None = None,
+    ) -> End:
+        """Run the command, or another one; with ``kill``, until that point; with ``images``, see `Mortals`."""
+        words = [str(word).format(**self._words) for word in arguments or self._command.arguments]
+        return self._mortals.run([*self.place.arguments, *words], kill, images)
 
-    def points(self) -> Iterator[tuple[int, str]]:
+    def points(self) -> Iterator[Point]:
         """Yield each moment at which it can be killed."""
-        for number in range(self.calls):
+        for number in range(len(self.calls)):
             yield number, BEFORE
             yield number, AFTER
 
-    def kill(self, *points: tuple[int, str]) -> None:
-        """Kill it at a point (and its second run at the next, …), then let it run, and run again."""
-        shutil.rmtree(self._warehouse)
-        shutil.copytree(self._saved, self._warehouse)
+    def kill(self, *points: Point) -> int:
+        """Kill it at a point (and its second run at the next, …), then let it run, and run again.
+
+        Returns how often it was killed: what is left to do of a killed run is less than what was.
+        """
+        self.place.restore(_READY)
+        kills = 0
         for point in points:
-            ended = self._run(point)
-            if ended.code is not None:
-                # What is left to do is less than what was.
-                assert ended.code == 0, (point, ended)
-            found = self.look()
-            assert found.rows in (self.before.rows, self.after.rows), point
-        again = self._run()
-        assert again.code == 0, (points, again)
+            ended = self.run(point)
+            kills += ended.code is None
+            assert ended.code in self._good, (point, ended)
+            assert self.look().rows in (self.before.rows, self.after.rows), point
+        self.end(points)
+        return kills
+
+    def cut_power(self) -> int:
+        """Cut the power after each of its commits, then let it run, and run again; return how often."""
+        self.place.restore(_READY)
+        images = self._folder / "images"
+        shutil.rmtree(images, ignore_errors=True)
+        ended = self.run(images=images)
+        assert ended.code == 0, ended
+        # What only lay in memory is gone, and the deletes that came after the last commit are not undone.
+        found = [*sorted(images.iterdir())] if images.exists() else []
+        for image in found:
+            self.place.bring(image)
+            self._wait()
+            assert self.look().rows in (self.before.rows, self.after.rows), image.name
+            self.end(f"power cut {image.name}")
+        return len(found)
+
+    def _wait(self) -> None:
+        """Let the lock of a run that died with its machine grow old."""
+        for lock in self.place.warehouse.rglob("lake.lock"):
+            os.utime(lock, (0, 0))
+
+    @property
+    def _good(self) -> tuple[int | None, ...]:
+        return (None, 0, _NOT_FOUND) if self._command.again == GONE else (None, 0)
+
+    def end(self, told: object) -> None:
+        """Run it to its end, whatever was before, and once more.
+
+        Args:
+            told: what to tell where a rule is broken.
+        """
         found = self.look()
-        assert found.rows == self.after.rows, points
-        assert len(found.snapshots) == len(self.after.snapshots), points
-        lost = {name for name in found.files - found.held if "metadata.json" not in name}
-        assert self._command.leaves or not lost, (points, lost)
-        # The claim of a dead process counts for nothing, and goes with the run's manifests.
-        own = [name for name in lost if re.search("/metadata/lake(?!-commit-)", name)]
-        assert not own, (points, own)
-        third = self._run()
-        assert third.document["status"] == "nothing-to-do", (points, third)
-        assert self.look() == found, points
-        assert self._finally() == self.final, points
+        if self._command.again != ONCE or found.rows != self.after.rows:
+            ended = self.run()
+            assert ended.code in self._good[1:], (told, ended)
+        if self._command.again in {ONCE, SAME}:
+            self._discard(told)
+        found = self.look()
+        assert found.rows == self.after.rows, (told, found.rows)
+        if self._command.again in {NOTHING, GONE}:
+            assert len(found.snapshots) == len(self.after.snapshots), told
+        lost = found.lost - self.after.lost
+        assert self._command.leaves or not lost, (told, lost)
+        # Nothing is left that could be taken for rows that were never committed, or that keeps others waiting.
+        own = [name for name in lost if _OWN.search(name)]
+        assert not own, (told, own)
+        self._check_third(found, told)
+        assert self._finally() == self.final, told
+
+    def _discard(self, told: object) -> None:
+        """Discard what killed runs left that could still be committed."""
+        for path in self.look().lost:
+            if pending := _PENDING.search(path):
+                ended = self.run(arguments=["ingest", TABLE, "--discard", pending[1]])
+                assert ended.code == 0, (told, ended)
+
+    def _check_third(self, found: Found, told: object) -> None:
+        again = self._command.again
+        if again == ONCE:
+            return
+        third = self.run()
+        if again == GONE:
+            assert third.code == _NOT_FOUND, (told, third)
+        elif again == SAME:
+            assert third.code == 0, (told, third)
+            assert self.look().rows == found.rows, told
+        else:
+            assert third.document, (told, third)
+            assert third.document["status"] == "nothing-to-do", (told, third)
+        if again != SAME:
+            assert self.look() == found, told
+
+    def _finally(self) -> Rows | None:
+        if self._command.then:
+            self._ok(*self._command.then)
+        return self.look().rows
 
     def look(self) -> Found:
         """Read the table and look for its files; whatever a retained snapshot needs must be there."""
         reference = Reference()
-        metadata = pyiceberg_catalog(self._warehouse).load_table("db.t").metadata
+        metadata = self.place.metadata()
         held: dict[str, int | None] = {}
-        for snapshot in metadata.snapshots:
+        for snapshot in metadata.snapshots if metadata else ():
             held |= reference.contents(metadata, snapshot).files
         assert not missing(held)
-        root = self._warehouse / "db"
         return Found(
-            _read(reference, metadata),
-            frozenset(item.snapshot_id for item in metadata.snapshots),
-            frozenset(f"file://{path}" for path in root.rglob("*") if path.is_file()),
-            frozenset(held),
+            _read(reference, metadata) if metadata else None,
+            frozenset(item.snapshot_id for item in metadata.snapshots) if metadata else frozenset(),
+            self.place.files(),
+            frozenset(f"file://{name.removeprefix('file://')}" for name in held),
         )
 
 
@@ -220,11 +257,9 @@ def crash(
     mortals: Mortals,
     name: str,
     version: int,
-    choose: Callable[[list[tuple[int, str]]], Sequence[tuple[int, str]]],
+    choose: Callable[[list[Point]], Sequence[Point]],
+    kind: str = "sql",
 ) -> int:
-    """Kill a command at chosen points; return how many."""
-    crashes = Crashes(folder, mortals, COMMANDS[name], version)
-    chosen = choose(list(crashes.points()))
-    for point in chosen:
-        crashes.kill(point)
-    return len(chosen)
+    """Kill a command at chosen points; return how often."""
+    crashes = Crashes(folder, mortals, COMMANDS[name], version, kind)
+    return sum(crashes.kill(point) for point in choose(list(crashes.points())))

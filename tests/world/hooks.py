@@ -66,10 +66,11 @@ def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
 def _wrapped(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
     def call(self: Storage, location: str, *rest: Any, **named: Any) -> Any:
         before(kind, location)
-        done = real(self, location, *rest, **named)
-        if after is not None:
-            after(kind, location)
-        return done
+        try:
+            return real(self, location, *rest, **named)
+        finally:
+            if after is not None:
+                after(kind, location)
 
     return call
 
@@ -77,10 +78,11 @@ def _wrapped(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
 def _called(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
     def call(path: str, *rest: Any) -> Any:
         before(kind, path)
-        done = real(path, *rest)
-        if after is not None:
-            after(kind, path)
-        return done
+        try:
+            return real(path, *rest)
+        finally:
+            if after is not None:
+                after(kind, path)
 
     return call
 

@@ -7,6 +7,7 @@ input, answers lines on standard output. It never runs a command itself, so a fo
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import signal
@@ -51,11 +52,23 @@ class Mortals:
         self._server.stdin.close()
         self._server.wait()
 
-    def run(self, arguments: Sequence[object], kill: tuple[int, str] | None = None) -> End:
-        """Run a command; with ``kill``, until before or after its n-th call (from 0)."""
+    def run(
+        self,
+        arguments: Sequence[object],
+        kill: tuple[int, str] | None = None,
+        images: Path | None = None,
+    ) -> End:
+        """Run a command; with ``kill``, until before or after its n-th call (from 0).
+
+        With ``images``, leave in that folder what a power cut would leave of the warehouse after each commit.
+        """
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        request = {"arguments": [*map(str, arguments)], "kill": kill}
+        request = {
+            "arguments": [*map(str, arguments)],
+            "kill": kill,
+            "images": str(images) if images else None,
+        }
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         answer = json.loads(self._server.stdout.readline())
@@ -100,7 +113,10 @@ def _live(request: dict[str, Any], writer: int) -> None:
 
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
     try:
-        with redirect_stdout(out), redirect_stderr(err), _counted(request["kill"], writer):
+        with redirect_stdout(out), redirect_stderr(err), ExitStack() as stack:
+            stack.enter_context(_counted(request["kill"], writer))
+            if request["images"]:
+                stack.enter_context(_imaged(Path(request["images"]), request["arguments"]))
             code = main(["--json", *request["arguments"]])
         out.seek(0)
         os.write(writer, json.dumps(json.loads(out.read())).encode() + b"\n")
@@ -114,8 +130,10 @@ def _live(request: dict[str, Any], writer: int) -> None:
 def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
     """Count calls, tell their names, and end the process at one."""
     from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy.engine.default import DefaultDialect
 
-    from lake.core.table import exclusive
+    from lake.core.table import exclusive, lock_file, one_run
+    from lake.core.table.hadoop import HadoopCatalog
     from world import hooks
 
     count = [0]
@@ -139,7 +157,15 @@ def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
             (SqlCatalog, "commit_table"),
             (SqlCatalog, "load_table"),
             (SqlCatalog, "_write_metadata"),
+            (SqlCatalog, "create_namespace_if_not_exists"),
+            (DefaultDialect, "do_commit"),
+            (HadoopCatalog, "commit_table"),
+            (HadoopCatalog, "load_table"),
+            (HadoopCatalog, "create_namespace"),
             (exclusive, "_write"),
+            (exclusive, "_link"),
+            (one_run, "take"),
+            (lock_file.HeldLock, "release"),
         ):
             stack.enter_context(
                 patch.object(owner, name, _around(getattr(owner, name), name, before, after))
@@ -147,12 +173,40 @@ def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _imaged(images: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """Note what would be left of the warehouse if the power went after each commit."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from lake.core.table.hadoop import HadoopCatalog
+    from world.power import Disk
+
+    disk = Disk(Path(arguments[arguments.index("--warehouse") + 1]), trusted="catalog.db")
+    numbers = itertools.count()
+
+    def nothing(_kind: str, _location: str) -> None:
+        pass
+
+    def copy(_kind: str, _location: str) -> None:
+        disk.copy(images / str(next(numbers)))
+
+    with ExitStack() as stack:
+        stack.enter_context(disk.watched())
+        for owner in (SqlCatalog, HadoopCatalog):
+            real = owner.commit_table
+            stack.enter_context(
+                patch.object(owner, "commit_table", _around(real, "commit_table", nothing, copy))
+            )
+        yield
+
+
 def _around(real: Any, name: str, before: Any, after: Any) -> Any:
     def call(*arguments: Any, **named: Any) -> Any:
         before(name, name)
-        done = real(*arguments, **named)
-        after(name, name)
-        return done
+        try:
+            return real(*arguments, **named)
+        finally:
+            after(name, name)
 
     return staticmethod(call) if name == "_write_metadata" else call
 

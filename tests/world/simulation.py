@@ -269,7 +269,8 @@ class World:
         path = self.folder / "sources" / f"{next(self._sources)}.parquet"
         names = {**first, **COLUMNS}
         names |= {name: pa.string() for row in rows for name in row if name not in names}
-        pq.write_table(pa.Table.from_pylist(list(rows), pa.schema(list(names.items()))), path)
+        table = pa.Table.from_pylist(list(rows), pa.schema(list(names.items())))
+        pq.write_table(table, path, write_page_checksum=True)
         return path
 
     def new_rows(self, ids: Sequence[int], part: str, **more: str) -> list[dict[str, Any]]:

@@ -1,0 +1,90 @@
+"""The long tests' crash points: every command, catalog and format version, killed everywhere once and twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+# A command, a version and a catalog's type, and at most how many points.
+Kills = tuple[str, int, str, int]
+# As many commands share a table's beginning.
+_CHUNK = 6
+Each = Callable[
+    [Sequence[Any], Callable[[Any], Counter[str]], Callable[[Any], str]],
+    tuple[Counter[str], list[str]],
+]
+
+
+def jobs(kind: str, most: int) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the jobs that kill each command at so many points, or pairs of points."""
+    from world.crashes import COMMANDS
+    from world.places import PLACES
+
+    for place in PLACES if most else ():
+        for version in (1, 2, 3):
+            names = [name for name, one in COMMANDS.items() if version in one.versions]
+            for start in range(0, len(names), _CHUNK):
+                yield kind, [names[start : start + _CHUNK], version, place, most]
+
+
+def kills(
+    each: Each, folder: Path, names: Sequence[str], version: int, kind: str, most: int
+) -> tuple[Counter[str], list[str]]:
+    """Kill commands at points spread over their runs."""
+
+    def chosen(name: str, points: Sequence[Any]) -> list[tuple[Any, ...]]:
+        # The same points in every night, others for each command.
+        drawn = Random(f"{name} {version} {kind}").sample(points, min(most, len(points)))
+        return [(point,) for point in sorted(drawn)]
+
+    return _killed(each, folder, names, version, kind, chosen)
+
+
+def doubles(
+    each: Each, folder: Path, names: Sequence[str], version: int, kind: str, most: int
+) -> tuple[Counter[str], list[str]]:
+    """Kill commands, and then the run that is to end what they left."""
+
+    def chosen(name: str, points: Sequence[Any]) -> list[tuple[Any, ...]]:
+        random = Random(f"{name} {version} {kind} twice")
+        return [(random.choice(points), random.choice(points)) for _ in range(most)]
+
+    return _killed(each, folder, names, version, kind, chosen)
+
+
+def _killed(
+    each: Each,
+    folder: Path,
+    names: Sequence[str],
+    version: int,
+    kind: str,
+    choose: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]],
+) -> tuple[Counter[str], list[str]]:
+    from world.crashes import COMMANDS, Crashes
+    from world.mortal import Mortals
+
+    counts: Counter[str] = Counter()
+    broken: list[str] = []
+
+    with Mortals() as mortals:
+
+        def one(name: str) -> Counter[str]:
+            crashes = Crashes(folder, mortals, COMMANDS[name], version, kind)
+
+            def kill(points: tuple[Any, ...]) -> Counter[str]:
+                killed = crashes.kill(*points)
+                return Counter(kills=killed, doubles=int(killed > 1))
+
+            def shown(points: tuple[Any, ...]) -> str:
+                return f"version {version}, {kind}, {name} killed at {points}"
+
+            found, told = each(choose(name, list(crashes.points())), kill, shown)
+            broken.extend(told)
+            return found
+
+        found, told = each(names, one, lambda name: f"version {version}, {kind}, {name}")
+    counts += found
+    return counts, [*broken, *told]

@@ -1,0 +1,179 @@
+"""The command lines that are killed at each of their calls, and what a second and a third run of each do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from replay_support import take_checkpoint, write_manifest
+
+from lake.core.checkpoints.state import FLINK_SINK
+from lake.core.session import Session
+from lake.core.settings import Settings
+from lake.core.table.catalog import open_catalog
+from lake.core.table.version3 import allow_writing
+from world.foreign import data_files
+
+NOTHING, SAME, ONCE, GONE = "nothing", "same", "once", "gone"
+_BY_PART = ("--partition-by", "part")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command line.
+
+    Args:
+        arguments: behind the catalog; ``{source}`` stands for a file of the rows, ``{evolving}`` for one with
+            another column, ``{oldest}`` for the first snapshot, ``{checkpoint}`` for a folder.
+        rows: what it loads.
+        leaves: whether a killed run may leave files that no snapshot holds.
+        first: command lines that are run before it.
+        prepare: what else is done before it, with the warehouse and the catalog's type.
+        then: one that is run at the end, on whose rows all must agree too.
+        again: what a run does after one that ended: ``nothing``; the ``same``, to the same rows; what must be
+            done ``once`` only, because nothing tells a second run; or it names what is ``gone``.
+        versions: the table's format versions.
+        table: how the table is made; None where the command makes it.
+    """
+
+    arguments: Sequence[str]
+    rows: Sequence[Mapping[str, Any]] = ()
+    leaves: bool = True
+    first: Sequence[Sequence[str]] = ()
+    prepare: Callable[[Path, str], None] | None = None
+    then: Sequence[str] = ()
+    again: str = NOTHING
+    versions: Sequence[int] = (1, 2, 3)
+    table: Sequence[str] | None = ()
+
+
+def rows(*ids: int, value: int, **more: Any) -> list[dict[str, Any]]:
+    """Return a row for each id."""
+    return [{"id": one, "part": "x" if one % 2 else "y", "value": value, **more} for one in ids]
+
+
+JOB = "a" * 32
+_RUN = ("--run-id", "run-1")
+_INGEST = ("ingest", "db.t", "{source}")
+_UPSERT = (*_INGEST, "--upsert", "--key", "id")
+_CHANGES = (*_INGEST, "--changes-column", "op", "--key", "id", "--changes-mode")
+_STAGE = (*_INGEST, "--stage", *_RUN)
+_REPLAY = ("replay", "db.t", "--job", "run-1", "--completed", "1")
+_CHECKPOINT = ("replay", "db.t", "--checkpoint", "{checkpoint}", "--quiet-time", "0s")
+_COMPACT = ("compact", "db.t", "--min-input-files", "2", "--delete-file-threshold", "1")
+_EXPIRE = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
+_EVOLVE = ("ingest", "db.t", "{evolving}", "--evolve")
+_ONE_FILE = ("compact", "db.t", "--rewrite-all")
+_NEW = rows(50, 51, 52, value=9)
+_KEYED = rows(1, 2, 53, value=9)
+_UPSERTED = [*rows(1, 54, value=9, op="+I"), *rows(2, 3, value=9, op="-D")]
+_RETRACTED = [
+    *rows(54, 55, value=9, op="+I"),
+    *rows(1, value=0, op="-U"),
+    *rows(1, value=9, op="+U"),
+    *rows(8, value=2, op="-D"),
+]
+_WITH_DELETES = (2, 3)
+
+
+def checkpoints(warehouse: Path, kind: str) -> None:
+    """Leave what a Flink job leaves that died after its third checkpoint, none of them committed."""
+    allow_writing()
+    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
+    table = Session(settings=settings, catalog=open_catalog(settings)).table("db.t")
+    named = {}
+    for number in (1, 2, 3):
+        files = data_files(table, rows(60 + number, value=number))
+        named[number] = [(write_manifest(table, files, checkpoint_id=number, counter=number), 0)]
+    folder = warehouse / "checkpoint"
+    folder.mkdir()
+    take_checkpoint(folder, FLINK_SINK, named)
+
+
+def _commands() -> dict[str, Command]:
+    ways = {
+        "append": Command(arguments=_INGEST, rows=_NEW, again=ONCE),
+        "overwrite": Command(arguments=(*_INGEST, "--overwrite"), rows=_NEW, again=SAME),
+        "overwrite where": Command(
+            arguments=(*_INGEST, "--overwrite-where", "id < 4"),
+            rows=rows(1, 2, value=9),
+            again=SAME,
+        ),
+        "replace partitions": Command(
+            arguments=(*_INGEST, "--replace-partitions"),
+            rows=rows(51, 53, value=9),
+            again=SAME,
+            table=_BY_PART,
+        ),
+        "upsert by position": Command(
+            arguments=_UPSERT, rows=_KEYED, again=SAME, versions=_WITH_DELETES
+        ),
+        "upsert by equality": Command(
+            arguments=(*_UPSERT, "--deletes", "equality"),
+            rows=_KEYED,
+            again=SAME,
+            versions=_WITH_DELETES,
+        ),
+        "upsert by copying": Command(
+            arguments=(*_UPSERT, "--deletes", "copy-on-write"), rows=_KEYED, again=SAME
+        ),
+        "upserted changes": Command(
+            arguments=(*_CHANGES, "upsert"), rows=_UPSERTED, again=SAME, versions=_WITH_DELETES
+        ),
+        "retracted changes": Command(
+            arguments=(*_CHANGES, "retract"), rows=_RETRACTED, again=ONCE, versions=_WITH_DELETES
+        ),
+        "create": Command(
+            arguments=(*_INGEST, "--create", *_BY_PART), rows=_NEW, again=ONCE, table=None
+        ),
+    }
+    by_run = {
+        f"{name}, with run id": Command(
+            **{
+                **{key: getattr(one, key) for key in Command.__dataclass_fields__},
+                "arguments": (*one.arguments, *_RUN),
+                "again": NOTHING,
+            }
+        )
+        for name, one in ways.items()
+    }
+    return {**by_run, **ways}
+
+
+COMMANDS: Mapping[str, Command] = {
+    **_commands(),
+    "stage": Command(arguments=_STAGE, rows=_NEW, then=_REPLAY),
+    "stage changes": Command(
+        arguments=(*_CHANGES, "upsert", "--stage", *_RUN),
+        rows=_UPSERTED,
+        then=_REPLAY,
+        versions=_WITH_DELETES,
+    ),
+    "commit what is staged": Command(arguments=(*_INGEST, *_RUN), rows=_NEW, first=(_STAGE,)),
+    "discard": Command(
+        arguments=("ingest", "db.t", "--discard", "run-1"), rows=_NEW, first=(_STAGE,), leaves=False
+    ),
+    "compact": Command(arguments=_COMPACT),
+    "compact in parts": Command(
+        arguments=(*_COMPACT, "--partial-progress", "--max-commits", "2"),
+        table=_BY_PART,
+    ),
+    "compact and remove deletes": Command(
+        arguments=(*_COMPACT, "--remove-dangling-deletes"), versions=_WITH_DELETES
+    ),
+    "expire": Command(arguments=_EXPIRE, first=(_ONE_FILE,), leaves=False),
+    "expire, keeping files": Command(arguments=(*_EXPIRE, "--keep-files"), first=(_ONE_FILE,)),
+    "expire and clean metadata": Command(
+        arguments=(*_EXPIRE, "--clean-metadata"), first=(_EVOLVE, _ONE_FILE), leaves=False
+    ),
+    "expire one": Command(
+        arguments=("expire", "db.t", "--snapshot", "{oldest}"),
+        first=(_ONE_FILE,),
+        leaves=False,
+        again=GONE,
+    ),
+    "replay": Command(arguments=_REPLAY, rows=_NEW, first=(_STAGE,)),
+    "replay a checkpoint": Command(arguments=_CHECKPOINT, prepare=checkpoints),
+}
