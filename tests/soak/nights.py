@@ -67,7 +67,17 @@ def main() -> int:
 
 
 def _shown(total: Counter[str]) -> str:
-    names = ("steps", "switches", "races", "kills", "doubles", "faults", "multi-faults")
+    names = (
+        "steps",
+        "switches",
+        "races",
+        "kills",
+        "doubles",
+        "stops",
+        "cuts",
+        "faults",
+        "multi-faults",
+    )
     return ", ".join(f"{total[name]} {name}" for name in names)
 
 
@@ -79,6 +89,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
     parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
+    parser.add_argument("--stops", type=int, default=10, help="a command and kind of others [10]")
+    parser.add_argument("--cuts", type=int, default=1, help="cut the power after commits [1]")
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
@@ -94,6 +106,8 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
 
     yield from crashing.jobs("kills", options.kills)
     yield from crashing.jobs("doubles", options.double)
+    yield from crashing.stops(options.stops)
+    yield from crashing.cuts(options.cuts)
     for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
         tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
         each, more = divmod(most, len(tables))
@@ -133,6 +147,8 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "races": _races,
             "kills": partial(crashing.kills, _each),
             "doubles": partial(crashing.doubles, _each),
+            "stops": partial(crashing.stop, _each),
+            "cuts": partial(crashing.cut, _each),
             "faults": _faults,
             "multi-faults": _multi_faults,
         }

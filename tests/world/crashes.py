@@ -36,12 +36,13 @@ Point = tuple[int, str]
 
 @dataclass(frozen=True)
 class Found:
-    """A table as it lies there: rows, snapshots, all files below it, and those that a snapshot needs."""
+    """A table as it lies there: rows, snapshots, all files below it, those that a snapshot needs, and tags."""
 
     rows: Rows | None
     snapshots: frozenset[int]
     files: frozenset[str]
     held: frozenset[str]
+    tags: frozenset[str]
 
     @property
     def lost(self) -> set[str]:
@@ -131,6 +132,19 @@ class Crashes:
         words = [str(word).format(**self._words) for word in arguments or self._command.arguments]
         return self._mortals.run([*self.place.arguments, *words], kill, images)
 
+    def stop(self, point: Point) -> int | End:
+        """Run the command until a point and stop it there: its process, or how it ended before."""
+        words = [str(word).format(**self._words) for word in self._command.arguments]
+        return self._mortals.stop([*self.place.arguments, *words], point)
+
+    def restore(self) -> None:
+        """Put the table back as it was before the command."""
+        self.place.restore(_READY)
+
+    def name_source(self, name: str, given: Sequence[Mapping[str, Any]]) -> None:
+        """Let a word of command lines stand for a file of rows."""
+        self._words[name] = self._source(name, given)
+
     def points(self) -> Iterator[Point]:
         """Yield each moment at which it can be killed."""
         for number in range(len(self.calls)):
@@ -142,7 +156,7 @@ class Crashes:
 
         Returns how often it was killed: what is left to do of a killed run is less than what was.
         """
-        self.place.restore(_READY)
+        self.restore()
         kills = 0
         for point in points:
             ended = self.run(point)
@@ -154,7 +168,7 @@ class Crashes:
 
     def cut_power(self) -> int:
         """Cut the power after each of its commits, then let it run, and run again; return how often."""
-        self.place.restore(_READY)
+        self.restore()
         images = self._folder / "images"
         shutil.rmtree(images, ignore_errors=True)
         ended = self.run(images=images)
@@ -242,6 +256,7 @@ class Crashes:
             frozenset(item.snapshot_id for item in metadata.snapshots) if metadata else frozenset(),
             self.place.files(),
             frozenset(f"file://{name.removeprefix('file://')}" for name in held),
+            frozenset(metadata.refs) - {"main"} if metadata else frozenset(),
         )
 
 
