@@ -10,6 +10,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 
 import typer
@@ -19,7 +20,7 @@ from lake.cli.progress import make_progress
 from lake.cli.render import Renderer
 from lake.cli.stops import Stops
 from lake.core.clock import SystemClock
-from lake.core.errors import InvalidRequestError, LakeError, StoppedError
+from lake.core.errors import InvalidRequestError, LakeError, StoppedError, StorageError
 from lake.core.outcome import Outcome
 from lake.core.redaction import Redactor
 from lake.core.session import Session
@@ -40,6 +41,8 @@ def main(argv: Sequence[str] | None = None, *, open_session: OpenSession | None 
         argv: the arguments behind the program's name; None takes the process's.
         open_session: makes the session from the global options; for tests.
     """
+    if argv is None:
+        _open_streams()
     given = sys.argv[1:] if argv is None else argv
     as_json, arguments = _json_first(given)
     state = State(
@@ -115,9 +118,11 @@ def _tell(ending: _Ending, state: State, renderer: Renderer) -> int:
         # The reader of a pipe has seen enough; what the command did stays done.
         _abandon_stdout()
     except OSError as error:
-        sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
+        # Or to standard error, where nobody can be told.
+        with suppress(OSError):
+            sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
         _abandon_stdout()
-        return code or 1
+        return code or StorageError.exit_code
     return code
 
 
@@ -179,10 +184,31 @@ def _redaction(state: State) -> Callable[..., str]:
             redactor.learn(state.settings.spark_conf)
         if state.opened:
             redactor.learn(state.opened.catalog.configured)
-            redactor.learn(state.opened.catalog.vended)
+            for properties in state.opened.catalog.vended:
+                redactor.learn(properties)
         return redactor(text, limit=limit)
 
     return redact
+
+
+def _open_streams() -> None:
+    """Put something in the place of streams that the caller closed, before a file of lake's own gets there."""
+    closed = [number for number in range(3) if not _is_open(number)]
+    for _ in closed:
+        # The lowest free number is the first that was closed.
+        os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open until the process ends
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def _own_the_process(redact: Callable[..., str]) -> None:

@@ -14,7 +14,7 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import Branch, DryRun, TableArgument
 from lake.commands.parsing import parse_names, parse_pairs
-from lake.core.errors import InvalidRequestError
+from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.ingest.execute import execute, preview
 from lake.core.ingest.plan import (
     APPEND,
@@ -233,6 +233,8 @@ def _spooled(names: list[str], format_name: str | None) -> Iterator[str | None]:
         raise InvalidRequestError(
             "standard input has no name to tell its format", hint="add --format"
         )
+    if sys.stdin is None:
+        raise BadInputError("standard input is closed")
     with tempfile.NamedTemporaryFile(prefix="lake-stdin-", suffix=f".{format_name}") as spool:
         shutil.copyfileobj(sys.stdin.buffer, spool)
         spool.flush()

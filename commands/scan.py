@@ -138,6 +138,8 @@ def _output(
         raise InvalidRequestError("--replace contradicts --output -")
     if context.obj.as_json:
         raise InvalidRequestError("--json and --output - both want standard output")
+    if sys.__stdout__ is None:
+        raise InvalidRequestError("standard output is closed")
     # The rows are the user's data: a summary would be in their way.
     context.obj.quiet = True
     return output_stream(sys.stdout.buffer, format_name)

@@ -35,11 +35,11 @@ def unspeakable(payload: Payload, context: TaskContext) -> Values:
 
 
 def secrets(payload: Payload, context: TaskContext) -> Values:
-    yield {"length": len(context.storage.properties[payload["key"]])}
+    yield {"length": len(context.storage.credentials.properties[payload["key"]])}
 
 
 def leak(payload: Payload, context: TaskContext) -> Values:
-    raise RuntimeError(f"the server said {context.storage.properties[payload['key']]}")
+    raise RuntimeError(f"the server said {context.storage.credentials.properties[payload['key']]}")
     yield {}
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lake.core.compaction.execute import CompactionPlan
 
 _TASKS = "lake.core.compaction.tasks"
+_REWRITE = f"{_TASKS}:rewrite"
 # Groups are sent together up to so many bytes: what is sent lies on the executors' disks.
 _SENT_BYTES = 16 * 1024**3
 # What one task reads and sends.
@@ -94,7 +95,7 @@ class Rewriter:
             tasks += [self._task(group, slices, rows) for rows in ranges]
         bytes_per_row = [task.input_bytes / max(task.payload["rows"], 1) for task in tasks]
         progress.start("rewriting", tasks=len(tasks), total_bytes=_bytes(groups))
-        for result in self._engine.run(tasks, f"{_TASKS}:rewrite", storage=plan.table.storage):
+        for result in self._engine.run(tasks, _REWRITE, storage=plan.table.storage):
             state, value = owners[result.task], result.value
             state.rows += value["rows"]
             ended = "files" in value

@@ -21,6 +21,7 @@ import pyarrow as pa
 from lake.core.engine.busy import working
 from lake.core.engine.worker import context_for, encode_defect, encode_error, resolve
 from lake.core.errors import EngineError, LakeError
+from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.storage import Storage
 
 # What each step of a job takes and gives, in Spark's words and in Arrow's.
@@ -61,7 +62,7 @@ def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _run_row(row: Row) -> Iterator[tuple[int, str]]:
-    storage = Storage(json.loads(row["secrets"]))
+    storage = _storage(row)
     with working(row["folder"]) as wanted:
         for number, payload in json.loads(row["tasks"]) if wanted else []:
             for value in _guarded(storage, _task_values(row, storage, number, payload)):
@@ -91,7 +92,7 @@ def send_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _send_row(row: Row, plan: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    storage = Storage(json.loads(row["secrets"]))
+    storage = _storage(row)
     places = plan["places"]
     for reducer, payload in enumerate(plan["payloads"]):
         yield _blob_record(
@@ -140,7 +141,7 @@ def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str]]:
         blob = next(group, None)  # noqa: B031 - a group is read on, not again
         if blob is None:
             continue
-        storage = Storage(json.loads(first["secrets"]))
+        storage = _storage(first)
         blobs = (row["blob"] for row in chain([blob], group))
         with working(first["folder"]) as wanted:
             values = _reducer_values(first, storage, blobs) if wanted else iter(())
@@ -164,6 +165,10 @@ def _guarded(storage: Storage, values: Iterator[Any]) -> Iterator[Any]:
         yield _Failed(encode_error(error))
     except Exception as error:  # noqa: BLE001 - told to the driver, which raises it
         yield _Failed(encode_defect(error, storage))
+
+
+def _storage(row: Row) -> Storage:
+    return Storage(renewed=Renewed(Credentials.from_bytes(row["secrets"])))
 
 
 def _attempt(row: Row, number: int) -> str:

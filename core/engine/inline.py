@@ -14,9 +14,9 @@ from lake.core.clock import Ids, SystemIds
 from lake.core.engine import Task, TaskResult
 from lake.core.engine.pool import Pool
 from lake.core.engine.worker import context_for, resolve
-from lake.core.errors import EngineError
+from lake.core.errors import EngineError, LakeError
 from lake.core.table.storage import Storage
-from lake.core.table.storage_errors import storage_error
+from lake.core.table.storage_errors import is_refusal, storage_error
 
 _MAX_THREADS = 8
 
@@ -48,9 +48,12 @@ class InlineEngine:
         with self._pool() as (pool, batch):
 
             def work(index: int) -> Generator[TaskResult]:
-                context = context_for(storage, f"{batch}-{index}", pool.stopped)
-                for value in _typed(run(_plain(tasks[index].payload), context)):
-                    yield TaskResult(index, _plain(value))
+                def values(attempt: str) -> Iterator[TaskResult]:
+                    context = context_for(storage, attempt, pool.stopped)
+                    for value in _typed(run(_plain(tasks[index].payload), context)):
+                        yield TaskResult(index, _plain(value))
+
+                yield from _with_renewed(storage, f"{batch}-{index}", values)
 
             yield from pool.spread(len(tasks), work)
 
@@ -139,6 +142,24 @@ def _typed(values: Iterator[Any]) -> Iterator[Any]:
         if known is None:
             raise
         raise known from error
+
+
+def _with_renewed(
+    storage: Storage, attempt: str, values: Callable[[str], Iterator[TaskResult]]
+) -> Iterator[TaskResult]:
+    """Yield a task's values; one that is refused by its store before it gave any begins anew once."""
+    number, _ = storage.renewed.current()
+    given = False
+    try:
+        for value in values(attempt):
+            given = True
+            yield value
+    except LakeError as error:
+        if given or not (is_refusal(error) and storage.renewed.renew(number)):
+            raise
+    else:
+        return
+    yield from values(f"{attempt}-again")
 
 
 def _plain(value: Any) -> Any:

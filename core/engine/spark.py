@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from lake.core.clock import Clock, Ids, SystemClock, SystemIds
@@ -16,13 +17,15 @@ from lake.core.engine import spark_plans as plans
 from lake.core.engine.busy import end_workers
 from lake.core.engine.pool import Pool
 from lake.core.engine.spark_conf import SparkConf
-from lake.core.engine.spark_jobs import ConnectJobs, DriverJobs, Jobs
+from lake.core.engine.spark_jobs import ConnectJobs, DriverJobs, Jobs, Piece
 from lake.core.engine.spark_launch import Launch
 from lake.core.engine.spark_plans import Plan
 from lake.core.engine.worker import decode_error, resolve
 from lake.core.errors import EngineError
 from lake.core.settings import Settings
+from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import is_refusal
 
 _JOIN_SECONDS = 5.0
 # Spark looks every 2 s for cancelled tasks, and kills their workers 2 s later.
@@ -65,19 +68,19 @@ class _Batch:
 
     def stream(self, plan: Plan, storage: Storage) -> Iterator[TaskResult]:
         """Run a plan's tasks and yield their results."""
-        folder = str(self.folder or "")
-        rows = plan.rows(self.name, folder, storage)
-        pieces = self.jobs.pieces(rows, plan)
-        self.attempts.tasks += len(rows) + (len(pieces) if plan.shuffled else 0)
+        pieces = _Pieces(plan, partial(self._pieces, plan), storage.renewed)
+        self.attempts.tasks += len(plan.groups) + (len(pieces) if plan.shuffled else 0)
 
         def work(index: int) -> Generator[TaskResult]:
             self.jobs.tag(self.name)
-            for text in pieces[index]():
-                told = json.loads(text)
+            for told in pieces.run(index):
                 self.attempts.numbers.append(told["attempt"])
                 yield from _results(told["results"])
 
         yield from self.pool.spread(len(pieces), work)
+
+    def _pieces(self, plan: Plan, credentials: Credentials) -> list[Piece]:
+        return self.jobs.pieces(plan.rows(self.name, str(self.folder or ""), credentials), plan)
 
     def end_workers(self, clock: Clock) -> None:
         """Return when none of its tasks runs: killed here, given time to be killed by Spark elsewhere."""
@@ -88,6 +91,44 @@ class _Batch:
         with suppress(EngineError):
             while self.jobs.running() and clock.monotonic() < deadline:
                 clock.sleep(_POLL_SECONDS)
+
+
+class _Pieces:
+    """The parts of a plan, with credentials that are fresh when a part begins.
+
+    Workers cannot renew them: they know nothing of the catalog. A part whose store refused its credentials runs
+    once more with those that the catalog vends then; one that takes longer than they live fails for good.
+    """
+
+    def __init__(
+        self, plan: Plan, make: Callable[[Credentials], list[Piece]], renewed: Renewed
+    ) -> None:
+        self._plan = plan
+        self._make = make
+        self._renewed = renewed
+        self._lock = Lock()
+        self._number, credentials = renewed.current()
+        self._pieces = make(credentials)
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def run(self, index: int) -> list[dict[str, Any]]:
+        """Run a part and return what its workers told."""
+        # What is before a shuffle is computed once: only a refusal is worth doing that again.
+        number, piece = self._piece(index, fresh=not self._plan.shuffled)
+        told = [json.loads(text) for text in piece()]
+        if any(map(_is_refused, told)) and self._renewed.renew(number):
+            _, piece = self._piece(index, fresh=True)
+            told = [json.loads(text) for text in piece()]
+        return told
+
+    def _piece(self, index: int, *, fresh: bool) -> tuple[int, Piece]:
+        with self._lock:
+            number, credentials = self._renewed.current()
+            if fresh and number != self._number:
+                self._number, self._pieces = number, self._make(credentials)
+            return self._number, self._pieces[index]
 
 
 class SparkEngine:
@@ -206,6 +247,13 @@ class SparkEngine:
         if not self._stopped or self._remote or not self._conf.is_local:
             with suppress(EngineError):
                 jobs.cancel(name)
+
+
+def _is_refused(told: Mapping[str, Any]) -> bool:
+    """Whether a part ended because a store refused its credentials."""
+    if not told["results"] or told["results"][-1][0] is not None:
+        return False
+    return is_refusal(decode_error(told["results"][-1][1]))
 
 
 def _results(pairs: Sequence[tuple[int | None, Any]]) -> Iterator[TaskResult]:

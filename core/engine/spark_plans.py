@@ -17,7 +17,7 @@ from lake.core.engine.executor import (
     send_blobs,
 )
 from lake.core.engine.placement import keys_of_partitions
-from lake.core.table.storage import Storage
+from lake.core.table.credentials import Credentials
 
 # A job costs some hundredths of a second: small tasks share one, but every core gets a few to balance.
 _JOB_BYTES = 8 * 1024 * 1024
@@ -44,9 +44,9 @@ class Plan:
     build: Callable[[Any], Any]
     shuffled: bool = False
 
-    def rows(self, batch: str, folder: str, storage: Storage) -> list[TaskRow]:
+    def rows(self, batch: str, folder: str, credentials: Credentials) -> list[TaskRow]:
         """Return the rows; ``folder`` is where workers hold locks, empty on a cluster."""
-        secrets = json.dumps(storage.properties).encode()
+        secrets = credentials.to_bytes()
         return [(json.dumps(group), self.function, batch, folder, secrets) for group in self.groups]
 
 

@@ -21,7 +21,7 @@ from lake.core.engine.spark_conf import SparkConf
 from lake.core.engine.spark_jobs import DriverJobs
 from lake.core.engine.spark_start import Attempt, archive_for, start_directly
 from lake.core.errors import EngineError, LakeError
-from lake.core.table.storage import Storage
+from lake.core.table.credentials import Credentials
 
 _LOWEST_PRIORITY = 19
 _DUMP_SECONDS = 600.0
@@ -82,7 +82,7 @@ def _run_spark(java: Java, folder: Path, options: list[str]) -> None:
         plans.run(tasks, f"{_WORKER}:echo", 2),
         plans.exchange(tasks, f"{_WORKER}:scatter", f"{_WORKER}:gather", [{}, {}], 2),
     ):
-        for piece in jobs.pieces(plan.rows("train", "", Storage()), plan):
+        for piece in jobs.pieces(plan.rows("train", "", Credentials({})), plan):
             piece()
     running.spark.stop()
     if running.jvm:

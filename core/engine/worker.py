@@ -61,7 +61,8 @@ def encode_error(error: LakeError, trace: str = "") -> str:
 def encode_defect(error: Exception, storage: Storage) -> str:
     """Return anything else that a task raised as an error of lake's, without the storage's secrets."""
     redact = Redactor()
-    redact.learn(storage.properties)
+    for properties in storage.credentials.parts():
+        redact.learn(properties)
     known = storage_error(error) if isinstance(error, OSError) else None
     if known is not None:
         return encode_error(type(known)(redact(known.message), hint=known.hint))

@@ -28,9 +28,9 @@ from lake.core.rows.sources import Source, find_sources
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage, terms
-from lake.core.table.catalog import Table, storage_properties
+from lake.core.table.catalog import Table
 from lake.core.table.commit import require_writable
-from lake.core.table.foreign_code import ignored_locations
+from lake.core.table.foreign_code import ignored_locations, storage_properties
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.run_ids import CARRIED_MS, has_run
 from lake.core.table.sort_orders import partition_fields, table_order

@@ -46,6 +46,7 @@ from lake.core.table.bounds import truncate_lower, truncate_upper
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
+_PREFIX = "write.metadata.metrics."
 _MODE = re.compile(r"^(none|counts|full|truncate\((\d+)\))$")
 _DEFAULT_LENGTH = 16
 _MAX_INFERRED = 100
@@ -116,18 +117,32 @@ def modes(schema: Schema, properties: Mapping[str, str]) -> dict[int, Mode]:
     Raises:
         InvalidRequestError: a property names no mode.
     """
-    prefix = "write.metadata.metrics."
-    default = properties.get(f"{prefix}default")
-    most = properties.get(f"{prefix}max-inferred-column-defaults", "")
-    inferred = int(most) if most.isdigit() else _MAX_INFERRED
+    default = properties.get(f"{_PREFIX}default")
     found = {}
     for position, leaf in enumerate(leaves(schema)):
         name = schema.find_column_name(leaf.field_id) or ".".join(leaf.path)
-        text = properties.get(f"{prefix}column.{name}") or default
-        if text is None:
-            text = f"truncate({_DEFAULT_LENGTH})" if position < inferred else "none"
-        found[leaf.field_id] = _mode(text)
+        text = properties.get(f"{_PREFIX}column.{name}") or default
+        found[leaf.field_id] = _mode(text or _inferred(position, properties))
     return found
+
+
+def container_mode(schema: Schema, field_id: int, properties: Mapping[str, str]) -> Mode:
+    """Return the mode of a struct, a list or a map, which has counts only.
+
+    Raises:
+        InvalidRequestError: a property names no mode.
+    """
+    name = schema.find_column_name(field_id)
+    text = properties.get(f"{_PREFIX}column.{name}") or properties.get(f"{_PREFIX}default")
+    mode = _mode(text or _inferred(len(leaves(schema)) - 1, properties))
+    return Mode(counts=mode.counts, bounds=False)
+
+
+def _inferred(position: int, properties: Mapping[str, str]) -> str:
+    """Return the mode of a primitive column for which there is no property, by its place among them."""
+    most = properties.get(f"{_PREFIX}max-inferred-column-defaults", "")
+    inferred = int(most) if most.isdigit() else _MAX_INFERRED
+    return f"truncate({_DEFAULT_LENGTH})" if position < inferred else "none"
 
 
 def _mode(text: str) -> Mode:

@@ -21,6 +21,7 @@ def remove_lost_attempts(
         return
     session.close()
     kept = {paths.canonical(path) for path in reported} | session.owned
+    table.storage.end_uploads(table.data_location, operation_id)
     found = table.storage.find(table.data_location, operation_id)
     outcome = table.storage.delete(path for path in found if paths.canonical(path) not in kept)
     if outcome.failed:

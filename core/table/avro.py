@@ -20,6 +20,9 @@ from lake.core.errors import CorruptFileError, InvalidRequestError
 MAGIC = b"Obj\x01"
 MAX_HEADER_BYTES = 64 * 1024 * 1024
 MAX_INFLATED_BYTES = 1024 * 1024 * 1024
+# Manifests pack to a tenth or so; a file that unpacks to much more than itself is none.
+_MOST_RATIO = 100
+_UNDOUBTED_BYTES = 64 * 1024 * 1024
 MAX_OBJECTS = 1_000_000
 _SYNC_BYTES = 16
 _LONG_BYTES = 10
@@ -84,6 +87,7 @@ def read_container(
         CorruptFileError: it is cut short, has bytes behind its last block, does not decompress or
             exceeds a limit.
     """
+    max_bytes = min(max_bytes, max(_UNDOUBTED_BYTES, _MOST_RATIO * len(data)))
     cursor = Cursor(data, name)
     header = read_header(cursor)
     blocks = []

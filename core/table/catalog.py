@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,10 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
-from lake.core.table.foreign_code import STORAGE, file_properties
+from lake.core.table.credentials import Credentials, Renewed
+from lake.core.table.foreign_code import file_properties, storage_properties
 from lake.core.table.opening import catalog_errors, open_handle, record_metadata
+from lake.core.table.s3 import completed
 from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ class TableCatalog:
         # Metadata files that PyIceberg wrote, in this process, for the commit sent last.
         self.written_metadata: list[str] = []
         # What tables came with, e.g. vended credentials: whoever prints must know what to hide.
-        self.vended: dict[str, object] = {}
+        self.vended: list[Mapping[str, object]] = []
 
     @cached_property
     def configured(self) -> Mapping[str, Any]:
@@ -138,13 +140,15 @@ class TableCatalog:
             return self._properties
         from pyiceberg.utils.config import Config  # noqa: PLC0415
 
-        return Config().get_catalog_config(self.name) or {}
+        return completed(Config().get_catalog_config(self.name) or {})
 
     @cached_property
     def handle(self) -> Catalog:
         """The PyIceberg catalog."""
+        from lake.core.table.version1 import allow_reading  # noqa: PLC0415
         from lake.core.table.version3 import allow_writing  # noqa: PLC0415
 
+        allow_reading()
         allow_writing()
         if self.is_hadoop:
             return self._open_hadoop()
@@ -202,6 +206,8 @@ class TableCatalog:
         """
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
 
+        from lake.core.table.metadata_files import check  # noqa: PLC0415
+
         names = split_identifier(identifier)
         if self._database and not os.path.exists(self._database):
             raise self._no_table(identifier)
@@ -215,7 +221,22 @@ class TableCatalog:
                 f"{identifier} has format version {found.metadata.format_version}; "
                 f"lake knows up to {MAX_FORMAT_VERSION}"
             )
-        return self._table(identifier, found)
+        check(found.metadata, identifier)
+        return self._table(identifier, found, self._vender(identifier))
+
+    def _vender(self, identifier: str) -> Callable[[], Credentials] | None:
+        """Return how to ask for a table's credentials once more; None where the catalog gives none."""
+        ask: Callable[[tuple[str, ...]], Credentials] | None = getattr(self.handle, "vend", None)
+        if ask is None:
+            return None
+
+        def vend() -> Credentials:
+            with catalog_errors(f"table {identifier}"):
+                given = ask(split_identifier(identifier))
+            self._hide(given)
+            return given
+
+        return vend
 
     def _no_table(self, identifier: str) -> NotFoundError:
         hint = "check the name and --catalog or --warehouse"
@@ -350,25 +371,30 @@ class TableCatalog:
             if not self.handle.namespace_exists(names):
                 raise
 
-    def _table(self, identifier: str, found: IcebergTable) -> Table:
-        self.vended.update(found.io.properties)
+    def _table(
+        self, identifier: str, found: IcebergTable, vend: Callable[[], Credentials] | None = None
+    ) -> Table:
         return Table(
             identifier=identifier,
             metadata=found.metadata,
             metadata_location=found.metadata_location,
-            storage=Storage(storage_properties(file_properties(found, found.catalog.properties))),
+            storage=Storage(renewed=Renewed(self._credentials(identifier, found), vend)),
             catalog=self,
             handle=found,
         )
 
+    def _credentials(self, identifier: str, found: IcebergTable) -> Credentials:
+        """Return what opens a table's store, as it came."""
+        vended: Mapping[tuple[str, ...], Credentials] = getattr(self.handle, "vended", {})
+        came = vended.get(split_identifier(identifier))
+        if came is None:
+            given = file_properties(found, found.catalog.properties)
+            came = Credentials(storage_properties(given))
+        self._hide(came)
+        return came
 
-def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
-    """Return those properties that storage needs."""
-    return {
-        key: str(value)
-        for key, value in properties.items()
-        if key.startswith(STORAGE) and value is not None
-    }
+    def _hide(self, given: Credentials) -> None:
+        self.vended += [part for part in given.parts() if part not in self.vended]
 
 
 def open_catalog(settings: Settings) -> TableCatalog:

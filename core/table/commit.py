@@ -390,11 +390,19 @@ def _send(
     except LakeError:
         # Raised before anything is changed.
         raise
-    except (theirs.CommitFailedException, theirs.TableAlreadyExistsError) as error:
+    except (
+        theirs.CommitFailedException,
+        theirs.TableAlreadyExistsError,
+        theirs.TooManyRequestsError,
+    ) as error:
         # A proxy that sends twice turns a success into a conflict: only the table knows.
         after = _look(session, table, landed, error)
         return after, first_line(error)
-    except (theirs.UnauthorizedError, theirs.ForbiddenError) as error:
+    except (
+        theirs.UnauthorizedError,
+        theirs.ForbiddenError,
+        theirs.AuthorizationExpiredError,
+    ) as error:
         raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error

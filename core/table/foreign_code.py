@@ -6,8 +6,12 @@ servers too: whoever may write a table could run code wherever it is read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from lake.core.errors import RefusedError
+from lake.core.redaction import is_secret
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 _CODE = frozenset({"py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", "auth", "ssl"})
 # What storage needs; a catalog's own secrets are not among it.
 STORAGE = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
+# What says where a store is.
+_PLACES = re.compile(r"\.(?:endpoint|proxy-uri|account-host|service\.host|token-uri)$|authority$")
 _LOCATIONS = "write.py-location-provider.impl"
 _LOCATION_CODE = (_LOCATIONS, "write.location-provider.impl")
 
@@ -69,6 +75,38 @@ def ignored_locations(properties: Mapping[str, str]) -> str | None:
     if not named:
         return None
     return f"the table's property {named[0]} is ignored: code that a table names is not run"
+
+
+def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
+    """Return those properties that storage needs."""
+    return {
+        key: str(value)
+        for key, value in properties.items()
+        if key.startswith(STORAGE) and value is not None
+    }
+
+
+def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) -> None:
+    """Refuse a store of a server's choice for credentials that are not the server's.
+
+    Args:
+        properties: what would open a table's store.
+        configured: storage properties of the user's configuration.
+
+    Raises:
+        RefusedError: it names such a store.
+    """
+    for key, place in properties.items():
+        family = key.split(".", maxsplit=1)[0]
+        anonymous = properties.get(f"{family}.anonymous", "").lower() == "true"
+        if not _PLACES.search(key) or configured.get(key) == place or anonymous:
+            continue
+        keys = [name for name in properties if name.startswith(f"{family}.") and is_secret(name)]
+        if not keys or any(properties[name] == configured.get(name) for name in keys):
+            raise RefusedError(
+                f"the catalog's server chooses {place} as {key} for credentials that it did not give",
+                hint=f"if that is right, set the catalog's {key} to it",
+            )
 
 
 def _without_storage(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AssertCreate,
     TableRequirement,
@@ -46,8 +45,9 @@ from lake.core.errors import (
     StorageError,
 )
 from lake.core.table import exclusive
+from lake.core.table.metadata_files import parse
 from lake.core.table.opening import first_line
-from lake.core.table.storage import MAX_METADATA_BYTES, Storage
+from lake.core.table.storage import Storage
 
 VERSION_HINT = "version-hint.text"
 # In the order in which Java looks for them; the last is an old spelling.
@@ -146,23 +146,7 @@ def read_metadata(storage: Storage, location: str) -> TableMetadata:
         raise CorruptFileError(
             f"{location} was removed while it was about to be read", hint="run the command again"
         ) from error
-    if location.endswith((".gz.metadata.json", ".metadata.json.gz")):
-        data = _unpacked(data, location)
-    return TableMetadataUtil.parse_raw(data.decode())
-
-
-def _unpacked(data: bytes, location: str) -> bytes:
-    # 16 more than the largest window: expect gzip's header and trailer.
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS + 16)
-    try:
-        unpacked = unpacker.decompress(data, MAX_METADATA_BYTES)
-    except zlib.error as error:
-        raise CorruptFileError(f"{location} is not gzip: {error}") from error
-    if not unpacker.eof:
-        raise CorruptFileError(
-            f"{location} is cut short or has more than {MAX_METADATA_BYTES} bytes of text"
-        )
-    return unpacked
+    return parse(data, location)
 
 
 class HadoopCommitResponse(CommitTableResponse):

@@ -88,16 +88,24 @@ class HeldLock:
             os.close(self._descriptor)
 
 
-def take(path: str, command: str, operation_id: str) -> HeldLock | Owner | None:
-    """Take a lock: the lock, or else its owner, or None where there can be none.
+def this_process(command: str, operation_id: str) -> Owner:
+    """Return this process as an owner.
 
     Args:
-        path: the file's, in a folder that is there.
         command: what the lock is for.
         operation_id: the run's.
     """
     now_ms = SystemClock().now_ms()
-    me = Owner(socket.gethostname(), os.getpid(), process_name(), command, operation_id, now_ms)
+    return Owner(socket.gethostname(), os.getpid(), process_name(), command, operation_id, now_ms)
+
+
+def take(path: str, me: Owner) -> HeldLock | Owner | None:
+    """Take a lock: the lock, or else its owner, or None where there can be none.
+
+    Args:
+        path: the file's, in a folder that is there.
+        me: who asks.
+    """
     for _ in range(_TRIES):
         try:
             return HeldLock(path, os.open(path, _MAKE, 0o600), me)
@@ -128,7 +136,7 @@ def _owner_unless_dead(path: str) -> Owner | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{path} is no file")
-        owner = _read(descriptor)
+        owner = owner_in(os.pread(descriptor, _LONGEST, 0))
         if not _is_dead(owner, status.st_mtime):
             return owner
         try:
@@ -151,9 +159,10 @@ def _is_dead(owner: Owner, heartbeat: float) -> bool:
     return abs(SystemClock().now_ms() / 1000 - heartbeat) > TTL_SECONDS
 
 
-def _read(descriptor: int) -> Owner:
+def owner_in(data: bytes) -> Owner:
+    """Return the owner that a lock's contents name."""
     try:
-        told: Any = json.loads(os.pread(descriptor, _LONGEST, 0))
+        told: Any = json.loads(data)
         return Owner(
             host=str(told["host"]),
             pid=int(told["pid"]),

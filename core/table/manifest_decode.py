@@ -50,6 +50,7 @@ _REQUIRED_MANIFEST = ("manifest_path", "manifest_length", "partition_spec_id")
 # Decoded always: what the checks and the inheritance look at.
 _CHECKED = ("status", "content", "record_count", "file_size_in_bytes")
 _ABSENT_IN_V1 = {"content": 0, "sequence_number": 0, "min_sequence_number": 0}
+_NEVER_NEGATIVE = ("manifest_length", "sequence_number", "min_sequence_number")
 _COUNTS = {ADDED: "added", EXISTING: "existing", DELETED: "deleted"}
 
 Manifest = Mapping[str, Any]
@@ -69,6 +70,9 @@ def decode_manifest_rows(schema_json: bytes, blocks: Sequence[Block], *, name: s
     layout = layout_of(schema_json, frozenset(), name=name)
     _require(layout, [MANIFEST_PATHS[column] for column in _REQUIRED_MANIFEST], name)
     stored = {c: path for c, path in MANIFEST_PATHS.items() if path in layout.columns}
+    if 0 < len(stored.keys() & _ABSENT_IN_V1.keys()) < len(_ABSENT_IN_V1):
+        # A number that is not told would be taken for 0, and old deletes for none.
+        raise CorruptFileError(f"{name} has some of {', '.join(_ABSENT_IN_V1)} only")
     decoded = decode(layout, blocks, list(stored.values()), name=name)
     columns = {}
     for column, kind in MANIFEST_COLUMNS.items():
@@ -221,8 +225,12 @@ class _EntryReader:
         inherits = pc.or_(pc.equal(status, ADDED), pc.equal(own, 0))
         filled = pc.coalesce(values, pc.if_else(inherits, own, pa.scalar(None, pa.int64())))
         if column == "sequence_number":
-            lost = pc.and_(pc.is_null(filled), pc.not_equal(status, DELETED))
-            self._reject(lost, "a live file without a sequence number")
+            live = pc.not_equal(status, DELETED)
+            self._reject(pc.and_(pc.is_null(filled), live), "a live file without a sequence number")
+            newer = pc.fill_null(pc.greater(filled, own), fill_value=False)
+            self._reject(
+                pc.and_(newer, live), "a file of a higher sequence number than the manifest's"
+            )
         return filled
 
     def _first_row_ids(self, values: pa.Array) -> pa.Array:
@@ -345,7 +353,7 @@ def _check_manifests(table: pa.Table, name: str) -> None:
         "content": lambda column: pc.invert(pc.is_in(column, pa.array([0, 1], pa.int32()))),
     }
     for column in table.column_names:
-        if column == "manifest_length" or column.endswith("_count"):
+        if column in _NEVER_NEGATIVE or column.endswith("_count"):
             problems[column] = lambda values: pc.less(values, 0)
     for column in (*_REQUIRED_MANIFEST, *_ABSENT_IN_V1):
         if table[column].null_count:
@@ -353,6 +361,11 @@ def _check_manifests(table: pa.Table, name: str) -> None:
     for column, is_bad in problems.items():
         if pc.any(is_bad(table[column]), min_count=0).as_py():
             raise CorruptFileError(f"{name} holds a manifest with an impossible {column}")
+    counts = table.filter(pc.not_equal(table["content"], 0)).select(
+        [column for column in table.column_names if column.endswith("_files_count")]
+    )
+    if any(column.null_count for column in counts.columns):
+        raise CorruptFileError(f"{name} holds a manifest of deletes that does not tell how many")
 
 
 def _conform(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:

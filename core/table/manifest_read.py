@@ -32,7 +32,7 @@ _WINDOW_BYTES = 32 * 1024 * 1024
 _SHARED_BYTES = 1024 * 1024
 # Below what 32-bit offsets of strings in one batch reach.
 _DECODED_BYTES = 256 * 1024 * 1024
-_FETCH_THREADS = 16
+_FETCH_THREADS = 32
 _LISTS_AT_ONCE = 256
 _T = TypeVar("_T")
 
@@ -49,7 +49,10 @@ def read_manifest_list(
     data = storage.read(location)
     _check_length(location, len(data), expected_length)
     container = read_container(data, name=location)
-    return decode_manifest_rows(container.schema_json, container.blocks, name=location)
+    rows = decode_manifest_rows(container.schema_json, container.blocks, name=location)
+    if pc.count_distinct(rows["manifest_path"]).as_py() != rows.num_rows:
+        raise CorruptFileError(f"{location} names a manifest twice")
+    return rows
 
 
 def read_manifest_lists(

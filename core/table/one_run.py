@@ -16,9 +16,10 @@ from lake.core.errors import LockedError
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
-from lake.core.table import lineage
+from lake.core.table import lineage, lock_file, lock_object
 from lake.core.table.catalog import Table
-from lake.core.table.lock_file import HeldLock, Owner, take
+from lake.core.table.lock_file import HeldLock, Owner, this_process
+from lake.core.table.lock_object import HeldObject
 
 LOCK_NAME = "lake.lock"
 _LOOK_SECONDS = 0.5
@@ -73,24 +74,32 @@ def _turn(
     session: Session, table: Table, command: str, operation_id: str, wait_ms: int
 ) -> Iterator[tuple[Owner | None, bool]]:
     """Hold a table's lock for a block, if there can be one; give who else does, and whether it took a wait."""
-    lock = paths.parse(paths.join(table.metadata_folder, LOCK_NAME))
+    me = this_process(command, operation_id)
     until = session.clock.monotonic() + wait_ms / 1000
     waited = False
-    taken: HeldLock | Owner | None = None
+    taken: HeldLock | HeldObject | Owner | None = None
     try:
-        while lock.is_local:
+        while True:
             # Stopped in between, nobody would know that the lock is there.
             with uninterrupted():
-                taken = take(lock.path, command, operation_id)
+                taken = _take(table, me)
             if not isinstance(taken, Owner) or session.clock.monotonic() >= until:
                 break
             waited = True
             session.clock.sleep(_LOOK_SECONDS)
         yield taken if isinstance(taken, Owner) else None, waited
     finally:
-        if isinstance(taken, HeldLock):
+        if isinstance(taken, HeldLock | HeldObject):
             with uninterrupted():
                 taken.release()
+
+
+def _take(table: Table, me: Owner) -> HeldLock | HeldObject | Owner | None:
+    location = paths.join(table.metadata_folder, LOCK_NAME)
+    parsed = paths.parse(location)
+    if parsed.is_local:
+        return lock_file.take(parsed.path, me)
+    return lock_object.take(table.storage, location, me)
 
 
 def _words(owner: Owner) -> str:

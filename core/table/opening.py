@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-_TIMED_OUT = re.compile(r"timed? ?out\b|timeout (?:expired|was reached)", re.IGNORECASE)
+_TIMED_OUT = re.compile(
+    r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked", re.IGNORECASE
+)
 _UNAUTHORISED = re.compile(
     r"password authentication failed|no password supplied|permission denied|access.denied"
     r"|role .* (?:does not exist|is not permitted)",
@@ -54,6 +56,7 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
     from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog  # noqa: PLC0415
 
     from lake.core.table.foreign_code import keep_out  # noqa: PLC0415
+    from lake.core.table.metadata_files import bound_reading  # noqa: PLC0415
 
     def bounded(name: str, properties: Mapping[str, Any]) -> Catalog:
         from lake.core.table.rest import BoundedRestCatalog  # noqa: PLC0415 - only when one is wanted
@@ -61,6 +64,7 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
         return BoundedRestCatalog(name, **properties)
 
     AVAILABLE_CATALOGS[CatalogType.REST] = bounded
+    bound_reading()
     os.environ.setdefault(_POSTGRES_LIMIT, _POSTGRES_SECONDS)
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     with catalog_errors(f"catalog {name}"):
@@ -140,6 +144,11 @@ def catalog_errors(what: str) -> Iterator[None]:
     except (ValidationError, UnicodeDecodeError, theirs.ValidationError) as error:
         raise CorruptFileError(
             f"the metadata of {what} cannot be read: {first_line(error)}"
+        ) from error
+    except (theirs.ServiceUnavailableError, theirs.TooManyRequestsError) as error:
+        raise TimedOutError(
+            f"the catalog is too busy to open {what}: {first_line(error)}",
+            hint="run the command again",
         ) from error
     except (ModuleNotFoundError, theirs.NotInstalledError) as error:
         raise BadInputError(

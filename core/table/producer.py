@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
-from lake.core.errors import BadInputError
+from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.table import validation
 from lake.core.table.delete_clashes import DeleteClashes
 from lake.core.table.file_columns import columns_of
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _TARGET_BYTES = 8 * 1024 * 1024
 _MIN_TO_MERGE = 100
+_LIST_COUNTS = tuple(name for name in MANIFEST_SCHEMA.names if name.endswith("_count"))
 # A manifest's content, as its row in the list has it.
 _DELETES = 1
 
@@ -99,6 +100,7 @@ class Parent:
         if snapshot is not None:
             listed = read_list(storage, metadata, snapshot)
             check_list(storage, metadata, snapshot, listed)
+            _check_head(metadata, snapshot, listed)
         return cls(snapshot, listed.to_pylist(), clashes, LivePartitions(storage, fresh), fresh)
 
     def keep(self, added: _Added) -> None:
@@ -369,14 +371,22 @@ class Producer:
         spec, schema = metadata.specs()[spec_id], metadata.schema()
         rows = []
         for part in _pieces(entries, target):
-            data = encode_manifest(
-                part,
-                format_version=metadata.format_version,
-                spec=spec,
-                schema=schema,
-                content=content,
-                codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
-            )
+            try:
+                data = encode_manifest(
+                    part,
+                    format_version=metadata.format_version,
+                    spec=spec,
+                    schema=schema,
+                    content=content,
+                    codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
+                )
+            except ValueError as error:
+                if pc.any(pc.equal(part["status"], ADDED)).as_py():
+                    raise
+                # It is from a manifest that was there before.
+                raise CorruptFileError(
+                    f"an entry of {self.table.identifier} is damaged: {error}"
+                ) from error
             location = self._new_manifest()
             self.storage.write(location, data)
             rows.append(
@@ -463,6 +473,27 @@ class _Added:
 def next_sequence_number(metadata: TableMetadata) -> int:
     """Return the sequence number of the snapshot that comes next (always 0 in format version 1)."""
     return 0 if metadata.format_version == 1 else metadata.last_sequence_number + 1
+
+
+def _check_head(metadata: TableMetadata, snapshot: Snapshot, listed: pa.Table) -> None:
+    """Refuse a head on which nothing can be built: one newer than the table's last, or without counts.
+
+    Raises:
+        CorruptFileError: it is one.
+    """
+    if metadata.format_version == 1:
+        return
+    if (snapshot.sequence_number or 0) > metadata.last_sequence_number:
+        raise CorruptFileError(
+            f"snapshot {snapshot.snapshot_id} has sequence number {snapshot.sequence_number}, the table's "
+            f"last is {metadata.last_sequence_number}"
+        )
+    for column in ("added_snapshot_id", *_LIST_COUNTS):
+        if listed[column].null_count:
+            raise CorruptFileError(
+                f"{snapshot.manifest_list} holds a manifest without {column}, which format version "
+                f"{metadata.format_version} requires"
+            )
 
 
 def pack_end(manifests: Sequence[dict[str, Any]], target: int) -> list[list[dict[str, Any]]]:

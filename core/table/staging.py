@@ -113,6 +113,7 @@ def staged(session: Session, table: Table, operation_id: str) -> Iterator[Stagin
 def remove_operation_files(session: Session, table: Table, operation_id: str) -> None:
     """Delete the data files whose names carry an operation id and that no snapshot may hold."""
     try:
+        table.storage.end_uploads(table.data_location, operation_id)
         found = table.storage.find(table.data_location, operation_id)
     except LakeError as error:
         # Why the operation failed counts for more.

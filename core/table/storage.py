@@ -9,23 +9,54 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from datetime import timedelta
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from lake.core import paths
-from lake.core.errors import BadInputError, CorruptFileError, NotFoundError, StorageError
-from lake.core.table.storage_errors import typed_errors
+from lake.core.errors import (
+    BadInputError,
+    CorruptFileError,
+    LakeError,
+    NotFoundError,
+    StorageError,
+)
+from lake.core.table.credentials import Credentials, Renewed
+from lake.core.table.s3 import S3, UnsupportedError, completed, is_plain
+from lake.core.table.storage_errors import is_refusal, typed_errors
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
+_TOLD_LENGTH = 400
+# Google's client would try for a quarter of an hour.
+_RETRY_SECONDS = 60
+# What Arrow puts into one part.
+_PUT_BYTES = 5 * 1024 * 1024
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+
+def _again_when_renewed(call: _Call) -> _Call:
+    """Let a call of a storage that was refused try once more, with the credentials that its catalog then vends."""
+
+    @wraps(call)
+    def again(self: Storage, *arguments: Any, **named: Any) -> Any:
+        number, _ = self.renewed.current()
+        try:
+            return call(self, *arguments, **named)
+        except (LakeError, OSError) as error:
+            if not (is_refusal(error) and self.renewed.renew(number)):
+                raise
+        return call(self, *arguments, **named)
+
+    return again  # type: ignore[return-value]
 
 
 @dataclass(slots=True)
@@ -50,40 +81,61 @@ class Storage:
 
     Args:
         properties: storage properties as PyIceberg's FileIO takes them. They may hold secrets: they are
-            never printed, and `properties` goes to executors in a binary column only.
+            never printed, and go to executors in a binary column only.
+        renewed: instead of them, credentials that are vended anew while a run goes on.
     """
 
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self.properties: dict[str, str] = dict(properties or {})
-        self._filesystem = lru_cache(maxsize=64)(self._make_filesystem)
+    def __init__(
+        self, properties: Mapping[str, str] | None = None, *, renewed: Renewed | None = None
+    ) -> None:
+        self.renewed = renewed or Renewed(Credentials(dict(properties or {})))
+        self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
 
     def __repr__(self) -> str:
         return "Storage(…)"
 
-    def _make_filesystem(self, scheme: str, authority: str) -> Any:
-        if scheme == "file":
-            return pafs.LocalFileSystem()
-        from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
-
-        try:
-            return PyArrowFileIO(self.properties).fs_by_scheme(scheme, authority or None)
-        except ValueError as error:
-            raise BadInputError(f"no file system for {scheme}:// locations") from error
+    @property
+    def credentials(self) -> Credentials:
+        """What opens the store now."""
+        return self.renewed.current()[1]
 
     def resolve(self, location: str) -> tuple[Any, str]:
         """Return the PyArrow file system and the path in it that a location names."""
         parsed = paths.parse(location)
-        filesystem = self._filesystem(parsed.scheme, parsed.authority)
+        properties = {} if parsed.is_local else self.credentials.at(location)
+        key = tuple(sorted(properties.items()))
+        filesystem = self._filesystem(parsed.scheme, parsed.authority, key)
         if parsed.scheme in {"file", "hdfs", "viewfs"}:
             return filesystem, parsed.path
         return filesystem, f"{parsed.authority}{parsed.path}"
 
+    def s3(self, location: str) -> tuple[S3, str] | None:
+        """Return the bucket of an object and its key there; None where only Arrow reaches it."""
+        parsed = paths.parse(location)
+        key = parsed.path[1:]
+        if parsed.scheme != "s3" or not is_plain(key):
+            return None
+        properties = tuple(sorted(self.credentials.at(location).items()))
+        bucket = _open_bucket(parsed.authority, properties)
+        return (bucket, key) if bucket else None
+
+    @_again_when_renewed
     def open_input(self, location: str) -> Any:
-        """Open a file for random access (a `pyarrow.NativeFile`)."""
+        """Open a file for random access (a `pyarrow.NativeFile`).
+
+        Raises:
+            BadInputError: it is a folder, a pipe or a device: opening one could wait for ever.
+            NotFoundError: there is no such file.
+        """
         filesystem, path = self.resolve(location)
         with typed_errors(location):
+            if isinstance(filesystem, pafs.LocalFileSystem) and not stat.S_ISREG(
+                os.stat(path).st_mode
+            ):
+                raise BadInputError(f"{location} is not a file")
             return filesystem.open_input_file(path)
 
+    @_again_when_renewed
     def open_output(self, location: str) -> Any:
         """Open a new file for writing (a `pyarrow.NativeFile`); local folders are made."""
         filesystem, path = self.resolve(location)
@@ -92,6 +144,7 @@ class Storage:
                 _make_folders(os.path.dirname(path))
             return filesystem.open_output_stream(path)
 
+    @_again_when_renewed
     def size(self, location: str) -> int:
         """Return a file's length in bytes.
 
@@ -113,6 +166,7 @@ class Storage:
             return False
         return True
 
+    @_again_when_renewed
     def read(self, location: str, *, limit: int = MAX_METADATA_BYTES) -> bytes:
         """Return a whole file of metadata.
 
@@ -120,23 +174,40 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
+        reached = self.s3(location)
+        if reached is not None:
+            with typed_errors(location), suppress(UnsupportedError):
+                return _read_object(*reached, location, limit)
         with typed_errors(location), self.open_input(location) as source:
             length = source.size()
-            if length > limit:
-                raise CorruptFileError(
-                    f"{location} has {length} bytes, more than the {limit} allowed"
-                )
+            _check_limit(location, length, limit)
             data = bytes(source.read())
         if len(data) != length:
             raise StorageError(f"{location}: the storage gave {len(data)} of its {length} bytes")
         return data
 
+    @_again_when_renewed
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Write a whole file and, on a local disk, make it survive a power cut."""
-        with typed_errors(location), self.open_output(location) as sink:
-            sink.write(data)
+        with typed_errors(location):
+            if self._put(location, data):
+                return
+            with self.open_output(location) as sink:
+                sink.write(data)
         if durable:
             self.persist(location)
+
+    def _put(self, location: str, data: bytes | pa.Buffer) -> bool:
+        """Write a small object by one request instead of three, if that can be."""
+        reached = self.s3(location) if len(data) <= _PUT_BYTES else None
+        if reached is None:
+            return False
+        bucket, key = reached
+        try:
+            bucket.put(key, bytes(data))
+        except UnsupportedError:
+            return False
+        return True
 
     def persist(self, location: str) -> None:
         """Flush a written local file and its folder to the disk; other stores do so on close."""
@@ -147,12 +218,14 @@ class Storage:
             _flush(parsed.path)
             _flush(os.path.dirname(parsed.path))
 
+    @_again_when_renewed
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder with something in it."""
         filesystem, path = self.resolve(location)
         with typed_errors(location):
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
+    @_again_when_renewed
     def make_folder(self, location: str) -> None:
         """Make a folder and those above it where they are missing."""
         filesystem, path = self.resolve(location)
@@ -162,6 +235,7 @@ class Storage:
             else:
                 filesystem.create_dir(path, recursive=True)
 
+    @_again_when_renewed
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
         """Return the names right in a folder, sorted, and whether each is a folder; none if there is none."""
         filesystem, path = self.resolve(folder)
@@ -171,6 +245,7 @@ class Storage:
             infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted((info.base_name, info.type == pafs.FileType.Directory) for info in infos)
 
+    @_again_when_renewed
     def list_files(self, folder: str) -> list[StoredFile]:
         """Return the files right in a folder, by name; none if there is no folder. Links are left out."""
         filesystem, path = self.resolve(folder)
@@ -198,6 +273,7 @@ class Storage:
         with ThreadPoolExecutor(_LOOK_UP_THREADS) as pool:
             return dict(zip(wanted, pool.map(self._look_up, wanted), strict=True))
 
+    @_again_when_renewed
     def _look_up(self, location: str) -> StoredFile | None:
         filesystem, path = self.resolve(location)
         with typed_errors(location):
@@ -210,6 +286,7 @@ class Storage:
                 raise
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
+    @_again_when_renewed
     def find(self, folder: str, name_part: str) -> list[str]:
         """Return the files below a folder whose names contain a text; none if there is no folder.
 
@@ -238,19 +315,66 @@ class Storage:
             if info.type == pafs.FileType.File and name_part in info.base_name
         ]
 
+    def end_uploads(self, folder: str, name_part: str) -> None:
+        """End uploads of files below a folder whose names contain a text, which failed writers left open.
+
+        Only S3 has any; a store that tells nothing of them is left alone.
+        """
+        reached = self.s3(f"{folder.rstrip('/')}/")
+        if reached is None:
+            return
+        bucket, prefix = reached
+        with suppress(OSError, UnsupportedError):
+            bucket.abort_uploads(prefix, name_part)
+
     def delete(self, locations: Iterable[str]) -> DeleteOutcome:
         """Delete files in parallel; a file that is not there counts as deleted, a failure is kept and told."""
-        outcome = DeleteOutcome()
         wanted = list(dict.fromkeys(locations))
+        number, _ = self.renewed.current()
+        failed = self._delete_each(wanted)
+        refused = [place for place, why in failed.items() if is_refusal(OSError(why))]
+        if refused and self.renewed.renew(number):
+            again = self._delete_each(refused)
+            failed = {k: why for k, why in failed.items() if k not in refused} | again
+        return DeleteOutcome([one for one in wanted if one not in failed], failed)
+
+    def _delete_each(self, wanted: Sequence[str]) -> dict[str, str]:
+        """Delete files and return why some could not be."""
+        failed, left = self._delete_together(wanted)
         # A thread costs more than one call of the system, and its orders more than a local delete.
-        size = -(-len(wanted) // _DELETE_THREADS) or 1
-        slices = [wanted[start : start + size] for start in range(0, len(wanted), size)]
+        size = -(-len(left) // _DELETE_THREADS) or 1
+        slices = [left[start : start + size] for start in range(0, len(left), size)]
         with ThreadPoolExecutor(len(slices) or 1) as pool:
             each = pool.map if slices[1:] else map
             for failures in each(self._delete_all, slices):
-                outcome.failed.update(failures)
-        outcome.deleted += [location for location in wanted if location not in outcome.failed]
-        return outcome
+                failed.update(failures)
+        return failed
+
+    def _delete_together(self, wanted: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+        """Delete objects by the thousand; return what failed and what has to go one by one."""
+        buckets: dict[S3, dict[str, str]] = {}
+        left = []
+        for location in wanted:
+            reached = None if location.startswith("/") else self._reached(location)
+            if reached is None:
+                left.append(location)
+            else:
+                buckets.setdefault(reached[0], {})[reached[1]] = location
+        failed: dict[str, str] = {}
+        for bucket, keys in buckets.items():
+            try:
+                told = bucket.delete_all(list(keys))
+            except UnsupportedError:
+                left += keys.values()
+            else:
+                failed |= {keys[key]: why for key, why in told.items()}
+        return failed, left
+
+    def _reached(self, location: str) -> tuple[S3, str] | None:
+        try:
+            return self.s3(location)
+        except BadInputError:
+            return None
 
     def _delete_all(self, locations: Sequence[str]) -> dict[str, str]:
         told = {location: self._delete_one(location) for location in locations}
@@ -267,7 +391,7 @@ class Storage:
         except FileNotFoundError:
             return None
         except (OSError, BadInputError, pa.ArrowException) as error:
-            return str(error)[:200]
+            return str(error)[:_TOLD_LENGTH]
         return None
 
 
@@ -295,6 +419,58 @@ def _unless_gone(error: OSError) -> None:
     """Raise what hides files of a folder; one that is not there, or not any more, hides none."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
+
+
+def _read_object(bucket: S3, key: str, location: str, limit: int) -> bytes:
+    """Read an object by one request, where Arrow would first ask for its length."""
+    data = bucket.read(key, limit)
+    if data is None:
+        raise FileNotFoundError(location)
+    _check_limit(location, len(data), limit)
+    return data
+
+
+def _check_limit(location: str, length: int, limit: int) -> None:
+    if length > limit:
+        raise CorruptFileError(f"{location} has {length} bytes, more than the {limit} allowed")
+
+
+@lru_cache(maxsize=16)
+def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
+    return S3.of(completed(dict(properties)), name)
+
+
+def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str, str]]) -> Any:
+    if scheme == "file":
+        return pafs.LocalFileSystem()
+    from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
+
+    settings = completed(dict(properties))
+    try:
+        found = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
+    except ValueError as error:
+        raise BadInputError(f"no file system for {scheme}:// locations") from error
+    except (TypeError, ImportError, OSError, pa.ArrowException) as error:
+        why = (str(error).strip().splitlines() or [""])[0][:_TOLD_LENGTH]
+        raise BadInputError(
+            f"cannot open {scheme}://{authority}: {why}",
+            hint="what opens that store is missing in the catalog's configuration, or on this machine",
+        ) from error
+    return found if "s3.retry-strategy-impl" in settings else _with_limits(found)
+
+
+def _with_limits(filesystem: Any) -> Any:
+    """Return a file system with settings that PyIceberg does not know; Arrow pickles it as its settings."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return filesystem
+    wanted = {
+        "retry_time_limit": timedelta(seconds=_RETRY_SECONDS),
+        "tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE"),
+    }
+    make, given = filesystem.__reduce__()
+    settings = given[0] if given and isinstance(given[0], dict) else {}
+    more = {key: value for key, value in wanted.items() if value and key in settings}
+    return make({**settings, **more}) if more else filesystem
 
 
 def _stored(location: str, info: Any) -> StoredFile:

@@ -6,6 +6,8 @@ import errno
 import os
 import re
 
+import pyarrow as pa
+
 from lake.core.errors import (
     BadInputError,
     LakeError,
@@ -18,7 +20,9 @@ from lake.core.errors import (
 # The names are those of the AWS SDK, which Arrow repeats; the numbers stand in for names it does not know.
 _REFUSED = re.compile(
     r"access.?denied|HTTP status 40[13]\b|expired.?token|invalid.?access.?key|signature.?does.?not.?match"
-    r"|(?:invalid|unrecognized).?client|invalid.?token|authenticationfailed",
+    r"|(?:invalid|unrecognized).?client|invalid.?token|authenticationfailed"
+    # S3 refuses a token that expired with 400, and says why only in a body that these do not read.
+    r"|HTTP status 400\) during (?:Head|Get)",
     re.IGNORECASE,
 )
 _BUSY = re.compile(
@@ -26,8 +30,14 @@ _BUSY = re.compile(
     r"|HTTP status (?:429|5\d\d)\b|timed? ?out\b|timeout was reached",
     re.IGNORECASE,
 )
-_OF_A_STORE = re.compile(r"\bAWS Error\b|HTTP status \d{3}\b", re.IGNORECASE)
+_OF_A_STORE = re.compile(r"\bAWS Error\b|HTTP status \d{3}\b|google::cloud|azure", re.IGNORECASE)
+# How Python and Arrow repeat the system's number.
+_REPEATED = re.compile(r"^\[Errno \d+\] |\.? Detail: \[errno \d+\] [\w /-]*")
+# What Arrow makes of any refusal that is longer than what it wanted to read.
+_MUFFLED = "flush response stream"
 _LENGTH = 300
+# A name under which nothing can lie.
+_NO_PLACE = frozenset({errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO})
 _AWAY = {
     errno.ECONNABORTED,
     errno.ECONNREFUSED,
@@ -63,6 +73,8 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
         return NotAuthorisedError(f"{refused}: {_reason(error, text)}")
     if isinstance(error, TimeoutError) or _BUSY.search(text):
         return TimedOutError(f"the storage is too busy: {text}", hint="run the command again")
+    if error.errno in _NO_PLACE:
+        return BadInputError(f"no file can lie there: {location or text}")
     if error.errno in _AWAY:
         return TimedOutError(f"the storage is away: {text}", hint="run the command again")
     if isinstance(error, FileNotFoundError) and location:
@@ -76,8 +88,19 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
     return StorageError(message, hint=_HINTS.get(error.errno or 0))
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Whether a store may have refused the credentials, so that others could help."""
+    known = storage_error(error) if isinstance(error, OSError) else error
+    return isinstance(known, NotAuthorisedError) or _MUFFLED in str(known)
+
+
 def _reason(error: OSError, text: str) -> str:
-    return text if error.errno is None else f"{os.strerror(error.errno).lower()} ({text})"
+    """Return an error's own words, with what the system's number means in front."""
+    if error.errno is None:
+        return text
+    meaning = os.strerror(error.errno)
+    said = _REPEATED.sub("", text).strip()
+    return f"{meaning.lower()} ({said})" if said and said != meaning else meaning.lower()
 
 
 class typed_errors:  # noqa: N801 - reads as a statement
@@ -97,3 +120,6 @@ class typed_errors:  # noqa: N801 - reads as a statement
         known = storage_error(error, self._location) if isinstance(error, OSError) else None
         if known is not None:
             raise known from error
+        if isinstance(error, pa.ArrowInvalid):
+            # Such as a name with an empty part, which S3 knows and Arrow does not.
+            raise BadInputError(f"{self._location}: {error}") from error

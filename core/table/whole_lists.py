@@ -65,6 +65,12 @@ def read_list(storage: Storage, metadata: TableMetadata, snapshot: Snapshot) -> 
     told = None if manifests.num_rows else shortfall(metadata, snapshot, count_list(manifests))
     if told:
         raise CorruptFileError(told, hint=_HINT)
+    newest = pc.max(manifests["sequence_number"]).as_py()
+    if newest is not None and newest > max(snapshot.sequence_number or 0, 0):
+        raise CorruptFileError(
+            f"{snapshot.manifest_list} names a manifest of sequence number {newest}, its snapshot has "
+            f"{snapshot.sequence_number}"
+        )
     return manifests
 
 

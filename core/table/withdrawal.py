@@ -152,7 +152,10 @@ def withdraw(
 
 def _files_of(table: Table, marks: RunMarks) -> list[str]:
     # Without an operation id every file's name would do.
-    return table.storage.find(table.data_location, marks.operation_id) if marks.operation_id else []
+    if not marks.operation_id:
+        return []
+    table.storage.end_uploads(table.data_location, marks.operation_id)
+    return table.storage.find(table.data_location, marks.operation_id)
 
 
 def _prepared(table: Table, marks: RunMarks, *, known: TableMetadata | None = None) -> list[str]:

@@ -24,7 +24,7 @@ class WriteBehind(Storage):
     """
 
     def __init__(self, storage: Storage) -> None:
-        super().__init__(storage.properties)
+        super().__init__(renewed=storage.renewed)
         self._storage = storage
         self._pool = ThreadPoolExecutor(_THREADS)
         self._pending: dict[str, tuple[Future[None], bytes]] = {}

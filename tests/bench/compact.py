@@ -1,6 +1,7 @@
 """Compaction of many small files, side by side with Iceberg Java, alternating in one run.
 
-    python tests/bench/compact.py [--files 300] [--rows 20000] [--rounds 3] [--engine spark] [--no-java] [--deletes]
+    python tests/bench/compact.py [--files 300] [--rows 20000] [--rounds 3] [--engine spark] [--no-java]
+                                  [--deletes] [--sort l_shipdate]
 
 With ``--deletes`` a tenth of the rows is deleted first: half of them by position delete files, one a data file,
 half by three equality delete files. Prints, per round and as medians: seconds of the whole process of each, the
@@ -306,9 +307,10 @@ def lake_command(warehouse: Path, engine: str, *more: str) -> list[str]:
     ]
 
 
-def java_command(warehouse: Path) -> list[str]:
+def java_command(warehouse: Path, order: str | None) -> list[str]:
     """Return the command line of the peer's compaction."""
-    call = "CALL lake.system.rewrite_data_files(table => 'db.t')"
+    sort = f", strategy => 'sort', sort_order => '{order}'" if order else ""
+    call = f"CALL lake.system.rewrite_data_files(table => 'db.t'{sort})"
     return [sys.executable, str(ROOT / "tests" / "java_peer.py"), str(warehouse), call]
 
 
@@ -322,6 +324,7 @@ def main() -> None:
     parser.add_argument("--no-java", action="store_true")
     parser.add_argument("--deletes", action="store_true", help="delete a tenth of the rows first")
     parser.add_argument("--folder", help="where to work; the files made there are used again")
+    parser.add_argument("--sort", metavar="TERMS", help="sort rows by these, e.g. 'l_shipdate'")
     parser.add_argument("more", nargs="*", help="further options of `lake compact`")
     arguments = parser.parse_args()
     folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
@@ -335,20 +338,23 @@ def main() -> None:
         if arguments.deletes:
             delete_rows(used, arguments.files, arguments.rows)
         used.rename(kept)
+    more = [*arguments.more]
+    if arguments.sort:
+        more += ["--strategy", "sort", "--by", arguments.sort]
     seconds: dict[str, list[float]] = {"lake": [], "java": [], "bare": []}
     peaks = []
     for _ in range(arguments.rounds):
         copy_of(kept, used)
         if not arguments.deletes:
             seconds["bare"].append(bare(data_files(used), folder / "bare.parquet"))
-        took, peak, output = timed(lake_command(used, arguments.engine, *arguments.more))
+        took, peak, output = timed(lake_command(used, arguments.engine, *more))
         seconds["lake"].append(took)
         peaks.append(peak)
         result = json.loads(output)["result"]
         print(f"lake {took:.2f} s, peak {peak:.0f} MiB, {result}", flush=True)
         if not arguments.no_java:
             copy_of(kept, used)
-            took, _, _ = timed(java_command(used))
+            took, _, _ = timed(java_command(used, arguments.sort))
             seconds["java"].append(took)
             print(f"java {took:.2f} s", flush=True)
     medians = {name: round(statistics.median(each), 2) for name, each in seconds.items() if each}

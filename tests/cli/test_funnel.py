@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from typing import Any
@@ -269,9 +270,34 @@ def test_a_full_disk_behind_stdout_is_an_error_without_a_trace(lake: CommandLine
             text=True,
         )
 
-    assert done.returncode == 1
+    assert done.returncode == 7
     assert done.stderr.startswith("error: cannot write to standard output")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "code"),
+    [
+        (["snapshots", "db.t"], ">&- 2>&-", 0),
+        (["--json", "snapshots", "db.none"], "2>&-", 7),
+        (["snapshots", "db.none"], "2>/dev/full", 7),
+        (["scan", "db.t", "--output", "-", "--output-format", "csv"], ">&-", 2),
+        (["ingest", "db.t", "-", "--format", "csv"], "<&-", 7),
+    ],
+    ids=["both", "errors", "full errors", "rows", "input"],
+)
+def test_streams_that_are_closed_or_full_are_no_defect(
+    lake: CommandLine, arguments: list[str], closed: str, code: int
+) -> None:
+    make_table(lake.warehouse)
+    line = shlex.join([sys.executable, "-m", "lake.cli", *lake.arguments(*arguments)])
+    done = subprocess.run(
+        f"{line} {closed}", shell=True, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert "--json" not in arguments or json.loads(done.stdout)["status"] == "failed"
 
 
 def test_the_version_is_the_distributions() -> None:

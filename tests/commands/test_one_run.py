@@ -17,7 +17,7 @@ from table_support import files_below, ids_in, make_table
 from lake.core.clock import SystemClock
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
-from lake.core.table.lock_file import HeldLock, take
+from lake.core.table.lock_file import HeldLock, take, this_process
 
 COMMANDS = [
     ("compact", "db.t", "--rewrite-all"),
@@ -37,7 +37,7 @@ def table(lake: CommandLine) -> Path:
 @pytest.fixture
 def held(table: Path) -> Iterator[HeldLock]:
     """The table's lock in another's hands."""
-    lock = take(str(table), "compact", "op-1")
+    lock = take(str(table), this_process("compact", "op-1"))
     assert isinstance(lock, HeldLock)
     yield lock
     if table.exists():
@@ -238,7 +238,7 @@ def test_a_hadoop_catalog_takes_no_lock_for_a_version(tmp_path: Path) -> None:
     for first in (1, 2):
         folders.ok("ingest", "db.t", str(_rows(tmp_path, first)), "--create")
     path = tmp_path / "folders" / "db" / "t" / "metadata" / "lake.lock"
-    lock = take(str(path), "compact", "op-1")
+    lock = take(str(path), this_process("compact", "op-1"))
     assert isinstance(lock, HeldLock)
     beside = folders.ok("ingest", "db.t", str(_rows(tmp_path, 3)))
     listed = folders.ok("snapshots", "db.t")["result"]["snapshots"]

@@ -9,41 +9,44 @@ from hostile import edits
 from hostile.commands import READS, WRITES, Commands
 from hostile.tables import BrokenTable
 
-_OTHERS = ("expire", *READS[1:], *WRITES)
+_TURNS = (*READS, *WRITES)
+_OTHERS = tuple(command for command in _TURNS if command not in {"scan", "plan", "expire"})
 
 
 class Truncations:
-    """All manifest lists of a table and the head's manifests, each cut before every byte.
-
-    At each point a plan is made and, in turn, another command is run.
-    """
+    """The head's manifest list and manifests, then the other lists, each cut before every byte."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._table = BrokenTable(folder, name)
         self._commands = Commands(self._table)
-        files = dict.fromkeys([*self._table.lists(), *self._table.manifests()])
+        head, *lists = self._table.lists()
+        files = [head, *self._table.manifests(), *lists]
         self._points = [(path, length) for path in files for length in range(path.stat().st_size)]
         self.count = len(self._points)
 
     def attempt(self, number: int) -> str:
         path, length = self._points[number]
         data = self._table.original(path)[:length]
-        commands = ("plan", _OTHERS[number % len(_OTHERS)])
-        return " / ".join(self._commands.all_judged(commands, path, data))
+        command = _TURNS[number % len(_TURNS)]
+        return self._commands.all_judged([command], {path: data})[0]
 
 
 class Lies:
-    """A table's list and manifests, whose blocks, records, schemas and codecs lie: every command meets each."""
+    """A list and manifests of a table, whose blocks, records, schemas and codecs lie.
+
+    The list has the lengths of the manifests as they lie there, so that nothing but their content tells. Where no
+    rule of the format is broken, what the reference reads of the broken table is as right as what was there.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         self._table = BrokenTable(folder, name)
         self._commands = Commands(self._table)
-        head = self._table.lists()[0]
+        self._head = self._table.lists()[0]
         manifests = self._table.manifests()
         self._mutants: list[tuple[Path, str, bytes]] = []
-        for path in (head, manifests[0], manifests[-1]):
+        for path in dict.fromkeys((self._head, manifests[0], manifests[-1])):
             data = path.read_bytes()
-            lies = edits.LIST_LIES if path == head else edits.ENTRY_LIES
+            lies = edits.LIST_LIES if path == self._head else edits.ENTRY_LIES
             for found in (
                 edits.block_lies(data),
                 edits.record_lies(data, lies),
@@ -55,8 +58,14 @@ class Lies:
 
     def attempt(self, number: int) -> str:
         path, name, data = self._mutants[number]
+        broken = {path: data}
+        if path != self._head:
+            broken[self._head] = edits.with_length(self._head.read_bytes(), path, len(data))
+        commands = ("scan", "plan", "expire", _OTHERS[number % len(_OTHERS)])
+        # No reader without limits should look at a bomb.
+        believed = "bomb" not in name
         with self._commands.telling(f"{path.name} {name}"):
-            return " / ".join(self._commands.all_judged((*READS, *WRITES), path, data))
+            return " / ".join(self._commands.all_judged(commands, broken, believed=believed))
 
 
 class Flips:
@@ -73,5 +82,5 @@ class Flips:
         chance = random.Random(number)
         path = chance.choice(self._files)
         data = edits.flipped(self._table.original(path), chance)
-        commands = ("scan", _OTHERS[number % len(_OTHERS)])
-        return " / ".join(self._commands.all_judged(commands, path, data))
+        commands = [("scan", "expire", "plan", *_OTHERS)[number % (3 + len(_OTHERS))]]
+        return " / ".join(self._commands.all_judged(commands, {path: data}))

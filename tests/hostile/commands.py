@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 from command_line import CommandLine, Result
 
 from hostile.guard import WrongError
-from hostile.tables import TAG, UPSERTED, BrokenTable, rows_of
+from hostile.tables import TAG, UPSERTED, BrokenTable, Truth, rows_of
 from lake.cli import app
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -25,6 +26,7 @@ WRITES = ("expire", "compact", "upsert")
 # Refused by a rule, bad input; a conflict is what a plan that does not hold looks like to a commit.
 _TYPED = {3: "refused", 4: "conflict", 7: "bad input"}
 _PARTIAL = 6
+_LOADED = "db.loaded"
 _EXPIRE = [
     "--older-than",
     "0s",
@@ -56,7 +58,10 @@ class Commands:
         ids = list(UPSERTED)
         rows = rows_of(ids)
         pq.write_table(rows.set_column(2, "value", [list(UPSERTED.values())]), self._source)
-        self.facts = self._ok("plan")["plan"]
+        self._truth = table.truth
+        facts = self._ok("plan")["plan"]
+        if any(facts[key] != count for key, count in self._truth.facts.items()):
+            raise AssertionError(f"{facts} are not {self._truth.facts}")
         self.snapshots = self._ok("snapshots")["result"]["snapshots"]
 
     def _session(self, settings: Settings) -> Session:
@@ -84,20 +89,71 @@ class Commands:
         return self._lake.ok(*self.arguments(command))
 
     def run(self, command: str) -> Result:
-        """Run a command."""
+        """Run a command; with ``-told`` as people read it."""
+        if command.endswith("-told"):
+            line = self.arguments(command.removesuffix("-told"))
+            return self._lake("--verbose", *line, "--dry-run")
         return self._lake("--json", *self.arguments(command))
 
-    def all_judged(self, commands: Sequence[str], path: Path, data: bytes) -> list[str]:
-        """Run commands, each on the table with one file broken; return how they ended."""
-        original = self.table.original(path)
+    def line(self, *arguments: object) -> Result:
+        """Run a command line."""
+        return self._lake(*arguments)
+
+    def all_judged(
+        self, commands: Sequence[str], broken: Mapping[Path, bytes], *, believed: bool = False
+    ) -> list[str]:
+        """Run commands, each on the table with some files broken; return how they ended.
+
+        Args:
+            commands: which.
+            broken: the files' contents.
+            believed: whether what the reference makes of the broken table is right too.
+        """
+        truths = [self._truth]
+        if believed and (other := self._believed(broken)) is not None:
+            truths.append(other)
         ends = []
         for command in commands:
-            self.table.write(path, data)
+            for path, data in broken.items():
+                self.table.write(path, data)
             try:
-                ends.append(self.judged(command, {path: original}))
+                if command == "source":
+                    ends.append(self._loaded(next(iter(broken))))
+                else:
+                    ends.append(self._judged_by(command, broken, truths))
             finally:
                 self.table.restore()
         return ends
+
+    def _loaded(self, path: Path) -> str:
+        """Load a broken file into a new table; return how that ended."""
+        original = pq.read_table(io.BytesIO(self.table.original(path)), partitioning=None)
+        try:
+            result = self._lake("--json", "ingest", _LOADED, path, "--create")
+            if result.exit_code in _TYPED:
+                return _TYPED[result.exit_code]
+            if result.exit_code:
+                raise WrongError(f"ingest ended with {result.exit_code}: {result}")
+            found = Counter(
+                tuple(dict(row).get(number) for number in range(1, original.num_columns + 1))
+                for row in self.table.rows_of(_LOADED).elements()
+            )
+            expected = Counter(tuple(row.values()) for row in original.to_pylist())
+            if found != expected:
+                raise WrongError(f"ingest loaded {_difference(found, expected)}")
+            return "right"
+        finally:
+            self.table.forget(_LOADED)
+
+    def _believed(self, broken: Mapping[Path, bytes]) -> Truth | None:
+        for path, data in broken.items():
+            self.table.write(path, data)
+        try:
+            return self.table.truth_now()
+        except Exception:
+            return None
+        finally:
+            self.table.restore()
 
     @contextmanager
     def telling(self, what: str) -> Iterator[None]:
@@ -107,19 +163,17 @@ class Commands:
         except WrongError as error:
             raise WrongError(f"{what}: {error}") from error
 
-    def judged(self, command: str, broken: dict[Path, bytes]) -> str:
+    def _judged_by(
+        self, command: str, broken: Mapping[Path, bytes], truths: Sequence[Truth]
+    ) -> str:
         """Run a command and return how it ended.
-
-        Args:
-            command: which.
-            broken: the files that are broken now, as they were: put back before rows are read.
 
         Raises:
             WrongError: it ended neither in a typed error that changed nothing nor in what is right.
         """
         result = self.run(command)
         code = result.exit_code
-        self._untouched(command, result, broken)
+        self._untouched(command, result, truths)
         if code in _TYPED:
             self._nothing_changed(command, result)
             return _TYPED[code]
@@ -127,22 +181,29 @@ class Commands:
             raise WrongError(
                 f"{command} ended with {code}: {result.stdout[-800:]} {result.stderr[-1200:]}"
             )
-        document = result.json()
         check = getattr(self, f"_{command.replace('-', '_')}_is_right", None)
-        if check is not None:
-            for path, data in broken.items():
-                if path.exists() or command != "expire":
-                    path.write_bytes(data)
-            check(document)
+        if check is not None and not any(self._holds(check, result, truth) for truth in truths):
+            # What cannot be read while it is broken is what it was.
+            for path in broken:
+                if path.exists():
+                    self.table.write(path, self.table.original(path))
+            check(result.json(), truths[0])
         return "right" if code == 0 else "right, in part"
 
-    def _untouched(self, command: str, result: Result, broken: dict[Path, bytes]) -> None:
+    def _holds(self, check: Any, result: Result, truth: Truth) -> bool:
+        try:
+            check(result.json(), truth)
+        except Exception:
+            return False
+        return True
+
+    def _untouched(self, command: str, result: Result, truths: Sequence[Truth]) -> None:
         """Check that nothing that is needed, and nothing outside, went."""
         if self.table.canary_changed():
             raise WrongError(f"{command} touched what lies beside the warehouse: {result}")
         _, gone = self.table.changes()
-        needed = set().union(*self.table.held.values())
-        lost = gone & needed
+        # What any reader needs of one or the other.
+        lost = min((gone & truth.needed for truth in truths), key=len)
         if lost:
             raise WrongError(f"{command} deleted live files {lost}: {result.stdout[-800:]}")
         if gone and command != "expire":
@@ -154,15 +215,13 @@ class Commands:
             told = [path.name for path in (*come, *gone)]
             raise WrongError(f"{command} failed and changed {told}: {result.stdout[-800:]}")
 
-    def _plan_is_right(self, document: dict[str, Any]) -> None:
-        told = ("files", "delete_files", "records", "snapshots")
+    def _plan_is_right(self, document: dict[str, Any], truth: Truth) -> None:
+        told = ("files", "delete_files", "records")
         found = {key: document["plan"][key] for key in told}
-        if found != {key: self.facts[key] for key in told}:
-            if document["warnings"]:
-                return
-            raise WrongError(f"scan --plan tells {found}, there are {self.facts}")
+        if found != truth.facts and not document["warnings"]:
+            raise WrongError(f"scan --plan tells {found}, there are {truth.facts}")
 
-    def _scan_is_right(self, document: dict[str, Any]) -> None:
+    def _scan_is_right(self, document: dict[str, Any], truth: Truth) -> None:
         rows = pq.read_table(self._out)
         found = Counter(
             frozenset(
@@ -172,23 +231,23 @@ class Commands:
             )
             for row in rows.to_pylist()
         )
-        if found != self.table.rows and not document["warnings"]:
-            raise WrongError(f"scan gave {_difference(found, self.table.rows)}")
+        if found != truth.rows and not document["warnings"]:
+            raise WrongError(f"scan gave {_difference(found, truth.rows)}")
 
     @functools.cached_property
     def _ids(self) -> list[int]:
         return [field.field_id for field in self.table.metadata.schema().fields]
 
-    def _snapshots_is_right(self, document: dict[str, Any]) -> None:
+    def _snapshots_is_right(self, document: dict[str, Any], truth: Truth) -> None:
         if document["result"]["snapshots"] != self.snapshots:
             raise WrongError(f"snapshots tells {document['result']}")
 
-    def _compact_is_right(self, _document: dict[str, Any]) -> None:
-        self._rows_are(self.table.rows, "compact")
+    def _compact_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "compact")
 
-    def _upsert_is_right(self, _document: dict[str, Any]) -> None:
+    def _upsert_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         kept = Counter(
-            {row: count for row, count in self.table.rows.items() if dict(row)[1] not in UPSERTED}
+            {row: count for row, count in truth.rows.items() if dict(row)[1] not in UPSERTED}
         )
         new = Counter(
             frozenset([(1, number), (2, "even" if number % 2 == 0 else "odd"), (3, value)])
@@ -196,10 +255,10 @@ class Commands:
         )
         self._rows_are(kept + new, "upsert")
 
-    def _expire_is_right(self, _document: dict[str, Any]) -> None:
+    def _expire_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         # What was kept is there, or `_untouched` had told; all else may stay or go.
-        self._rows_are(self.table.rows, "expire")
-        if set(self.table.metadata.refs) != set(self.table.held):
+        self._rows_are(truth.rows, "expire")
+        if set(self.table.metadata.refs) != truth.refs:
             raise WrongError(f"expire left the refs {set(self.table.metadata.refs)}")
 
     def _rows_are(self, expected: Counter[Any], command: str) -> None:

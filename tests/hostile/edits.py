@@ -8,6 +8,7 @@ import random
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -231,7 +232,7 @@ LIST_LIES: dict[str, Edit] = {
     },
     **{
         f"path {value[:12]!r}": _each("manifest_path", value)
-        for value in ("", "/", "..", "file:///etc/passwd", _HUGE, "\0", "s3://other/x.avro")
+        for value in ("", "/", "..", "file:///etc/passwd", _HUGE, "\0", "gs9://other/x.avro")
     },
     **{f"spec {value}": _each("partition_spec_id", value) for value in (-1, 1, 77, 2**31 - 1)},
     **{f"content {value}": _each("content", value) for value in (-1, 1, 2, 3)},
@@ -277,6 +278,15 @@ def record_lies(data: bytes, lies: Mapping[str, Edit]) -> dict[str, bytes]:
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
             continue
     return found
+
+
+def with_length(data: bytes, path: Path, length: int) -> bytes:
+    """Return a manifest list that gives a manifest another length."""
+    file = opened(data)
+    for row in file.records:
+        if row["manifest_path"].endswith(path.name):
+            row["manifest_length"] = length
+    return written(file)
 
 
 def schema_lies(data: bytes) -> dict[str, bytes]:

@@ -1,7 +1,6 @@
 """Runs inputs one by one in a process with limits; one that takes the process along is told like any other.
 
-``python -m hostile.guard KIND NUMBERS`` is that process: it tries inputs of a kind, and writes a line of JSON before
-and after each.
+That process tries inputs of a kind, and writes a line of JSON before and after each.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ SECONDS = 60
 # Of addresses, not of memory: allocators reserve much more than they use.
 ADDRESSES = 12 * 2**30
 MEMORY = 2**31
+_CHILD = "from hostile.guard import serve; serve()"
 _START_SECONDS = 120
 _SHM = Path("/dev/shm")
 
@@ -56,6 +56,7 @@ class Tried:
         wrong: what is wrong with it; None if nothing is.
         seconds: how long it took.
         bytes: the most memory that the process had meanwhile.
+        inputs: how many inputs it was.
     """
 
     number: int
@@ -63,6 +64,7 @@ class Tried:
     wrong: str | None
     seconds: float
     bytes: int
+    inputs: int = 1
 
 
 def attempts(kind: str, numbers: Sequence[int]) -> Iterator[Tried]:
@@ -88,7 +90,7 @@ def _some(kind: str, numbers: list[int]) -> Iterator[Tried]:  # type: ignore[mis
         tempfile.TemporaryFile() as errors,
     ):
         process = subprocess.Popen(
-            [sys.executable, "-m", "hostile.guard", kind, folder],
+            [sys.executable, "-c", _CHILD, kind, folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -141,7 +143,8 @@ def kind_of(name: str, folder: Path) -> Kind:
     return make(folder, *arguments)
 
 
-def _serve() -> None:
+def serve() -> None:
+    """Be that process."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
@@ -160,7 +163,7 @@ def _tried(kind: Kind, number: int) -> dict[str, Any]:
     _forget_peak()
     start = time.monotonic()
     try:
-        outcome = kind.attempt(number)
+        outcome = kind.attempt(number) if number < kind.count else "none"
     except WrongError as error:
         outcome, wrong = "wrong", str(error)[:2000]
     seconds = time.monotonic() - start
@@ -173,6 +176,7 @@ def _tried(kind: Kind, number: int) -> dict[str, Any]:
         "wrong": wrong,
         "seconds": seconds,
         "bytes": peak,
+        "inputs": getattr(kind, "at_once", 1),
     }
 
 
@@ -185,7 +189,3 @@ def _peak() -> int:
     with open("/proc/self/status") as file:
         line = next(line for line in file if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
-
-
-if __name__ == "__main__":
-    _serve()

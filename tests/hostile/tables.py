@@ -10,8 +10,9 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from table_support import make_table, pyiceberg_catalog
-from world.reference import Reference, local
+from world.reference import DATA, Reference, local
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -126,6 +127,23 @@ FLINK = {"flink-append": "a-append", "flink-upsert": "c-upsert"}
 TABLES = (*_MAKERS, *FLINK)
 
 
+@dataclass(frozen=True)
+class Truth:
+    """What a table holds.
+
+    Args:
+        rows: of the head.
+        facts: how many data files, delete files and rows in data files that is.
+        refs: branches and tags.
+        needed: every file that they need.
+    """
+
+    rows: Counter[Any]
+    facts: Mapping[str, int]
+    refs: frozenset[str]
+    needed: frozenset[Path]
+
+
 class BrokenTable:
     """A table whose files can be changed, and put back as they were.
 
@@ -147,19 +165,13 @@ class BrokenTable:
             _MAKERS[name](self.warehouse)
         self._canary = folder / "canary"
         self._canary.mkdir()
-        for one in ("a.parquet", "b.avro"):
+        for one in ("a.parquet", "b.avro", "hard"):
             (self._canary / one).write_bytes(one.encode() * 100)
         self._canaries = _look(self._canary)
         self.pointer = self._pointer()
         self._contents = {path: path.read_bytes() for path in _files(self.root)}
         self._found = _look(self.root)
-        self.reference = Reference()
-        metadata = self.metadata
-        self.rows = self._rows(metadata)
-        self.held = {
-            ref: {Path(local(item)) for item in self._contents_of(metadata, one.snapshot_id)}
-            for ref, one in metadata.refs.items()
-        }
+        self.truth = self.truth_now()
 
     def close(self) -> None:
         """Give back what was lent."""
@@ -194,10 +206,7 @@ class BrokenTable:
         with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
             catalog.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
 
-    def _contents_of(self, metadata: TableMetadata, snapshot_id: int) -> Iterator[str]:
-        yield from self.reference.contents(metadata, _snapshot(metadata, snapshot_id)).files
-
-    def _pointer(self) -> str:
+    def _pointer(self, name: str | None = None) -> str:
         if self.catalog_type != "sql":
             folder = self.root / "metadata"
             versions = [
@@ -205,7 +214,7 @@ class BrokenTable:
             ]
             return f"{folder}/v{max(versions)}.metadata.json"
         with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
-            names = self.name.rsplit(".", 1)
+            names = (name or self.name).rsplit(".", 1)
             query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
             found = catalog.execute(query, names).fetchone()
         return str(found[0])
@@ -214,14 +223,46 @@ class BrokenTable:
         text = Path(local(location)).read_text()
         return TableMetadataUtil.parse_raw(text)
 
-    def _rows(self, metadata: TableMetadata) -> Counter[Any]:
+    def rows_of(self, name: str) -> Counter[Any]:
+        """Return the rows of another table."""
+        metadata = self._parsed(self._pointer(name))
         head = metadata.current_snapshot()
-        return Counter() if head is None else Counter(self.reference.rows(metadata, head))
+        assert head is not None
+        return Counter(Reference().rows(metadata, head))
+
+    def truth_now(self) -> Truth:
+        """Return what the table holds now, by other code than lake's."""
+        reference, metadata = Reference(), self.metadata
+        head = metadata.current_snapshot()
+        if head is None:
+            return Truth(Counter(), {}, frozenset(metadata.refs), frozenset())
+        kept = [_snapshot(metadata, ref.snapshot_id) for ref in metadata.refs.values()]
+        needed = {path for one in kept for path in reference.contents(metadata, one).files}
+        entries = reference.contents(metadata, head).entries
+        data = [entry for entry in entries if entry.content == DATA]
+        facts = {
+            "files": len(data),
+            "delete_files": len(entries) - len(data),
+            "records": sum(entry.records for entry in data),
+        }
+        return Truth(
+            Counter(reference.rows(metadata, head)),
+            facts,
+            frozenset(metadata.refs),
+            frozenset(Path(local(path)) for path in needed),
+        )
 
     def rows_now(self) -> Counter[Any]:
         """Return the rows that the table holds now, by other code than lake's."""
-        self.reference = Reference()
-        return self._rows(self.metadata)
+        metadata = self.metadata
+        head = metadata.current_snapshot()
+        return Counter() if head is None else Counter(Reference().rows(metadata, head))
+
+    def head_files(self) -> set[Path]:
+        """Return the files that the head needs."""
+        metadata = self.metadata
+        head = _snapshot(metadata, metadata.current_snapshot_id or 0)
+        return {Path(local(path)) for path in Reference().contents(metadata, head).files}
 
     def lists(self) -> list[Path]:
         """Return the manifest lists of all snapshots, the head's first."""
@@ -256,6 +297,14 @@ class BrokenTable:
         """Return which files have come and which have gone."""
         now = set(_files(self.root))
         return now - self._contents.keys(), self._contents.keys() - now
+
+    def forget(self, name: str) -> None:
+        """Remove another table from the catalog, with its files."""
+        namespace, table = name.split(".")
+        with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
+            query = "DELETE FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
+            catalog.execute(query, (namespace, table))
+        shutil.rmtree(self.warehouse / namespace / table, ignore_errors=True)
 
     @property
     def has_moved(self) -> bool:

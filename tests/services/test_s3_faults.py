@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
+from xml.sax.saxutils import unescape
 
 import pytest
-from faulty_proxy import Fault, Proxy, refused
+from faulty_proxy import Answer, Asked, Fault, Forward, Proxy, refused, reset
 from s3_server import S3
 from service_line import Service, csv
 
+from lake.core.table import s3 as requests
+from lake.core.table.storage import Storage
+
 OLD = ("--older-than", "0s", "--unsafe-retention")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_wait", lambda _: None)
+
+
+def failing(names: str, code: str) -> Fault:
+    """Answer a bulk delete so for the objects whose names match, and have the rest done."""
+
+    def fault(asked: Asked, forward: Forward) -> Answer:
+        keys = [unescape(key) for key in re.findall("<Key>(.*?)</Key>", asked.body.decode())]
+        failed = "".join(
+            f"<Error><Key>{key}</Key><Code>{code}</Code><Message>told</Message></Error>"
+            for key in keys
+            if re.search(names, key)
+        )
+        if not failed:
+            return forward()
+        body = (
+            f'<DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{failed}</DeleteResult>'
+        )
+        return Answer(200, {"Content-Type": "application/xml"}, body.encode())
+
+    return fault
+
+
+def open_uploads(service: Service) -> list[str]:
+    """Return the keys to which an upload was begun and not ended."""
+    parts = urlsplit(service.properties["warehouse"])
+    address = f"{service.properties['s3.endpoint']}/{parts.netloc}?uploads"
+    with urllib.request.urlopen(address) as answer:
+        return re.findall("<Key>(.*?)</Key>", answer.read().decode())
 
 
 @pytest.fixture
@@ -32,10 +72,10 @@ def faulty(on_s3: Service, proxy: Proxy, tmp_path: Path) -> Service:
 @pytest.mark.parametrize(
     ("method", "path", "fault", "code"),
     [
-        ("POST", r"-m0\.avro\?uploads", refused(403), 9),
-        ("POST", r"/snap-.*\?uploads", refused(403), 9),
+        ("PUT", r"-m0\.avro$", refused(403), 9),
+        ("PUT", r"/snap-", refused(403), 9),
         ("PUT", r"\.parquet\?partNumber", refused(403), 9),
-        ("PUT", r"-m0\.avro\?partNumber", refused(503), 10),
+        ("PUT", r"-m0\.avro$", refused(503), 10),
         ("PUT", r"\.parquet\?partNumber", refused(500), 10),
     ],
     ids=["manifest", "list", "rows", "busy manifest", "busy rows"],
@@ -51,13 +91,15 @@ def test_a_write_that_the_store_refuses_leaves_nothing_and_changes_nothing(
     assert result.exit_code == code, result
     assert result.json()["status"] == "failed"
     assert faulty.list_files() == before
+    assert open_uploads(faulty) == []
     assert faulty.rows() == [(1,)]
 
 
 def test_a_store_that_is_busy_for_a_moment_is_asked_again(faulty: Service, proxy: Proxy) -> None:
     proxy.fail("GET", r"\.avro", refused(503), refused(503))
     proxy.fail("PUT", r"partNumber", refused(503), refused(500))
-    proxy.fail("DELETE", r"\.parquet", refused(503), refused(503))
+    proxy.fail("PUT", r"\.avro", refused(503), refused(429), reset(done=True))
+    proxy.fail("POST", r"\?delete", refused(503), refused(429), reset(done=True))
     faulty.line().ok("ingest", faulty.table(), csv(faulty.folder, "third.csv", id=[2]))
     expired = faulty.line().ok("expire", faulty.table(), *OLD)
 
@@ -70,21 +112,63 @@ def test_a_store_that_is_busy_for_a_moment_is_asked_again(faulty: Service, proxy
 def test_a_file_that_cannot_be_deleted_is_told_and_the_others_go(
     faulty: Service, proxy: Proxy
 ) -> None:
-    proxy.fail("DELETE", r"\.parquet", *[refused(503)] * 20)
+    proxy.fail("POST", r"\?delete", *[failing(r"\.parquet", "AccessDenied")] * 2)
     result = faulty.line()("--json", "expire", faulty.table(), *OLD)
 
     assert (result.exit_code, result.json()["status"]) == (6, "partial")
     assert result.json()["result"]["failed_deletes"] == 1
+    assert result.json()["result"]["manifests"] > 0
     assert result.json()["warnings"]
     assert sum(file.endswith(".parquet") for file in faulty.list_files()) == 2
     assert faulty.rows() == [(1,)]
+    # The next run ends it.
+    again = faulty.line().ok("expire", faulty.table(), *OLD)
+    assert again["result"]["data_files"] == 1
+    assert faulty.unreferenced() == set()
+
+
+def test_files_for_which_the_store_is_too_busy_are_asked_for_again(
+    faulty: Service, proxy: Proxy
+) -> None:
+    proxy.fail("POST", r"\?delete", failing(r"\.parquet", "SlowDown"))
+    expired = faulty.line().ok("expire", faulty.table(), *OLD)
+
+    assert (expired["status"], expired["result"]["failed_deletes"]) == ("done", 0)
+    assert expired["result"]["data_files"] == 1
+    assert faulty.unreferenced() == set()
+
+
+def test_a_store_without_bulk_deletes_is_asked_for_each_file(faulty: Service, proxy: Proxy) -> None:
+    proxy.fail("POST", r"\?delete", *[refused(501)] * 20)
+    expired = faulty.line().ok("expire", faulty.table(), *OLD)
+
+    assert expired["result"]["data_files"] == 1
+    assert proxy.times("DELETE", r"\.parquet") == 1
+    assert faulty.rows() == [(1,)]
+
+
+def test_thousands_of_files_go_by_the_thousand(on_s3: Service, proxy: Proxy) -> None:
+    storage = Storage({**on_s3.properties, "s3.endpoint": proxy.uri})
+    folder = f"{on_s3.properties['warehouse']}/t/data"
+    odd = [f"{folder}/{name}" for name in ("a b", "%41", "ä&<>'\"", "x+y=z", "\x01")]
+    for location in odd:
+        storage.write(location, b"x")
+    proxy.asked.clear()
+    wanted = [*(f"{folder}/{number}" for number in range(2300)), *odd]
+    outcome = storage.delete(wanted)
+
+    assert (outcome.failed, len(outcome.deleted)) == ({}, len(wanted))
+    assert proxy.times("POST", r"\?delete") == 3
+    # XML has no such character.
+    assert proxy.times("DELETE", "") == 1
+    assert storage.find(folder, "") == []
 
 
 def test_a_listing_that_fails_hides_no_error_and_takes_no_live_file(
     faulty: Service, proxy: Proxy
 ) -> None:
-    proxy.fail("POST", r"-m0\.avro\?uploads", *[refused(403)] * 20)
-    proxy.fail("GET", r"list-type=2.*data", *[refused(403)] * 20)
+    proxy.fail("PUT", r"-m0\.avro", *[refused(403)] * 20)
+    proxy.fail("GET", r"list-type=2.*[^a]data", *[refused(403)] * 20)
     source = csv(faulty.folder, "third.csv", id=[2])
     result = faulty.line()("--json", "ingest", faulty.table(), source)
 

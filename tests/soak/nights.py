@@ -16,19 +16,24 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from hostile.numbers import pieces, tried
+
 from soak import crashing
 
 STEPS_A_WORLD = 40
 _CHUNK = 25
+_ONLY = "only"
 _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
 _STALLED_SECONDS = 1800
 _JOBS_A_PROCESS = 8
+_WIRES_A_JOB = 40
 Job = tuple[str, list[Any]]
 
 
@@ -48,7 +53,7 @@ def main() -> int:
         for number in range(1, len(jobs) + 1):
             # A process that dies takes its job along: better an error than a night of waiting.
             job, counts, broken = ends.next(timeout=_STALLED_SECONDS)
-            total += counts
+            _add(total, counts)
             failures += broken
             for text in broken:
                 print(f"BROKEN {text}", flush=True)
@@ -66,6 +71,12 @@ def main() -> int:
     return 1 if failures else 0
 
 
+def _add(total: Counter[str], counts: Counter[str]) -> None:
+    most = {name: max(total[name], count) for name, count in counts.items() if " most " in name}
+    total += counts
+    total.update({name: value - total[name] for name, value in most.items()})
+
+
 def _shown(total: Counter[str]) -> str:
     names = (
         "steps",
@@ -77,6 +88,10 @@ def _shown(total: Counter[str]) -> str:
         "cuts",
         "faults",
         "multi-faults",
+        "wire faults",
+        "tables",
+        "judged",
+        "inputs",
     )
     return ", ".join(f"{total[name]} {name}" for name in names)
 
@@ -87,7 +102,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", default="soak", help="how the worlds' seeds begin")
     parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
+    parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
+    parser.add_argument("--tables", type=int, default=68, help="that others wrote [68]")
+    parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
     parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
     parser.add_argument("--stops", type=int, default=10, help="a command and kind of others [10]")
     parser.add_argument("--cuts", type=int, default=1, help="cut the power after commits [1]")
@@ -95,15 +113,40 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
     )
+    parser.add_argument("--wire", type=int, default=1000, help="faults on real wires [1000]")
+    parser.add_argument(
+        "--hostile",
+        nargs="?",
+        const=_ONLY,
+        default="1",
+        metavar="PART",
+        help="of the hostile inputs [1]; alone: all of them and nothing else",
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
 
 
+def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
+    import flink_fixtures
+    from pyiceberg_tables import SPECS, VERSIONS
+
+    every = [[version, transform] for transform in SPECS for version in VERSIONS]
+    every += [["flink", name] for name in flink_fixtures.names()]
+    for listed in every[:: -(-len(every) // options.tables)] if options.tables else ():
+        yield "tables", listed
+
+
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import faults
-    from world.races import pairs, singles
+    from world.races import pairs, singles, windows
 
+    part = 1.0 if options.hostile == _ONLY else float(options.hostile)
+    for kind, numbers in pieces(part) if part else ():
+        yield "hostile", [kind, numbers]
+    if options.hostile == _ONLY:
+        return
+    yield from _table_jobs(options)
     yield from crashing.jobs("kills", options.kills)
     yield from crashing.jobs("doubles", options.double)
     yield from crashing.stops(options.stops)
@@ -114,8 +157,13 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for number, table in enumerate(tables):
             if each or number < more:
                 yield kind, [*table, each + (number < more), options.seed]
-    for races, most in ((singles, options.singles), (pairs, options.pairs)):
-        every = list(races())
+    yield from _wire_jobs(options.wire)
+    drawn = list(windows(options.seed, options.windows))
+    for every, most in (
+        (list(singles()), options.singles),
+        (list(pairs()), options.pairs),
+        (drawn, len(drawn)),
+    ):
         # Spread over all where not all are wanted; each at one format version, in turn.
         chosen = [every[number * len(every) // most] for number in range(most)] if most else []
         by_table: dict[tuple[str, int], list[Any]] = {}
@@ -124,9 +172,18 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         for table, listed in by_table.items():
             for start in range(0, len(listed), _CHUNK):
                 yield "races", [*table, listed[start : start + _CHUNK]]
-    worlds = -(-options.steps // STEPS_A_WORLD)
+    yield from _seeds("worlds", -(-options.steps // STEPS_A_WORLD), options.seed)
+    yield from _seeds("judged", options.judged, f"{options.seed} judged")
+
+
+def _seeds(kind: str, worlds: int, seed: str) -> Iterator[Job]:
     for start in range(0, worlds, _CHUNK):
-        yield "worlds", [f"{options.seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
+        yield kind, [f"{seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
+
+
+def _wire_jobs(most: int) -> Iterator[Job]:
+    for start in range(0, most, _WIRES_A_JOB):
+        yield "wire", [start, min(start + _WIRES_A_JOB, most)]
 
 
 def _name(job: Job) -> str:
@@ -151,16 +208,52 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "cuts": partial(crashing.cut, _each),
             "faults": _faults,
             "multi-faults": _multi_faults,
+            "tables": _tables,
+            "judged": _judged,
+            "wire": _wire,
+            "hostile": _hostile,
         }
-        return kinds[job[0]](folder, *([job[1]] if job[0] == "worlds" else job[1]))
+        listed = job[0] in {"worlds", "judged"}
+        return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
+    """Try some of the faults on the wire, with servers of the job's own."""
+    import wire
+
+    if reason := wire.missing():
+        return Counter(), [f"faults on the wire need {reason}"]
+    with wire.Wires() as wires:
+        return _each(wires.cases()[start:stop], wires.check, str)
+
+
+def _hostile(_: Path, kind: str, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
+    return tried(kind, numbers)
 
 
 def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
     from world.running import run_world
 
     return _each(seeds, lambda seed: run_world(seed, STEPS_A_WORLD)[0], lambda seed: seed)
+
+
+def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
+    from java_peer import JavaPeer
+    from world.judges import judge_by_java, judge_by_pyiceberg
+    from world.running import run_world
+    from world.simulation import World
+
+    with closing(JavaPeer()) as java:
+
+        def judge(world: World) -> Counter[str]:
+            return judge_by_java(world, java) + judge_by_pyiceberg(world)
+
+        def work(seed: str) -> Counter[str]:
+            return run_world(seed, STEPS_A_WORLD, judge=judge)[0] + Counter(judged=1)
+
+        return _each(seeds, work, lambda seed: seed)
 
 
 def _races(
@@ -181,6 +274,22 @@ def _races(
             raise
 
     return _each(listed, race, lambda one: f"version {version}, {isolation}: {one}")
+
+
+def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:
+    import flink_fixtures
+    from flink_tables import FlinkCourse
+    from pyiceberg_tables import course
+
+    def run(folder: Path) -> Counter[str]:
+        if version == "flink":
+            with flink_fixtures.lent(transform) as fixture:
+                FlinkCourse(fixture, folder).run()
+        else:
+            course(folder, version, transform).run()
+        return Counter(tables=1)
+
+    return _each([folder], run, lambda _: f"table: {version}, {transform}")
 
 
 def _faults(

@@ -110,7 +110,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a run that landed lands again",
             commit,
-            "guarded = self.guard and find_summary(table.metadata, self.guard)",
+            "guarded = find_on_branch(table.metadata, self.branch, self.guard)",
             "guarded = None",
             (_COMMIT,),
         ),
@@ -486,9 +486,9 @@ def _replays() -> tuple[RemovedCheck, ...]:
             "a checkpoint that was committed meanwhile is committed again",
             "core/replay/execute.py",
             "                if not _is_over(item, before, now)\n"
-            "                and not _ran(table, item)\n"
+            "                and not self._ran(table, item)\n"
             "                and not self._is_held(item, held)\n",
-            "                if not _ran(table, item)\n",
+            "                if not self._ran(table, item)\n",
             (_REPLAY,),
         ),
         RemovedCheck(

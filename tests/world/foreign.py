@@ -49,7 +49,7 @@ def _data_file(
     location = f"{table.data_location}/other-{uuid.uuid4()}.parquet"
     path = Path(location.removeprefix("file://"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(data, path, row_group_size=3)
+    pq.write_table(data, path, row_group_size=3, write_page_checksum=True)
     return DataFile(
         path=location,
         spec_id=table.spec.spec_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -20,8 +21,20 @@ class WorldFailedError(AssertionError):
     """A rule was broken in the world of a seed."""
 
 
-def run_world(seed: str, steps: int, config: Config | None = None) -> tuple[Counter[str], str]:
-    """Run one world and return what was counted, and a digest of the order in which all happened."""
+def run_world(
+    seed: str,
+    steps: int,
+    config: Config | None = None,
+    judge: Callable[[World], Counter[str]] | None = None,
+) -> tuple[Counter[str], str]:
+    """Run one world and return what was counted, and a digest of the order in which all happened.
+
+    Args:
+        seed: tells all that is drawn.
+        steps: of all actors together.
+        config: what kind of world it is; None to draw that too.
+        judge: looks at the table when the actors ended.
+    """
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = tempfile.mkdtemp(prefix="lake-world-", dir=_SHM if _SHM.is_dir() else None)
     world = World(Path(folder) / "w", seed, config or Config.drawn(Random(f"{seed} config")))
@@ -37,7 +50,9 @@ def run_world(seed: str, steps: int, config: Config | None = None) -> tuple[Coun
                 }
             )
             world.check_all()
-            world.catalog.faults = None
+            if judge:
+                world.counts += judge(world)
+            world.stop_faults()
             flink.settle(world)
             staging.settle(world)
             world.come_to_rest()

@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -50,6 +51,10 @@ MAIN = "main"
 COLUMNS = {"id": pa.int64(), "part": pa.string(), "value": pa.int64()}
 PARTS = ["x", "y z"]
 DAY_MS = 24 * 3_600_000
+# What an operation may have said whose commit lands behind it.
+_OPEN = {None, "CommitUnknownError", "ConnectionError", "done", "nothing-to-do"}
+# How often a commit that is under way lands at a hook, and how long a catalog may take for one.
+_LANDING, _LATEST_MS = 0.02, 60_000
 # Other writers' files, and temporary manifests of jobs.
 _THEIRS = re.compile(
     r"/other-|-deletes\.(parquet|puffin)$|/metadata/[0-9a-f-]{36}-m\d+\.avro$"
@@ -71,6 +76,7 @@ class Config:
         properties: more of the table's properties.
         respecs: whether partition specs change; then no command replaces partitions, because which they are
             depends on when it asked.
+        focus: what happens more often than all else, so that more of it happens at once.
     """
 
     version: int = 2
@@ -80,9 +86,11 @@ class Config:
     stay: float = 0.5
     properties: Mapping[str, str] = field(default_factory=dict)
     respecs: bool = False
+    focus: str = "all"
 
     @classmethod
-    def drawn(cls, random: Random) -> Config:
+    def drawn(cls, random: Random, version: int | None = None) -> Config:
+        """Draw one, of a format version if one is given."""
         properties = {}
         if random.random() < 0.3:
             properties["commit.manifest.min-count-to-merge"] = "2"
@@ -90,13 +98,14 @@ class Config:
             properties["write.metadata.delete-after-commit.enabled"] = "true"
             properties["write.metadata.previous-versions-max"] = "3"
         return cls(
-            version=random.choice([1, 2, 2, 2, 3, 3, 3]),
+            version=version or random.choice([1, 2, 2, 2, 3, 3, 3]),
             partition_by=random.choice([None, None, "part", "bucket(3, id)"]),
             isolation=random.choice(["serializable", "snapshot"]),
             faults=random.choice([0.0, 0.0, 0.1]),
             stay=random.choice([0.3, 0.7, 0.9]),
             properties=properties,
             respecs=random.random() < 0.5,
+            focus=random.choices(["all", "expiry", "jobs", "runs"], [5, 1, 1, 1])[0],
         )
 
 
@@ -126,6 +135,8 @@ class World:
         self._reachable: tuple[str, set[str]] = ("", set())
         self._born: dict[str, int] = {}
         # Returns files that something outside the table's metadata still needs.
+        # Commits that were sent and not answered: when, of what, and what lands them.
+        self._under_way: list[tuple[int, Operation, Callable[[], Any]]] = []
         self.needed: Callable[[], set[str]] = set
         self._faults = Random(f"{seed} faults")
         (folder / "sources").mkdir(parents=True)
@@ -154,6 +165,8 @@ class World:
         if self.scheduler.failure is not None:
             raise Broken
         self.clock.now += 7
+        if self._under_way:
+            self._judged(self._let_land)()
         self.scheduler.point(what)
 
     def _at_catalog(self, what: str) -> None:
@@ -174,6 +187,30 @@ class World:
         self._tell(kind, location)
         self.point(f"{kind} {os.path.basename(location)}")
 
+    def _let_land(self, *, at_once: bool = False) -> None:
+        """Let a commit land, now and then, whose sender gave up on it: while it could, it counts as unknown."""
+        if not self._under_way or not (at_once or self._faults.random() < _LANDING):
+            return
+        sent, operation, commit = self._under_way.pop(0)
+        if self.clock.now - sent > _LATEST_MS:
+            return
+        actor, swaps = self.scheduler.actor(), operation.swaps
+        outer = self._operations.get(actor)
+        self._operations[actor] = operation
+        try:
+            commit()
+        except (CommitFailedException, TableAlreadyExistsError):
+            self.counts["late: refused"] += 1
+        else:
+            self.counts["late: landed"] += 1
+            refused = operation.told not in _OPEN
+            assert operation.swaps == swaps or not refused, f"{operation.told}, but it landed"
+        finally:
+            if outer is None:
+                self._operations.pop(actor, None)
+            else:
+                self._operations[actor] = outer
+
     def _check_quiet(self, kind: str, location: str) -> None:
         operation = self._operations.get(self.scheduler.actor())
         quiet = operation is not None and operation.quiet
@@ -189,15 +226,17 @@ class World:
 
     def _answer(self, commit: Callable[[], Any]) -> Any:
         """Answer a commit, now and then wrongly."""
-        from pyiceberg.exceptions import CommitFailedException
-
         if self._faults.random() >= self.config.faults:
             return commit()
         self._operation.faulted = True
-        self.counts["faults"] += 1
-        kind = self._faults.choice(["lost", "not sent", "conflict after landing", "conflict"])
+        self.counts["wrong answers"] += 1
+        kind = self._faults.choice(
+            ["lost", "not sent", "late", "late", "conflict after landing", "conflict"]
+        )
         if kind in {"lost", "conflict after landing"}:
             commit()
+        if kind == "late":
+            self._under_way.append((self.clock.now, self._operation, commit))
         raise CommitFailedException(kind) if "conflict" in kind else ConnectionError(kind)
 
     def session(self) -> Session:
@@ -228,7 +267,8 @@ class World:
         path = self.folder / "sources" / f"{next(self._sources)}.parquet"
         names = {**first, **COLUMNS}
         names |= {name: pa.string() for row in rows for name in row if name not in names}
-        pq.write_table(pa.Table.from_pylist(list(rows), pa.schema(list(names.items()))), path)
+        table = pa.Table.from_pylist(list(rows), pa.schema(list(names.items())))
+        pq.write_table(table, path, write_page_checksum=True)
         return path
 
     def new_rows(self, ids: Sequence[int], part: str, **more: str) -> list[dict[str, Any]]:
@@ -317,8 +357,6 @@ class World:
 
     def other_writer(self, operation: Operation, work: Callable[[], Any]) -> bool:
         """Let another writer commit; whether it believes that it did."""
-        from pyiceberg.exceptions import CommitFailedException
-
         with self.operation(operation):
             try:
                 work()
@@ -337,9 +375,9 @@ class World:
     def _judged(self, check: Callable[..., None]) -> Callable[..., None]:
         """Return a check whose failure ends the world, whatever the command around it catches."""
 
-        def checked(*arguments: Any) -> None:
+        def checked(*arguments: Any, **named: Any) -> None:
             try:
-                check(*arguments)
+                check(*arguments, **named)
             except Exception as error:
                 self.scheduler.fail(error)
                 raise Broken from error
@@ -380,7 +418,7 @@ class World:
         lost = missing(contents.files)
         assert not lost, f"{operation.name} committed files that are not there: {lost[:3]}"
         state = state_of(found)
-        ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
+        ids = {field.field_id for field in schema_of(metadata, snapshot).fields}
         parent = snapshot.parent_snapshot_id
         first = None
         for choice in self._choices(operation, snapshot):
@@ -500,7 +538,7 @@ class World:
         self.check()
         metadata, fresh = self.metadata, self.reference.anew()
         for snapshot in metadata.snapshots:
-            ids = {field.field_id for field in _schema_of(metadata, snapshot).fields}
+            ids = {field.field_id for field in schema_of(metadata, snapshot).fields}
             expected = self.model.rows(snapshot.snapshot_id)
             found = state_of(fresh.rows(metadata, snapshot))
             assert found == {value: _of(row, ids) for value, row in expected.items()}
@@ -546,13 +584,18 @@ class World:
 
         return restore
 
+    def stop_faults(self) -> None:
+        """Let the catalog work from now on, and what is under way land or be refused."""
+        self.catalog.faults = None
+        while self._under_way:
+            self._judged(self._let_land)(at_once=True)
+
     def come_to_rest(self) -> None:
         """Run the maintenance once, then again: the second time changes nothing, and nothing lies about."""
-        self.catalog.faults = None
+        self.stop_faults()
         compact = ["--min-input-files", "2", "--delete-file-threshold", "1"]
         expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
-        for _ in range(2):
-            self.step(Operation("compact"), "compact", *compact)
+        self._compact_until_done(compact)
         for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):
             before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
             operation = Operation(verb, may_drop=True, expires=Expiry(keep_checkpoints_ms=0))
@@ -564,6 +607,20 @@ class World:
             # What other writers wrote and did not commit is their own.
             own = [name for name in self.leftovers() if not _THEIRS.search(name)]
             assert not own, f"left behind: {own[:5]}"
+
+    def _compact_until_done(self, usual: Sequence[object]) -> None:
+        """Compact in one way until nothing is left to do, then ask for the same once more."""
+        ways = [["--partial-progress"], ["--remove-dangling-deletes"], ["--verify"], []]
+        words = [*usual, *self.random.choice(ways)]
+        for left in (3, 2, 1, 0):
+            before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
+            done = self.step(Operation("compact at rest"), "compact", *words)
+            assert isinstance(done, Outcome), repr(done)
+            if done.status is Status.NOTHING_TO_DO:
+                assert before == self.catalog.location(TABLE)
+                assert deletes == self.counts["deletes"]
+                return
+            assert left, f"compact {words} finds something to do again and again"
 
     def make_table(self) -> None:
         """Make the table by the first load."""
@@ -595,7 +652,8 @@ def _command() -> Any:
     return typer.main.get_command(build_app())
 
 
-def _schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:
+def schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:
+    """Return the schema that a snapshot was made with."""
     found = metadata.schema_by_id(snapshot.schema_id) if snapshot.schema_id is not None else None
     return found or metadata.schema()
 

@@ -9,7 +9,7 @@ from lake.core.errors import LakeError
 from lake.core.outcome import Outcome
 from lake.core.table.staged_runs import job_id_of
 from world.model import ID, Effect, Operation, adding, upserting
-from world.simulation import MAIN, PARTS, World
+from world.simulation import DAY_MS, MAIN, PARTS, World
 
 _FRESH = 10_000
 
@@ -71,6 +71,8 @@ def end(world: World, random: Random) -> None:
 
 def settle(world: World) -> None:
     """End every run: a second end of the same kind changes nothing, and nothing is left of any."""
+    # By then nobody takes a commit for under way whose answer never came.
+    world.clock.now += DAY_MS
     for run in world.kept.get("runs", []):
         for _ in range(2):
             operation = Operation("discard a run", lays_down=True)

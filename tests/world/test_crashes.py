@@ -14,7 +14,6 @@ from world.killed import COMMANDS
 from world.mortal import AFTER, End, Mortals
 from world.sleeping import Sleepers
 
-
 _PARTLY = 6
 
 

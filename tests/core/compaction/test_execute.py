@@ -32,8 +32,7 @@ from table_support import (
     write_file,
 )
 
-from lake.core.compaction import execute as module
-from lake.core.compaction import tasks
+from lake.core.compaction import rewriting, tasks
 from lake.core.compaction.execute import CompactionPlan, execute, plan_compaction
 from lake.core.compaction.options import compaction_options
 from lake.core.errors import (
@@ -446,7 +445,7 @@ def test_an_output_never_has_the_name_of_an_input(
             yield value
 
     monkeypatch.setattr(tasks, "same_name", same_name, raising=False)
-    monkeypatch.setattr(module, "_REWRITE", "lake.core.compaction.tasks:same_name")
+    monkeypatch.setattr(rewriting, "_REWRITE", "lake.core.compaction.tasks:same_name")
 
     with pytest.raises(LakeError, match="remove what it adds"):
         world.compact()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lake.core.table import lock_file
-from lake.core.table.lock_file import HeldLock, Owner, take
+from lake.core.table.lock_file import HeldLock, Owner, take, this_process
 
 _GONE = -10 * lock_file.TTL_SECONDS
 
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def taken(path: Path) -> HeldLock:
-    lock = take(str(path), "compact", "op-1")
+    lock = take(str(path), this_process("compact", "op-1"))
     assert isinstance(lock, HeldLock)
     return lock
 
@@ -41,8 +41,8 @@ def left_by_a_killed_process(path: Path) -> None:
     program = textwrap.dedent(
         """
         import os, sys
-        from lake.core.table.lock_file import take
-        take(sys.argv[1], "expire", "op-0")
+        from lake.core.table.lock_file import take, this_process
+        take(sys.argv[1], this_process("expire", "op-0"))
         os._exit(9)
         """
     )
@@ -74,7 +74,7 @@ def test_a_lock_tells_its_owner_and_goes_with_it(path: Path) -> None:
 
 def test_the_second_is_told_who_holds_it(path: Path) -> None:
     lock = taken(path)
-    other = take(str(path), "expire", "op-2")
+    other = take(str(path), this_process("expire", "op-2"))
     lock.release()
 
     assert isinstance(other, Owner)
@@ -88,7 +88,7 @@ def test_its_heartbeat_keeps_a_lock_young(path: Path, monkeypatch: pytest.Monkey
     old = path.stat().st_mtime
     while path.stat().st_mtime == old:
         pass
-    other = take(str(path), "expire", "op-2")
+    other = take(str(path), this_process("expire", "op-2"))
     lock.release()
 
     assert isinstance(other, Owner)
@@ -110,7 +110,7 @@ def test_a_lock_of_elsewhere_is_taken_over_when_its_time_has_passed(
     path: Path, seconds: float
 ) -> None:
     without_a_process(path)
-    held = take(str(path), "compact", "op-1")
+    held = take(str(path), this_process("compact", "op-1"))
     aged(path, seconds)
     lock = taken(path)
     lock.release()
@@ -142,7 +142,9 @@ def test_of_many_that_take_over_a_dead_lock_one_wins(
         leave(path) if leave is without_a_process else _dead_copy(path)
         aged(path, _GONE)
         with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda _: take(str(path), "compact", "op"), range(8)))
+            found = list(
+                pool.map(lambda _: take(str(path), this_process("compact", "op")), range(8))
+            )
         locks = [item for item in found if isinstance(item, HeldLock)]
         for lock in locks:
             lock.release()
@@ -165,7 +167,7 @@ def test_a_lock_that_tells_nothing_is_believed_until_its_time_has_passed(
     path: Path, text: str
 ) -> None:
     path.write_text(text)
-    found = take(str(path), "compact", "op-1")
+    found = take(str(path), this_process("compact", "op-1"))
     aged(path, _GONE)
     lock = taken(path)
     lock.release()
@@ -194,4 +196,4 @@ def remove_parent(path: Path) -> None:
 def test_where_there_can_be_no_lock_there_is_none(path: Path, make: Callable[[Path], None]) -> None:
     make(path)
 
-    assert take(str(path), "compact", "op-1") is None
+    assert take(str(path), this_process("compact", "op-1")) is None

@@ -1,0 +1,102 @@
+"""A lock on S3: an object made only where there is none, kept young by its owner, taken over from the dead by one.
+
+The conditions of its requests (`If-None-Match`, `If-Match`) make each step one that only one run can do; a store that
+heeds none lets two runs that begin in the same moment both go on, which is safe. Ages go by the store's own clock.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import suppress
+from dataclasses import asdict, replace
+
+from lake.core.clock import SystemClock
+from lake.core.processes import still_runs
+from lake.core.table.lock_file import HEARTBEAT_SECONDS, TTL_SECONDS, Owner, owner_in
+from lake.core.table.s3 import Held, UnsupportedError
+from lake.core.table.storage import Storage
+
+_LONGEST = 4096
+_TRIES = 10
+
+
+class HeldObject:
+    """A lock object of one's own, from when it was made to `release`."""
+
+    def __init__(self, storage: Storage, location: str, tag: str, owner: Owner) -> None:
+        self._storage = storage
+        self._location = location
+        self._tag = tag
+        self._owner = owner
+        self._over = threading.Event()
+        self._beats = threading.Thread(target=self._keep_young, name="lake-lock", daemon=True)
+        self._beats.start()
+
+    def _keep_young(self) -> None:
+        while not self._over.wait(HEARTBEAT_SECONDS):
+            with suppress(OSError, UnsupportedError):
+                tag = _put(self._storage, self._location, self._owner, over=self._tag)
+                if tag is None:
+                    # Another has taken it over: nothing is left to keep.
+                    return
+                self._tag = tag
+
+    def release(self) -> None:
+        """Remove the object, unless another run has taken it over."""
+        self._over.set()
+        self._beats.join()
+        with suppress(OSError, UnsupportedError):
+            reached = self._storage.s3(self._location)
+            held = reached and reached[0].get(reached[1], _LONGEST)
+            if reached and held and _is_of(held, self._owner):
+                reached[0].remove(reached[1])
+
+
+def take(storage: Storage, location: str, me: Owner) -> HeldObject | Owner | None:
+    """Take a lock: the lock, or else its owner, or None where there can be none.
+
+    Args:
+        storage: the table's.
+        location: the object's.
+        me: who asks.
+    """
+    reached = storage.s3(location)
+    if reached is None:
+        return None
+    bucket, key = reached
+    for _ in range(_TRIES):
+        try:
+            held = bucket.get(key, _LONGEST)
+            # An answer was lost: it was made all the same.
+            if held and _is_of(held, me):
+                return HeldObject(storage, location, held.tag, me)
+            if held and not _is_dead(held):
+                return owner_in(held.data)
+            tag = _put(storage, location, me, over=held.tag if held else None)
+        except (OSError, UnsupportedError):
+            return None
+        if tag is not None:
+            return HeldObject(storage, location, tag, me)
+    # So many others come and go that one of them is at work.
+    return Owner()
+
+
+def _put(storage: Storage, location: str, owner: Owner, *, over: str | None) -> str | None:
+    told = json.dumps(asdict(replace(owner, heartbeat_ms=SystemClock().now_ms())))
+    reached = storage.s3(location)
+    if reached is None:
+        raise UnsupportedError(location)
+    bucket, key = reached
+    return bucket.create(key, told.encode(), over=over)
+
+
+def _is_of(held: Held, owner: Owner) -> bool:
+    return owner_in(held.data).operation_id == owner.operation_id
+
+
+def _is_dead(held: Held) -> bool:
+    owner = owner_in(held.data)
+    if owner.process and still_runs(owner.process) is False:
+        return True
+    return abs(held.age_seconds) > TTL_SECONDS

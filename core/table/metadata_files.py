@@ -1,0 +1,102 @@
+"""Table metadata files, read with bounds: they may be packed, and small ones may unpack to anything."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+
+from lake.core import paths
+from lake.core.errors import BadInputError, CorruptFileError
+
+if TYPE_CHECKING:
+    from pyiceberg.io import InputFile
+
+MAX_TEXT_BYTES = 256 * 1024 * 1024
+_PACKED = (".gz.metadata.json", ".metadata.json.gz")
+_PIECE = 1024 * 1024
+_LENGTH = 200
+
+
+def bound_reading() -> None:
+    """Let PyIceberg's catalogs read metadata files by this module."""
+    from pyiceberg.serializers import FromInputFile  # noqa: PLC0415
+
+    FromInputFile.table_metadata = staticmethod(_from_input)  # type: ignore[assignment,method-assign]
+
+
+def _from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
+    del encoding
+    parsed = paths.parse(file.location)
+    if parsed.is_local and not stat.S_ISREG(os.stat(parsed.path).st_mode):
+        raise BadInputError(f"{file.location} is not a file")
+    with file.open() as stream:
+        return parse(_read(stream, file.location), file.location)
+
+
+def _read(stream: Any, location: str) -> bytes:
+    data = bytearray()
+    for piece in _pieces(stream):
+        data += piece
+        if len(data) > MAX_TEXT_BYTES:
+            raise CorruptFileError(f"{location} has more than {MAX_TEXT_BYTES} bytes")
+    return bytes(data)
+
+
+def _pieces(stream: Any) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE):
+        yield piece
+
+
+def parse(data: bytes, location: str) -> TableMetadata:
+    """Return the metadata that a file holds, unpacked if the file's name says that it is packed.
+
+    Raises:
+        CorruptFileError: it is none, or longer than any metadata.
+    """
+    if location.endswith(_PACKED):
+        data = _unpacked(data, location)
+    try:
+        return TableMetadataUtil.parse_raw(data.decode())
+    except (ValidationError, UnicodeDecodeError):
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        text = " ".join(str(error).split())[:_LENGTH]
+        raise CorruptFileError(f"{location} is no table metadata: {text}") from error
+    except RecursionError as error:
+        raise CorruptFileError(f"{location} is nested too deeply") from error
+
+
+def check(metadata: TableMetadata, name: str) -> None:
+    """Check what the library takes as it comes, and make all summaries texts.
+
+    Raises:
+        CorruptFileError: two snapshots have one id.
+    """
+    ids = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    if len(ids) != len(metadata.snapshots):
+        raise CorruptFileError(f"the metadata of {name} has two snapshots of one id")
+    for snapshot in metadata.snapshots:
+        said: dict[str, Any] = snapshot.summary.additional_properties if snapshot.summary else {}
+        for key, value in said.items():
+            if not isinstance(value, str):
+                said[key] = str(value)
+
+
+def _unpacked(data: bytes, location: str) -> bytes:
+    # 16 more than the largest window: expect gzip's header and trailer.
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS + 16)
+    try:
+        unpacked = unpacker.decompress(data, MAX_TEXT_BYTES)
+    except zlib.error as error:
+        raise CorruptFileError(f"{location} is not gzip: {error}") from error
+    if not unpacker.eof:
+        raise CorruptFileError(
+            f"{location} is cut short or has more than {MAX_TEXT_BYTES} bytes of text"
+        )
+    return unpacked

@@ -1,0 +1,117 @@
+"""The lock of maintenance on an object store: one run a table, the dead's is taken over, none is left."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+
+import pytest
+from faulty_proxy import Answer, Asked, Proxy, refused, reset
+from s3_server import S3
+from service_line import Service, csv
+
+from lake.core.table import lock_object
+from lake.core.table import s3 as requests
+from lake.core.table.lock_file import Owner, this_process
+from lake.core.table.lock_object import HeldObject, take
+from lake.core.table.storage import Storage
+
+HERE = this_process("compact", "op-1")
+DEAD = Owner("elsewhere", 1, "elsewhere 1 0", "expire", "op-0")
+
+
+@pytest.fixture
+def place(s3: S3) -> tuple[Storage, str]:
+    """A storage and where a lock lies in it."""
+    return Storage(s3.properties()), f"s3://{s3.bucket()}/t/metadata/lake.lock"
+
+
+def test_of_many_runs_one_gets_the_lock_and_leaves_nothing(place: tuple[Storage, str]) -> None:
+    owners = [replace(HERE, operation_id=f"op-{number}") for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda me: take(*place, me), owners))
+    held = [one for one in found if isinstance(one, HeldObject)]
+    told = {one.operation_id for one in found if isinstance(one, Owner)}
+    assert len(held) == 1
+    assert told <= {held[0]._owner.operation_id, ""}
+    held[0].release()
+    assert not place[0].exists(place[1])
+
+
+def test_a_dead_runs_lock_is_taken_over_and_a_living_ones_is_not(
+    place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, location = place
+    storage.write(location, json.dumps(asdict(DEAD)).encode())
+    found = take(storage, location, HERE)
+    assert isinstance(found, Owner)
+    assert found.operation_id == "op-0"
+    monkeypatch.setattr(lock_object, "TTL_SECONDS", -1)
+    lock = take(storage, location, HERE)
+    assert isinstance(lock, HeldObject)
+    # Another run took it over meanwhile: it stays that one's.
+    storage.write(location, json.dumps(asdict(DEAD)).encode())
+    lock.release()
+    assert storage.exists(location)
+
+
+def test_a_run_whose_process_is_gone_is_dead_at_once(place: tuple[Storage, str]) -> None:
+    storage, location = place
+    # It began at another time.
+    owner = replace(HERE, process=f"{HERE.process}0", operation_id="op-0")
+    storage.write(location, json.dumps(asdict(owner)).encode())
+    lock = take(storage, location, HERE)
+    assert isinstance(lock, HeldObject)
+    lock.release()
+    assert not storage.exists(location)
+
+
+def test_a_lock_made_by_a_request_whose_answer_was_lost_is_held(
+    s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "_wait", lambda _: None)
+    with Proxy(s3.endpoint) as proxy:
+        storage, location = Storage(s3.properties(proxy.uri)), f"s3://{s3.bucket()}/lake.lock"
+        proxy.fail("PUT", "lake.lock", reset(done=True))
+        lock = take(storage, location, HERE)
+        assert isinstance(lock, HeldObject)
+        lock.release()
+        assert not storage.exists(location)
+        # A store that refuses, or knows no conditions: runs go on without.
+        proxy.fail("PUT", "lake.lock", refused(501))
+        assert take(storage, location, HERE) is None
+        proxy.fail("PUT", "lake.lock", refused(403))
+        assert take(storage, location, HERE) is None
+
+
+def test_a_second_run_on_s3_leaves_at_once(on_s3: Service) -> None:
+    line, table = on_s3.line(), on_s3.table()
+    line.ok("ingest", table, csv(on_s3.folder, "a.csv", id=[1]), "--create")
+    location = f"{on_s3.properties['warehouse']}/db/t/metadata/lake.lock"
+    storage = Storage(on_s3.properties)
+    lock = take(storage, location, HERE)
+    assert isinstance(lock, HeldObject)
+    document = line.ok("compact", table, "--rewrite-all")
+    lock.release()
+
+    assert document["status"] == "already-running"
+    assert line.ok("compact", table, "--rewrite-all")["status"] == "done"
+    assert not storage.exists(location)
+
+
+def test_a_store_that_ignores_conditions_lets_both_run(s3: S3) -> None:
+    def careless(asked: Asked) -> Answer | None:
+        for name in [name for name in asked.headers if name.lower().startswith("if-")]:
+            del asked.headers[name]
+        return None
+
+    with Proxy(s3.endpoint) as proxy:
+        proxy.guard = careless
+        storage, location = Storage(s3.properties(proxy.uri)), f"s3://{s3.bucket()}/lake.lock"
+        other = replace(HERE, operation_id="op-2")
+        first = take(storage, location, HERE)
+        assert isinstance(first, HeldObject)
+        assert isinstance(take(storage, location, other), Owner)
+        first.release()
+        assert not storage.exists(location)

@@ -1,0 +1,122 @@
+"""Credentials that a catalog vends and that end in the middle of a run: renewed, or the run ends typed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+from faulty_proxy import Answer, Asked
+from rest_server import RestServer
+from s3_server import S3
+from service_line import Service, csv
+from table_support import FixedClock
+from vending import PREFIX, Vending, vending
+
+from lake.core.table import credentials
+
+# After so many requests to the store; on both engines in the long tests.
+DEATHS = [(9, "inline")]
+if os.environ.get("LAKE_SOAK"):
+    DEATHS = [(at, "inline") for at in range(1, 40)] + [(at, "spark") for at in range(2, 14)]
+OLD = ("--older-than", "0s", "--unsafe-retention")
+
+
+@pytest.fixture
+def between(rest: tuple[RestServer, str], s3: S3) -> Iterator[Vending]:
+    with vending(rest[0].uri, s3.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def vended(on_rest: Service, between: Vending) -> Service:
+    """A table of three files in as many snapshots, whose store wants living tokens."""
+    for number in range(3):
+        source = csv(on_rest.folder, f"{number}.csv", id=[number])
+        on_rest.line().ok("ingest", on_rest.table(), source, "--create")
+    return Service(
+        "vended",
+        {
+            **on_rest.properties,
+            "uri": between.catalog.uri,
+            "s3.endpoint": between.store.uri,
+        },
+        on_rest.folder,
+        on_rest.list_files,
+        on_rest.namespace,
+    )
+
+
+def run(service: Service, *words: object, engine: str = "inline") -> dict[str, object]:
+    """Run a command; return its document with the exit code, in which no secret may be."""
+    result = service.line(engine)("--json", *words)
+    assert PREFIX not in result.stdout + result.stderr
+    return {**result.json(), "code": result.exit_code}
+
+
+@pytest.mark.parametrize(("at", "engine"), DEATHS)
+def test_a_token_that_dies_in_a_run_is_replaced(
+    vended: Service, on_rest: Service, between: Vending, at: int, engine: str
+) -> None:
+    table = vended.table()
+    source = csv(vended.folder, "more.csv", id=[3])
+    for words in (
+        ("ingest", table, source),
+        ("compact", table, "--rewrite-all"),
+        ("expire", table, *OLD),
+    ):
+        between.served, between.dies_at = 0, at
+        document = run(vended, *words, engine=engine)
+        assert (document["code"], document["status"]) == (0, "done"), json.dumps(document)
+    assert between.refused
+    assert on_rest.rows() == [(0,), (1,), (2,), (3,)]
+    assert on_rest.unreferenced() == set()
+
+
+def test_a_token_that_tells_its_end_is_replaced_before_it(
+    vended: Service, between: Vending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FixedClock()
+    end = between.ends_ms = clock.now + 3_600_000
+    monkeypatch.setattr(credentials, "SystemClock", lambda: clock)
+    handed = between.given
+
+    def later(asked: Asked) -> Answer | None:
+        # From the first read on nearly an hour has gone by, but for what the server gives then.
+        if between.ends_ms == end:
+            clock.now, between.ends_ms = end - 1, end + 3_600_000
+        return between.guard(asked)
+
+    between.store.guard = later
+    assert run(vended, "compact", vended.table(), "--rewrite-all")["code"] == 0
+    assert between.refused == 0
+    assert between.given > handed + 1
+
+
+def test_a_store_that_refuses_every_token_ends_the_run_and_changes_nothing(
+    vended: Service, on_rest: Service, between: Vending
+) -> None:
+    before = on_rest.list_files()
+    between.dead = 1_000_000
+    document = run(vended, "compact", vended.table(), "--rewrite-all")
+
+    assert (document["code"], document["status"]) == (9, "failed"), document
+    assert between.given < 10
+    assert on_rest.list_files() == before
+    assert on_rest.rows() == [(0,), (1,), (2,)]
+
+
+def test_each_place_gets_the_token_of_its_longest_prefix(
+    vended: Service, on_rest: Service, between: Vending
+) -> None:
+    root = on_rest.catalog().load_table(on_rest.table()).location()
+    between.prefixes = (f"{root}/", f"{root}/data/")
+    between.dies_at = 8
+    assert run(vended, "compact", vended.table(), "--rewrite-all")["code"] == 0
+
+    assert between.refused
+    assert {(place, "/data/" in asked) for place, asked in between.used} == {
+        ("0", False),
+        ("1", True),
+    }
