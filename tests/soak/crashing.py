@@ -39,6 +39,32 @@ def stops(most: int) -> Iterator[tuple[str, list[Any]]]:
             yield "stops", [name, others, 2 + number % 2, most]
 
 
+def random_kills(most: int, seed: str) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the jobs that send signals to so many real processes, spread over all commands."""
+    from world.killed import COMMANDS
+
+    each, more = divmod(most, len(COMMANDS))
+    for number, (name, one) in enumerate(COMMANDS.items()):
+        if count := each + (number < more):
+            yield "random kills", [name, one.versions[number % len(one.versions)], count, seed]
+
+
+def strike(
+    each: Each, folder: Path, name: str, version: int, count: int, seed: str
+) -> tuple[Counter[str], list[str]]:
+    """Send real processes of a command signals at random times."""
+    from world.mortal import Mortals
+    from world.struck import Struck
+
+    with Mortals() as mortals:
+        struck = Struck(folder, mortals, name, version)
+        return each(
+            [f"{seed} {name} {version} {number}" for number in range(count)],
+            lambda drawn: struck.strike(Random(drawn)),
+            lambda drawn: f"struck: {drawn}",
+        )
+
+
 def cuts(most: int) -> Iterator[tuple[str, list[Any]]]:
     """Yield the jobs that cut the power after each commit of each command."""
     for _, arguments in jobs("cuts", most):

@@ -129,13 +129,16 @@ class Crashes:
         images: Path | None = None,
     ) -> End:
         """Run the command, or another one; with ``kill``, until that point; with ``images``, see `Mortals`."""
+        return self._mortals.run(self.words(arguments), kill, images)
+
+    def words(self, arguments: Sequence[object] = ()) -> list[str]:
+        """Return the whole command line behind the program's name, of the command or another one."""
         words = [str(word).format(**self._words) for word in arguments or self._command.arguments]
-        return self._mortals.run([*self.place.arguments, *words], kill, images)
+        return [*self.place.arguments, *words]
 
     def stop(self, point: Point) -> int | End:
         """Run the command until a point and stop it there: its process, or how it ended before."""
-        words = [str(word).format(**self._words) for word in self._command.arguments]
-        return self._mortals.stop([*self.place.arguments, *words], point)
+        return self._mortals.stop(self.words(), point)
 
     def restore(self) -> None:
         """Put the table back as it was before the command."""

@@ -162,7 +162,7 @@ def _counted(signals: Mapping[int, Any], writer: int) -> Iterator[None]:
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine.default import DefaultDialect
 
-    from lake.core.table import exclusive, lock_file, one_run
+    from lake.core.table import exclusive, lock_file
     from lake.core.table.hadoop import HadoopCatalog
     from world import hooks
 
@@ -197,7 +197,7 @@ def _counted(signals: Mapping[int, Any], writer: int) -> Iterator[None]:
             (HadoopCatalog, "create_namespace"),
             (exclusive, "_write"),
             (exclusive, "_link"),
-            (one_run, "take"),
+            (lock_file, "take"),
             (lock_file.HeldLock, "release"),
         ):
             stack.enter_context(
