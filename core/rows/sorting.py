@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core.errors import EngineError
+from lake.core.errors import StorageError
 from lake.core.rows.byte_keys import byte_order, count_up_to
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class _Run:
         """Write a block.
 
         Raises:
-            EngineError: there is no room.
+            StorageError: there is no room.
         """
         try:
             if self._file is None:
@@ -149,7 +149,7 @@ class _Run:
                 writer.write_batch(rows)
             self.places.append((start, self._file.tell() - start))
         except OSError as error:
-            raise EngineError(
+            raise StorageError(
                 f"rows that are sorted cannot be kept in {tempfile.gettempdir()}: {error}",
                 hint="set TMPDIR to a folder with more room",
             ) from error
