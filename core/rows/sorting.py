@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core.errors import EngineError
+from lake.core.errors import StorageError
 from lake.core.rows.byte_keys import byte_order, count_up_to
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class _Run:
         """Write a block.
 
         Raises:
-            EngineError: there is no room.
+            StorageError: there is no room.
         """
         try:
             if self._file is None:
@@ -156,7 +156,7 @@ class _Run:
             self.places.append((start, length))
             self.widest = max(self.widest, length)
         except OSError as error:
-            raise EngineError(
+            raise StorageError(
                 f"rows that are sorted cannot be kept in {tempfile.gettempdir()}: {error}",
                 hint="set TMPDIR to a folder with more room",
             ) from error
