@@ -39,6 +39,10 @@ PRESIGNED = (
 )
 ENVIRONMENT = {"LAKE_TEST_API_TOKEN": "canary-environment-a9d14b"}
 CANARY = "canary-"
+# At which request; more in the long tests.
+STOPS = [(signal.SIGKILL, "POST")]
+if os.environ.get("LAKE_SOAK"):
+    STOPS += [(signal.SIGTERM, "GET"), (signal.SIGINT, "GET")]
 pytestmark = pytest.mark.filterwarnings("ignore:Deprecated in 0.8.0")
 
 
@@ -100,11 +104,7 @@ def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(
     assert _sent(proxy, LOGIN["header.x-api-key"])
 
 
-@pytest.mark.parametrize(
-    ("number", "method"),
-    [(signal.SIGKILL, "POST"), (signal.SIGTERM, "GET"), (signal.SIGINT, "GET")],
-    ids=["killed", "terminated", "interrupted"],
-)
+@pytest.mark.parametrize(("number", "method"), STOPS)
 def test_a_run_that_is_stopped_leaves_no_secret(
     secretive: tuple[Service, Proxy], s3: S3, tmp_path: Path, number: int, method: str
 ) -> None:
