@@ -38,7 +38,7 @@ from lake.core.rows.texts import Place, from_text, tidied
 from lake.core.table.storage import Storage
 
 _BLOCK_BYTES = 8 * 1024 * 1024
-_LONGEST_LINE = 256 * 1024 * 1024
+_LONGEST_LINE = 64 * 1024 * 1024
 _INTEGERS = (IntegerType, LongType)
 _FLOATING = (FloatType, DoubleType)
 _DIRECT = (BooleanType, *_INTEGERS, DoubleType, DecimalType)
@@ -127,7 +127,7 @@ def from_json_texts(column: pa.Array, kind: IcebergType, place: Place) -> pa.Arr
 
 def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
     with open_stream(storage, source) as stream:
-        rest, line = b"", 1
+        rest, line = bytearray(), 1
         while data := stream.read(_BLOCK_BYTES):
             end = data.rfind(b"\n") + 1
             if end == 0:
@@ -138,12 +138,12 @@ def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
                         hint=_HINT,
                     )
                 continue
-            block = _Block(rest + data[:end], line)
+            block = _Block(bytes(rest) + data[:end], line)
             yield block
             line += block.data.count(b"\n")
-            rest = bytes(data[end:])
+            rest = bytearray(data[end:])
         if rest.strip():
-            yield _Block(rest, line)
+            yield _Block(bytes(rest), line)
 
 
 # Arrow's reader
@@ -237,7 +237,13 @@ def _parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
 
 
 def _loads(text: str) -> Any:
-    return json.loads(text, parse_float=Decimal, object_pairs_hook=_no_duplicates)
+    value = json.loads(text, parse_float=Decimal, object_pairs_hook=_no_duplicates)
+    if "\\u" in text:
+        try:
+            json.dumps(value, default=str, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("half of a character (a lone surrogate)") from error
+    return value
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -128,7 +128,8 @@ class Sources:
                 result = self._commands.line("--json", *line)
                 if result.exit_code not in {0, 2, 3, 7}:
                     raise WrongError(f"{name}: {line} ended with {result}")
-                if result.exit_code == 7 and name.split(".")[0] not in result.stdout:
+                named = line[1] == self._table.name
+                if named and result.exit_code == 7 and name.split(".")[0] not in result.stdout:
                     raise WrongError(f"{name} is not named: {result.stdout}")
                 if result.exit_code and line[1] == self._table.name:
                     come, gone = self._table.changes()
