@@ -41,6 +41,15 @@ def rows_of(lake: CommandLine, table: str = "db.t") -> list[Row]:
     return sorted((row["id"], row["part"], row["value"]) for row in found)
 
 
+def files_of_rows(lake: CommandLine, column: str) -> list[list[int]]:
+    """Return the values of a column of ``db.t`` as they lie in each live file."""
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    paths = [
+        path.removeprefix("file://") for path in table.inspect.data_files()["file_path"].to_pylist()
+    ]
+    return [pq.read_table(path)[column].to_pylist() for path in paths]
+
+
 def strangers(lake: CommandLine, name: str = "db.t") -> set[str]:
     """Return the files below a table's data that no snapshot holds, by PyIceberg's word."""
     table = pyiceberg_catalog(lake.warehouse).load_table(name)

@@ -6,10 +6,11 @@ import http.client
 import json
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -37,6 +38,8 @@ class Answer:
     status: int
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    # What the header says, where that is not so.
+    length: int | None = None
 
 
 class ResetError(Exception):
@@ -51,18 +54,22 @@ Fault = Callable[[Asked, Forward], Answer]
 class Proxy:
     """Forwards to a server; ends with the block."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
         self.target = urlsplit(target)
         self.asked: list[Asked] = []
         self.changes: list[Callable[[Asked, Answer], Answer]] = []
         # Answers instead of the server where it gives an answer.
         self.guard: Callable[[Asked], Answer | None] | None = None
         self._faults: list[tuple[str, re.Pattern[str], Fault]] = []
+        self._late: Fault | None = None
+        self._from = self._often = 0
         self._lock = threading.Lock()
         self.ended = threading.Event()
         self._server = ThreadingHTTPServer((HOST, 0), type("Handler", (_Handler,), {"proxy": self}))
         self._server.daemon_threads = True
-        self.uri = f"http://{HOST}:{self._server.server_address[1]}"
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.uri = f"http{'s' if tls else ''}://{HOST}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -77,6 +84,19 @@ class Proxy:
         """Let the next requests that match go through faults, one each."""
         with self._lock:
             self._faults += [(method, re.compile(path), fault) for fault in faults]
+
+    def fail_from(self, number: int, fault: Fault, *, often: int = 1) -> None:
+        """Let requests go through a fault, so many, from the next but so many on."""
+        with self._lock:
+            self._from = len(self.asked) + number
+            self._often, self._late = often, fault
+
+    def heal(self) -> int:
+        """Forget all faults; return how many of those of `fail_from` never happened."""
+        with self._lock:
+            left, self._often = self._often, 0
+            self._faults, self._late = [], None
+        return left
 
     def times(self, method: str, path: str) -> int:
         """Return how often it was asked so."""
@@ -106,8 +126,11 @@ class Proxy:
             fault = next((item for item in self._faults if _fits(item, asked)), None)
             if fault:
                 self._faults.remove(fault)
-        if fault:
-            return fault[2](asked, lambda: self._forward(asked))
+            late = self._late if self._often > 0 and len(self.asked) > self._from else None
+            self._often -= late is not None
+        happening = fault[2] if fault else late
+        if happening:
+            return happening(asked, lambda: self._forward(asked))
         guarded = self.guard(asked) if self.guard else None
         if guarded:
             return guarded
@@ -167,10 +190,13 @@ class _Handler(BaseHTTPRequestHandler):
             if key.lower() not in _HOP:
                 self.send_header(key, text)
         length = answer.headers.get("Content-Length") if self.command == "HEAD" else None
-        self.send_header("Content-Length", length or str(len(answer.body)))
+        told = len(answer.body) if answer.length is None else answer.length
+        self.send_header("Content-Length", length or str(told))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)
+        if answer.length is not None:
+            self.close_connection = True
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -210,6 +236,37 @@ def sent_twice(_asked: Asked, forward: Forward) -> Answer:
     """Do it twice, as a proxy does that believes the first attempt lost, and give the second answer."""
     forward()
     return forward()
+
+
+def throttled(seconds: int) -> Fault:
+    """Ask the client to come back later."""
+    return lambda _asked, _forward: Answer(429, {"Retry-After": str(seconds)}, b"{}")
+
+
+def cut(*, told: bool) -> Fault:
+    """Do it and lose the end of the answer: against its told length, or with a length that hides that."""
+
+    def fault(_asked: Asked, forward: Forward) -> Answer:
+        answer = forward()
+        body = answer.body[: len(answer.body) // 2]
+        return replace(answer, body=body, length=len(answer.body) if told else len(body))
+
+    return fault
+
+
+def elsewhere(_asked: Asked, _forward: Forward) -> Answer:
+    """Send the client to a host that nobody configured."""
+    return Answer(307, {"Location": "http://canary.invalid/elsewhere"})
+
+
+def page(_asked: Asked, _forward: Forward) -> Answer:
+    """Answer with a page for people, as portals in between do."""
+    return Answer(200, {"Content-Type": "text/html"}, b"<html><body>Please log in</body></html>")
+
+
+def endless(_asked: Asked, _forward: Forward) -> Answer:
+    """Answer with far more than anybody wants."""
+    return Answer(200, {"Content-Type": "application/json"}, b'{"a": "' + b"x" * 30_000_000)
 
 
 def _error(status: int, text: str) -> Answer:

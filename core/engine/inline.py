@@ -154,7 +154,7 @@ def _with_renewed(
         for value in values(attempt):
             given = True
             yield value
-    except (LakeError, OSError) as error:
+    except LakeError as error:
         if given or not (is_refusal(error) and storage.renewed.renew(number)):
             raise
     else:

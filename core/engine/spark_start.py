@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,21 +19,17 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from lake.core.engine.archive import ClassArchive
 from lake.core.engine.bridge import expect_end, forget_jvm, forget_server, spark_errors
 from lake.core.engine.java import Java, find_java
 from lake.core.engine.jvm import FAST_OPTIONS, Gateway, Jvm, Tail
+from lake.core.engine.reachable import require_master, require_server
 from lake.core.engine.shipping import pack
 from lake.core.engine.spark_conf import SparkConf
 from lake.core.errors import EngineError
 
 _STOP_SECONDS = 10.0
-_ANSWER_SECONDS = 10.0
-_CONNECT_PORT = 15002
-# Behind one of these a server may be reached though its address is not.
-_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 # They tell of a Spark of the user's own.
 _INSTALLED = ("SPARK_HOME", "SPARK_CONF_DIR")
 # What PySpark's client for Spark Connect imports.
@@ -107,9 +102,10 @@ def start(conf: SparkConf, attempt: Attempt) -> Running:
     """Start Spark, directly if that suits, else by PySpark's own means.
 
     Raises:
-        EngineError: there is no Java, or Spark does not start.
+        EngineError: there is no Java, nobody listens where the master is, or Spark does not start.
     """
     java = find_java()
+    require_master(conf.master)
     forget_server()
     # Py4J tells the root logger of calls that a stop cuts off; with no handler there, that would
     # make one which writes to the user's terminal.
@@ -140,7 +136,7 @@ def connect(url: str, conf: SparkConf, folder: Path) -> Running:
             f"Spark Connect needs Python modules that are missing: {', '.join(missing)}",
             hint="pip install 'lake-iceberg[connect]'",
         )
-    _require_answer(url)
+    require_server(url)
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only when Spark is wanted
 
     with spark_errors("no session from the Spark Connect server"):
@@ -152,21 +148,6 @@ def connect(url: str, conf: SparkConf, folder: Path) -> Running:
     with spark_errors("the Spark Connect server takes no code"):
         spark.addArtifacts(str(pack(folder)), pyfile=True)
     return Running(spark)
-
-
-def _require_answer(url: str) -> None:
-    """Refuse an address at which nobody listens: PySpark would try it again for many minutes."""
-    if any(os.environ.get(name) for name in _PROXIES):
-        return
-    place = urlsplit(url)
-    try:
-        host, port = place.hostname or "", place.port or _CONNECT_PORT
-        socket.create_connection((host, port), _ANSWER_SECONDS).close()
-    except (OSError, ValueError) as error:
-        raise EngineError(
-            f"no Spark Connect server answers at {place.netloc}: {error}",
-            hint="--remote takes an address such as sc://host:15002",
-        ) from error
 
 
 def _start_with_archive(conf: SparkConf, attempt: Attempt, java: Java) -> Running:

@@ -19,11 +19,19 @@ _BATCH = 1000
 
 @dataclass(slots=True)
 class Removed:
-    """What was deleted: how many files of each kind, their bytes, and what could not be deleted."""
+    """What was deleted: how many files of each kind, their bytes, and what could not be deleted.
+
+    Args:
+        counts: by kind.
+        bytes: of all of them.
+        failed: locations.
+        tried: locations that were dealt with, so that several lists that name a file count it once.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
     failed: list[str] = field(default_factory=list)
+    tried: list[pa.ChunkedArray] = field(default_factory=list)
 
     @property
     def files(self) -> int:
@@ -39,6 +47,11 @@ def delete_files(
     Raises:
         LakeError: the table, or what it reaches, can no longer be read: nothing more is deleted.
     """
+    if removed.tried:
+        tried = pa.chunked_array(
+            [chunk for one in removed.tried for chunk in one.chunks], pa.string()
+        )
+        files = files.filter(pc.invert(pc.is_in(files["path"], value_set=tried)))
     session.progress.start(
         "deleting", tasks=files.num_rows, total_bytes=int(pc.sum(files["bytes"]).as_py() or 0)
     )
@@ -48,6 +61,7 @@ def delete_files(
         for path in files["path"].to_pylist()
     ]
     left = _in_order(files.filter(pa.array(own, pa.bool_())))
+    removed.tried.append(left["path"])
     failures, checked = len(removed.failed), ""
     while left.num_rows:
         now = table.refreshed()

@@ -21,6 +21,7 @@ from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.expiration.reach import FILES, KINDS
 from lake.core.table import exclusive
 from lake.core.table.catalog import Table
+from lake.core.table.storage_errors import typed_errors
 
 _PREFIX = "lake-journal-"
 ENDING = ".json"
@@ -85,7 +86,7 @@ def _put(table: Table, location: str, data: bytes) -> None:
         return
     for _ in range(_TRIES):
         # Another run may take what is not there yet for what a killed one left.
-        with suppress(FileNotFoundError):
+        with typed_errors(location), suppress(FileNotFoundError):
             exclusive.replace(parsed.path, data)
             return
     raise BadInputError(f"cannot write {location}: its folder is not there")

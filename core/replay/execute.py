@@ -11,18 +11,25 @@ from lake.core.deletes.reach import same_spec, sole_spec
 from lake.core.errors import CommitConflictError, LakeError
 from lake.core.outcome import Outcome, Status
 from lake.core.replay.manifests import manifest_roots
-from lake.core.replay.model import BROKEN, UNPROVEN, FoundCheckpoint, PendingJob, ReplayPlan
+from lake.core.replay.model import (
+    BROKEN,
+    COMMITTED_LEFTOVER,
+    UNPROVEN,
+    FoundCheckpoint,
+    PendingJob,
+    ReplayPlan,
+)
 from lake.core.replay.steps import ReplayStep, replay_steps
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
-from lake.core.table.commit import Committed, commit_snapshots
+from lake.core.table.commit import Committed, commit_snapshots, find_summary
 from lake.core.table.files import DATA
-from lake.core.table.flink_jobs import max_committed
+from lake.core.table.flink_jobs import job_commit, max_committed
 from lake.core.table.occurrences import occurring
 from lake.core.table.operations import RowDelta
-from lake.core.table.run_ids import has_run
-from lake.core.table.staged_runs import find_run
+from lake.core.table.run_ids import OPERATION_ID, has_run
+from lake.core.table.staged_runs import StagedRun, find_run
 from lake.core.table.withdrawal import clear, committing
 
 if TYPE_CHECKING:
@@ -40,6 +47,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
         CommitUnknownError: the catalog did not answer; nothing was removed.
         RefusedError: the checkpoints cannot be committed in this way.
     """
+    _tidy(session, plan)
     if not plan.jobs:
         return _outcome(plan, Status.NOTHING_TO_DO, ())
     operation_id = session.ids.uuid()
@@ -203,9 +211,39 @@ def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckp
     own = [path for path in manifests if paths.deletable(path, roots)]
     left = len(table.storage.delete(own).failed) + len(manifests) - len(own)
     runs = [find_run(table, item.run_id) for item in done if item.run_id]
-    left += sum(len(clear(table, run, by_other=True)) for run in runs if run)
+    left += sum(len(clear(table, run, by_other=_by_other(table, run))) for run in runs if run)
     if left:
         session.warn(f"{left} temporary manifests were committed but could not be removed")
+
+
+def _by_other(table: Table, run: StagedRun) -> bool:
+    """Whether a run's files came into the table otherwise than by its own commit."""
+    return find_summary(table.metadata, {OPERATION_ID: run.marks.operation_id}) is None
+
+
+def _tidy(session: Session, plan: ReplayPlan) -> None:
+    """Remove what a killed replay, or a killed ingest, did not come to remove of what it had committed."""
+    left = [
+        item
+        for item in plan.found
+        if item.state == COMMITTED_LEFTOVER
+        and item.manifests
+        and (item.run_id is not None or _is_replayed(plan.table, item))
+    ]
+    if left:
+        _remove_manifests(session, plan.table, left)
+
+
+def _is_replayed(table: Table, item: FoundCheckpoint) -> bool:
+    """Whether lake committed a job's checkpoint: what a sink committed is the sink's to tidy up."""
+    return any(
+        commit is not None
+        and commit.is_by(item.job_id, item.operator_id)
+        and commit.checkpoint_id >= item.checkpoint_id
+        for snapshot in table.metadata.snapshots
+        if snapshot.summary and OPERATION_ID in snapshot.summary.additional_properties
+        for commit in (job_commit(snapshot),)
+    )
 
 
 def _outcome(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lake.core.errors import BadInputError, InvalidRequestError
-from lake.core.rows.avro_schemas import avro_schema
+from lake.core.rows.avro_schemas import avro_schema, defined_once
 from lake.core.rows.schema import arrow_schema, schema_to_plain
 from lake.core.table.avro import AVRO_CODECS, BlockWriter
 from lake.core.table.avro_encode import encode_records
@@ -74,7 +74,11 @@ class AvroFile:
         self._sink = storage.open_output(path)
         header = {**form.metadata, "iceberg.schema": _json(form.schema)}
         self._blocks = BlockWriter(
-            self._sink, form.avro, metadata=header, codec=form.codec, seed=path
+            self._sink,
+            defined_once(form.avro),
+            metadata=header,
+            codec=form.codec,
+            seed=path,
         )
 
     @property
@@ -84,9 +88,9 @@ class AvroFile:
 
     def write(self, table: pa.Table) -> None:
         """Write blocks."""
-        if table.schema != self._form.arrow:
-            table = table.cast(self._form.arrow)
         try:
+            if table.schema != self._form.arrow:
+                table = table.cast(self._form.arrow)
             for block in encode_records(self._form.avro, table, _BLOCK_BYTES):
                 self._blocks.write(block)
         except ValueError as error:

@@ -65,12 +65,12 @@ _TYPES: Mapping[IcebergType, Any] = {
 
 
 def avro_schema(schema: Schema, name: str) -> dict[str, Any]:
-    """Return the Avro schema of a table's rows, JSON-ready.
+    """Return the Avro schema of a table's rows, JSON-ready but for types that it defines more than once.
 
     Raises:
         RefusedError: it holds a type that lake does not know.
     """
-    return _record(schema.fields, name, set())
+    return _record(schema.fields, name)
 
 
 def decimal_bytes(precision: int) -> int:
@@ -80,17 +80,17 @@ def decimal_bytes(precision: int) -> int:
     return (most.bit_length() + 8) // 8
 
 
-def _record(fields: tuple[NestedField, ...], name: str, defined: set[str]) -> dict[str, Any]:
+def _record(fields: tuple[NestedField, ...], name: str) -> dict[str, Any]:
     return {
         "type": "record",
         "name": name,
-        "fields": [_field(item, defined) for item in fields],
+        "fields": [_field(item) for item in fields],
     }
 
 
-def _field(item: NestedField, defined: set[str]) -> dict[str, Any]:
+def _field(item: NestedField) -> dict[str, Any]:
     name = _sanitized(item.name)
-    kind = _type(item, defined)
+    kind = _type(item)
     found: dict[str, Any] = {"name": name, "type": kind}
     if item.optional and kind != "null":
         found["type"] = ["null", kind]
@@ -101,32 +101,32 @@ def _field(item: NestedField, defined: set[str]) -> dict[str, Any]:
     return {**found, "field-id": item.field_id}
 
 
-def _type(item: NestedField, defined: set[str]) -> Any:
+def _type(item: NestedField) -> Any:
     kind = item.field_type
     if isinstance(kind, StructType):
-        return _record(kind.fields, f"r{item.field_id}", defined)
+        return _record(kind.fields, f"r{item.field_id}")
     if isinstance(kind, ListType):
-        element = _optional(kind.element_field, defined)
+        element = _optional(kind.element_field)
         return {"type": "array", "items": element, "element-id": kind.element_id}
     if isinstance(kind, MapType):
-        return _map(kind, defined)
+        return _map(kind)
     if isinstance(kind, FixedType):
-        return _fixed(f"fixed_{len(kind)}", len(kind), {}, defined)
+        return _fixed(f"fixed_{len(kind)}", len(kind), {})
     if isinstance(kind, UUIDType):
-        return _fixed("uuid_fixed", 16, {"logicalType": "uuid"}, defined)
+        return _fixed("uuid_fixed", 16, {"logicalType": "uuid"})
     if isinstance(kind, DecimalType):
         meaning = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
         name = f"decimal_{kind.precision}_{kind.scale}"
-        return _fixed(name, decimal_bytes(kind.precision), meaning, defined)
+        return _fixed(name, decimal_bytes(kind.precision), meaning)
     if kind not in _TYPES:
         raise RefusedError(f"columns of type {kind} cannot be handled yet")
     return _TYPES[kind]
 
 
-def _map(kind: MapType, defined: set[str]) -> dict[str, Any]:
+def _map(kind: MapType) -> dict[str, Any]:
     key, value = kind.key_field, kind.value_field
     if isinstance(kind.key_type, StringType):
-        values = _optional(value, defined)
+        values = _optional(value)
         return {
             "type": "map",
             "values": values,
@@ -134,21 +134,34 @@ def _map(kind: MapType, defined: set[str]) -> dict[str, Any]:
             "value-id": value.field_id,
         }
     name = f"k{key.field_id}_v{value.field_id}"
-    items = _record((key, value), name, defined)
+    items = _record((key, value), name)
     return {"type": "array", "items": items, "logicalType": "map"}
 
 
-def _optional(item: NestedField, defined: set[str]) -> Any:
-    kind = _type(item, defined)
+def _optional(item: NestedField) -> Any:
+    kind = _type(item)
     return ["null", kind] if item.optional else kind
 
 
-def _fixed(name: str, size: int, meaning: Mapping[str, Any], defined: set[str]) -> Any:
-    # Avro wants each name defined once; the meaning belongs to the definition.
-    if name in defined:
-        return name
-    defined.add(name)
+def _fixed(name: str, size: int, meaning: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "fixed", "name": name, "size": size, **meaning}
+
+
+def defined_once(schema: Any) -> Any:
+    """Return a schema in which types of a name stand in full where they are first used, as Avro wants it."""
+    return _defined_once(schema, set())
+
+
+def _defined_once(schema: Any, defined: set[str]) -> Any:
+    if isinstance(schema, list):
+        return [_defined_once(item, defined) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "fixed":
+        if schema["name"] in defined:
+            return schema["name"]
+        defined.add(schema["name"])
+    return {key: _defined_once(value, defined) for key, value in schema.items()}
 
 
 def _sanitized(name: str) -> str:

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lake.core.arrays import one_array
 from lake.core.errors import BadInputError, CorruptFileError, InvalidRequestError
 from lake.core.rows.column_metrics import ColumnMetrics, Counted, counted_columns
+from lake.core.rows.handed_down import handed_down
 from lake.core.rows.orc_reader import open_orc
 from lake.core.rows.orc_tail import Tail
+from lake.core.rows.orc_times import check_times
 from lake.core.rows.orc_types import orc_schema
 from lake.core.rows.required import null_in_required
+from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
 
@@ -22,9 +26,10 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 _STRIPE_BYTES = 64 * 1024 * 1024
-_BLOCK_BYTES = 256 * 1024
-# Rows that are handed over at once, and in how many the library takes them.
-_PART_ROWS, _BATCH_ROWS = 64 * 1024, 1024
+_BLOCK_BYTES = 64 * 1024
+# Rows that are handed over at once. Were they more than a batch, PyArrow would write parts of nested columns,
+# and does that wrong (see `handed_down`).
+_BATCH_ROWS = 16 * 1024
 # What is not yet in the file is reckoned as this part of its size in memory.
 _PACKED = 0.25
 _CODECS = {
@@ -49,6 +54,7 @@ class OrcForm:
     schema: Schema
     properties: Mapping[str, str]
     arrow: pa.Schema = field(init=False)
+    required: pa.Schema = field(init=False)
     columns: list[Counted] = field(init=False)
     options: dict[str, Any] = field(init=False)
     piece_bytes: int = field(init=False)
@@ -56,6 +62,7 @@ class OrcForm:
 
     def __post_init__(self) -> None:
         self.arrow = orc_schema(self.schema)
+        self.required = arrow_schema(self.schema)
         self.columns = counted_columns(self.schema, self.properties)
         codec = self.properties.get("write.orc.compression-codec", "zlib").lower()
         if codec not in _CODECS:
@@ -69,7 +76,7 @@ class OrcForm:
             "batch_size": _BATCH_ROWS,
             "stripe_size": self.piece_bytes,
             "compression": _CODECS[codec],
-            "compression_block_size": self._integer("block-size-bytes", _BLOCK_BYTES),
+            "compression_block_size": _BLOCK_BYTES,
             "compression_strategy": "compression" if strategy == "compression" else "speed",
         }
 
@@ -108,19 +115,27 @@ class OrcFile:
 
     def write(self, table: pa.Table) -> None:
         """Write rows."""
-        for start in range(0, table.num_rows, _PART_ROWS):
-            part = table.slice(start, _PART_ROWS).combine_chunks()
+        for start in range(0, table.num_rows, _BATCH_ROWS):
+            part = table.slice(start, _BATCH_ROWS)
             self._metrics.add(part)
-            part = _cast(part, self._form.arrow)
-            for batch in part.to_batches():
-                if name := null_in_required(batch):
-                    raise BadInputError(f"rows do not fit the table: NULL in the column {name}")
+            self._check_required(part)
+            part = _rows(part, self._form.arrow)
+            check_times(part)
             try:
-                self._writer.write(part)
+                self._writer.write(pa.Table.from_batches([part]))
             except pa.ArrowInvalid as error:
                 raise BadInputError(f"rows do not fit the table: {error}") from error
             self._waiting += part.nbytes
             self._rows += part.num_rows
+
+    def _check_required(self, table: pa.Table) -> None:
+        told = [
+            item.with_type(column.type)
+            for item, column in zip(self._form.required, table.columns, strict=True)
+        ]
+        columns = [one_array(column) for column in table.columns]
+        if name := null_in_required(pa.RecordBatch.from_arrays(columns, schema=pa.schema(told))):
+            raise BadInputError(f"rows do not fit the table: NULL in the column {name}")
 
     def close(self, **described: Any) -> DataFile:
         """Finish the file, make it durable and return its entry, with whatever else that is to say."""
@@ -156,9 +171,9 @@ class OrcFile:
             self._sink.close()
 
 
-def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [
-        column if column.type == item.type else column.cast(item.type)
-        for column, item in zip(table.columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
+def _rows(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for column, item in zip(table.columns, schema, strict=True):
+        values = handed_down(one_array(column))
+        columns.append(values if values.type == item.type else values.cast(item.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

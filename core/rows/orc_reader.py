@@ -16,6 +16,7 @@ import pyarrow as pa
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.rows.file_columns import FileColumns
 from lake.core.rows.orc_tail import Tail, Times
+from lake.core.rows.orc_times import MOST_MILLIS
 from lake.core.rows.orc_types import table_type
 from lake.core.rows.row_files import Leaves, check_count
 from lake.core.rows.slices import FileSlice
@@ -23,8 +24,6 @@ from lake.core.rows.spans import Span, spans_of
 
 _MAX_STRIPE_BYTES = 4 * 1024 * 1024 * 1024
 _MAX_BATCH_ROWS = 128 * 1024
-# Milliseconds that nanoseconds in 64 bits reach, less a day for old writers' time zones.
-_MOST_MILLIS = (2**63 - 1) // 1_000_000 - 86_400_000
 _ZONES = "/usr/share/zoneinfo"
 
 
@@ -139,7 +138,7 @@ def _within(times: Times) -> bool:
         return True
     if times.low is None or times.high is None:
         return False
-    return -_MOST_MILLIS <= times.low <= times.high <= _MOST_MILLIS
+    return -MOST_MILLIS <= times.low <= times.high <= MOST_MILLIS
 
 
 def _width(kind: pa.DataType) -> int:

@@ -37,7 +37,10 @@ _UUID_BYTES = 16
 
 
 def orc_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema that PyArrow writes as the ORC schema of a table's rows."""
+    """Return the Arrow schema that PyArrow writes as the ORC schema of a table's rows.
+
+    What is required stands in an attribute; in ORC itself, and here, everything but a map's key may be NULL.
+    """
     return pa.schema([_orc_field(item) for item in schema.fields])
 
 
@@ -47,8 +50,7 @@ def _orc_field(item: NestedField) -> pa.Field:
         _REQUIRED: str(item.required).lower().encode(),
         **_attributes(item.field_type),
     }
-    # Arrow's map has no key that may be NULL.
-    return pa.field(item.name, _orc_type(item.field_type), item.optional, attributes)
+    return pa.field(item.name, _orc_type(item.field_type), metadata=attributes)
 
 
 def _orc_type(kind: IcebergType) -> pa.DataType:
@@ -57,7 +59,8 @@ def _orc_type(kind: IcebergType) -> pa.DataType:
     if isinstance(kind, ListType):
         return pa.list_(_orc_field(kind.element_field))
     if isinstance(kind, MapType):
-        return pa.map_(_orc_field(kind.key_field), _orc_field(kind.value_field))
+        key = _orc_field(kind.key_field).with_nullable(nullable=False)
+        return pa.map_(key, _orc_field(kind.value_field))
     if isinstance(kind, TimeType):
         return pa.int64()
     if isinstance(kind, UUIDType | FixedType):

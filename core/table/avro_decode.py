@@ -121,6 +121,8 @@ def _query(path: str, rows: int, columns: Sequence[str], name: str) -> pa.Table:
 
 
 def _is_blank(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(_is_blank(part) for part in value.values())
     return not value or (isinstance(value, bytes) and not any(value))
 
 

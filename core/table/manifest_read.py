@@ -32,7 +32,7 @@ _WINDOW_BYTES = 32 * 1024 * 1024
 _SHARED_BYTES = 1024 * 1024
 # Below what 32-bit offsets of strings in one batch reach.
 _DECODED_BYTES = 256 * 1024 * 1024
-_FETCH_THREADS = 16
+_FETCH_THREADS = 32
 _LISTS_AT_ONCE = 256
 _T = TypeVar("_T")
 

@@ -371,14 +371,22 @@ class Producer:
         spec, schema = metadata.specs()[spec_id], metadata.schema()
         rows = []
         for part in _pieces(entries, target):
-            data = encode_manifest(
-                part,
-                format_version=metadata.format_version,
-                spec=spec,
-                schema=schema,
-                content=content,
-                codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
-            )
+            try:
+                data = encode_manifest(
+                    part,
+                    format_version=metadata.format_version,
+                    spec=spec,
+                    schema=schema,
+                    content=content,
+                    codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
+                )
+            except ValueError as error:
+                if pc.any(pc.equal(part["status"], ADDED)).as_py():
+                    raise
+                # It is from a manifest that was there before.
+                raise CorruptFileError(
+                    f"an entry of {self.table.identifier} is damaged: {error}"
+                ) from error
             location = self._new_manifest()
             self.storage.write(location, data)
             rows.append(

@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import requests
 from pyiceberg.catalog.rest import Capability, RestCatalog, auth
@@ -19,6 +20,7 @@ from pyiceberg.exceptions import RESTError
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
+from lake.core.clock import SystemClock, SystemIds
 from lake.core.errors import RefusedError
 from lake.core.table.credentials import Credentials
 from lake.core.table.foreign_code import as_configured, check_store, storage_properties
@@ -27,16 +29,34 @@ _CONNECT_MS, _CONNECT = "rest.client.connection-timeout-ms", 10_000
 _READ_MS, _READ = "rest.client.socket-timeout-ms", 60_000
 # Where credentials may go.
 _ADDRESSES = ("uri", "oauth2-server-uri")
-# Requests that change nothing are sent again; what changes something never is.
-_AGAIN = Retry(
+# So long a server may ask its clients to wait before they come again.
+_LONGEST_PAUSE = 10.0
+# How often a change is sent again that certainly did not happen, or that the server will not do twice.
+_RESENDS = 3
+_TOO_MANY = 429
+_UNSURE = frozenset({500, 502, 503, 504})
+_KEY, _KEYS_TOLD = "Idempotency-Key", "idempotency-key-lifetime"
+
+
+class _Again(Retry):
+    """As often as told, and no longer after than a user may wait."""
+
+    def get_retry_after(self, response: Any) -> float | None:
+        """Return how many seconds to wait, as the server says."""
+        told = super().get_retry_after(response)
+        return None if told is None else min(told, _LONGEST_PAUSE)
+
+
+# Requests that change nothing are sent again; what changes something only as `_sent_safely` says.
+_AGAIN = _Again(
     total=3,
     read=1,
     status_forcelist=(429, 502, 503, 504),
     allowed_methods=("GET", "HEAD"),
     backoff_factor=0.2,
-    respect_retry_after_header=False,
     raise_on_status=False,
 )
+_Send = Callable[..., requests.Response]
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -58,6 +78,8 @@ class BoundedRestCatalog(RestCatalog):
         post = _limited(requests.post, self._limits)
         auth.requests = SimpleNamespace(post=post)  # type: ignore[attr-defined,assignment]
         self.vended = {}
+        # Whether the server does a change with a key only once, however often it is sent.
+        self._has_keys = False
         super().__init__(name, **properties)
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: Any) -> Any:
@@ -104,7 +126,49 @@ class BoundedRestCatalog(RestCatalog):
         for scheme in _PORTS:
             session.mount(f"{scheme}://", HTTPAdapter(max_retries=_AGAIN))
         known = [self._configured[key] for key in _ADDRESSES if key in self._configured]
-        session.send = _guarded(session.send, self._limits, known)  # type: ignore[method-assign]
+        send = _guarded(session.send, self._limits, known)
+        session.send = self._sent_safely(send)  # type: ignore[method-assign]
+
+    def _sent_safely(self, send: _Send) -> _Send:
+        """Wrap a session's way to send: what changes something goes again where that cannot do it twice."""
+
+        def sent(request: requests.PreparedRequest, **options: Any) -> requests.Response:
+            changes = request.method not in {"GET", "HEAD"}
+            keyed = changes and self._has_keys
+            if keyed:
+                request.headers[_KEY] = _time_ordered_uuid()
+            for attempt in range(1, _RESENDS + 1):
+                try:
+                    answer = send(request, **options)
+                except (requests.ConnectionError, requests.Timeout):
+                    if not keyed or attempt == _RESENDS:
+                        raise
+                    pause = 0.0
+                else:
+                    again = answer.status_code == _TOO_MANY or (
+                        keyed and answer.status_code in _UNSURE
+                    )
+                    if not (changes and again) or attempt == _RESENDS:
+                        break
+                    pause = _pause(answer)
+                SystemClock().sleep(max(pause, 0.1 * 2**attempt))
+            self._learn(request, answer)
+            return answer
+
+        return sent
+
+    def _learn(self, request: requests.PreparedRequest, answer: requests.Response) -> None:
+        if answer.ok and urlsplit(str(request.url)).path.endswith("/v1/config"):
+            with suppress(ValueError):
+                told = answer.json()
+                self._has_keys = isinstance(told, dict) and bool(told.get(_KEYS_TOLD))
+
+    def _refresh_token(self) -> None:
+        """Fetch another token: the server takes the one at hand for expired."""
+        super()._refresh_token()
+        provider = getattr(self._auth_manager, "token_provider", None)
+        if provider is not None:
+            provider._token = None  # noqa: SLF001 - its own way counts seconds only
 
     def _fetch_config(self) -> None:
         super()._fetch_config()
@@ -136,9 +200,22 @@ def _origin(address: str) -> tuple[str, str, int | None]:
     return scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(scheme)
 
 
-def _guarded(
-    send: Callable[..., requests.Response], limits: tuple[float, ...], known: list[str]
-) -> Callable[..., requests.Response]:
+def _pause(answer: requests.Response) -> float:
+    """Return the seconds for which a server asks its clients to stay away, as far as that can be borne."""
+    told = answer.headers.get("Retry-After", "")
+    return min(float(told), _LONGEST_PAUSE) if told.isdigit() else 0.0
+
+
+def _time_ordered_uuid() -> str:
+    """Return a new UUID of version 7 (RFC 9562), as the REST specification wants its keys."""
+    chance = UUID(SystemIds().uuid()).int
+    moment = SystemClock().now_ms() & ((1 << 48) - 1)
+    high = (moment << 16) | (7 << 12) | ((chance >> 64) & 0xFFF)
+    low = (0b10 << 62) | (chance & ((1 << 62) - 1))
+    return str(UUID(int=(high << 64) | low))
+
+
+def _guarded(send: _Send, limits: tuple[float, ...], known: list[str]) -> _Send:
     def guarded(request: requests.PreparedRequest, **options: Any) -> requests.Response:
         check_host(str(request.url), known)
         return send(request, **{**options, "timeout": options.get("timeout") or limits})
@@ -146,9 +223,7 @@ def _guarded(
     return guarded
 
 
-def _limited(
-    post: Callable[..., requests.Response], limits: tuple[float, ...]
-) -> Callable[..., requests.Response]:
+def _limited(post: _Send, limits: tuple[float, ...]) -> _Send:
     def limited(*arguments: Any, **options: Any) -> requests.Response:
         return post(*arguments, **{"timeout": limits, **options})
 

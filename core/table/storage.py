@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
@@ -35,6 +36,8 @@ MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
 _TOLD_LENGTH = 400
+# Google's client would try for a quarter of an hour.
+_RETRY_SECONDS = 60
 # What Arrow puts into one part.
 _PUT_BYTES = 5 * 1024 * 1024
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -87,7 +90,6 @@ class Storage:
     ) -> None:
         self.renewed = renewed or Renewed(Credentials(dict(properties or {})))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
-        self._bucket = lru_cache(maxsize=64)(_open_bucket)
 
     def __repr__(self) -> str:
         return "Storage(…)"
@@ -114,7 +116,7 @@ class Storage:
         if parsed.scheme != "s3" or not is_plain(key):
             return None
         properties = tuple(sorted(self.credentials.at(location).items()))
-        bucket = self._bucket(parsed.authority, properties)
+        bucket = _open_bucket(parsed.authority, properties)
         return (bucket, key) if bucket else None
 
     @_again_when_renewed
@@ -172,12 +174,13 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
+        reached = self.s3(location)
+        if reached is not None:
+            with typed_errors(location), suppress(UnsupportedError):
+                return _read_object(*reached, location, limit)
         with typed_errors(location), self.open_input(location) as source:
             length = source.size()
-            if length > limit:
-                raise CorruptFileError(
-                    f"{location} has {length} bytes, more than the {limit} allowed"
-                )
+            _check_limit(location, length, limit)
             data = bytes(source.read())
         if len(data) != length:
             raise StorageError(f"{location}: the storage gave {len(data)} of its {length} bytes")
@@ -418,6 +421,21 @@ def _unless_gone(error: OSError) -> None:
         raise error
 
 
+def _read_object(bucket: S3, key: str, location: str, limit: int) -> bytes:
+    """Read an object by one request, where Arrow would first ask for its length."""
+    data = bucket.read(key, limit)
+    if data is None:
+        raise FileNotFoundError(location)
+    _check_limit(location, len(data), limit)
+    return data
+
+
+def _check_limit(location: str, length: int, limit: int) -> None:
+    if length > limit:
+        raise CorruptFileError(f"{location} has {length} bytes, more than the {limit} allowed")
+
+
+@lru_cache(maxsize=16)
 def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
     return S3.of(completed(dict(properties)), name)
 
@@ -427,10 +445,32 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
         return pafs.LocalFileSystem()
     from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
 
+    settings = completed(dict(properties))
     try:
-        return PyArrowFileIO(completed(dict(properties))).fs_by_scheme(scheme, authority or None)
+        found = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
     except ValueError as error:
         raise BadInputError(f"no file system for {scheme}:// locations") from error
+    except (TypeError, ImportError, OSError, pa.ArrowException) as error:
+        why = (str(error).strip().splitlines() or [""])[0][:_TOLD_LENGTH]
+        raise BadInputError(
+            f"cannot open {scheme}://{authority}: {why}",
+            hint="what opens that store is missing in the catalog's configuration, or on this machine",
+        ) from error
+    return found if "s3.retry-strategy-impl" in settings else _with_limits(found)
+
+
+def _with_limits(filesystem: Any) -> Any:
+    """Return a file system with settings that PyIceberg does not know; Arrow pickles it as its settings."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return filesystem
+    wanted = {
+        "retry_time_limit": timedelta(seconds=_RETRY_SECONDS),
+        "tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE"),
+    }
+    make, given = filesystem.__reduce__()
+    settings = given[0] if given and isinstance(given[0], dict) else {}
+    more = {key: value for key, value in wanted.items() if value and key in settings}
+    return make({**settings, **more}) if more else filesystem
 
 
 def _stored(location: str, info: Any) -> StoredFile:

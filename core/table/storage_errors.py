@@ -6,6 +6,8 @@ import errno
 import os
 import re
 
+import pyarrow as pa
+
 from lake.core.errors import (
     BadInputError,
     LakeError,
@@ -118,3 +120,6 @@ class typed_errors:  # noqa: N801 - reads as a statement
         known = storage_error(error, self._location) if isinstance(error, OSError) else None
         if known is not None:
             raise known from error
+        if isinstance(error, pa.ArrowInvalid):
+            # Such as a name with an empty part, which S3 knows and Arrow does not.
+            raise BadInputError(f"{self._location}: {error}") from error

@@ -27,6 +27,7 @@ _LONG = {
     "test_an_ingest_survives_though_what_was_sent_is_lost[server]",
     "test_a_compaction_keeps_every_row_and_drops_the_deleted[server-2]",
     "test_a_compaction_keeps_every_row_and_drops_the_deleted[master-3]",
+    "test_a_sorted_compaction_gives_each_task_a_range[server]",
     "test_of_two_attempts_at_a_time_one_counts_and_the_other_leaves_nothing[server]",
     "test_a_stopped_commands_tasks_write_nothing_more[master]",
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cluster_tables import begun, rows, rows_of, sources, strangers
+from cluster_tables import begun, files_of_rows, rows, rows_of, sources, strangers
 from command_line import CommandLine
 from lasting_engine import Lasting
 from spark_cluster import ConnectServer, SparkCluster, descendants, options
@@ -18,7 +18,7 @@ from spark_cluster import ConnectServer, SparkCluster, descendants, options
 CREATE = ["--create", "--partition-by", "part"]
 
 
-@pytest.mark.parametrize("distribution", ["none", "hash"])
+@pytest.mark.parametrize("distribution", ["none", "hash", "range"])
 def test_an_ingest_writes_every_row_once(
     lake_there: CommandLine, there: Lasting, tmp_path: Path, distribution: str
 ) -> None:
@@ -28,8 +28,10 @@ def test_an_ingest_writes_every_row_once(
 
     assert document["result"]["rows_written"] == 80
     assert rows_of(lake_there) == rows(0, 80)
-    # By hash each partition has one writer; without, each of two tasks writes to every partition.
-    assert document["result"]["data_files"] == (3 if distribution == "hash" else 6)
+    # By hash each partition has one writer; by range two tasks share the middle one; without, each of two
+    # tasks writes to every partition.
+    files_of = {"none": 6, "hash": 3, "range": 4}
+    assert document["result"]["data_files"] == files_of[distribution]
     assert strangers(lake_there) == set()
     # No attempt was lost, and of an application of its own lake knows that: it looks for no leftovers.
     assert there.may_have_lost_attempts == (there.is_shared)
@@ -50,6 +52,23 @@ def test_a_compaction_keeps_every_row_and_drops_the_deleted(
     assert document["result"]["rewritten_files"] == 7
     assert rows_of(lake_there) == [*rows(0, 5), *rows(5, 25, value=1), *rows(25, 60)]
     assert strangers(lake_there) == set()
+
+
+def test_a_sorted_compaction_gives_each_task_a_range(
+    lake_there: CommandLine, tmp_path: Path
+) -> None:
+    begun(lake_there, tmp_path / "in")
+    asked = ["--strategy", "sort", "--by", "value desc", "--rewrite-all", "--target-size", "2KB"]
+
+    document = lake_there.ok("compact", "db.t", *asked, "--verify")
+
+    assert rows_of(lake_there) == rows(0, 60)
+    assert strangers(lake_there) == set()
+    found = files_of_rows(lake_there, "value")
+    assert len(found) == document["plan"]["expected_output_files"] > 1
+    assert [value for values in sorted(found, reverse=True) for value in values] == [
+        number * 10 for number in reversed(range(60))
+    ]
 
 
 @pytest.mark.parametrize("deletes", ["position", "equality", "copy-on-write"])

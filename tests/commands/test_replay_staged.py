@@ -56,6 +56,27 @@ def test_a_staged_run_is_committed_once_though_it_is_young(staged: CommandLine) 
     assert again["status"] == "nothing-to-do"
 
 
+def test_what_a_killed_replay_left_of_a_committed_run_goes_with_the_next(
+    staged: CommandLine,
+) -> None:
+    left = {path: path.read_bytes() for path in manifests(staged)}
+    staged.ok("replay", "db.t", "--job", "r1", "--completed", 1)
+    for path, data in left.items():
+        path.write_bytes(data)
+    (first,) = left
+    claim = first.parent / f"lake-commit-{first.name[:32]}-killed"
+    claim.write_text('{"process": "", "written_at_ms": 0}')
+
+    listed = staged.ok("replay", "db.t")
+    assert [item["state"] for item in listed["plan"]["checkpoints"]] == ["committed-leftover"]
+    assert manifests(staged) == list(left)
+    again = staged.ok("replay", "db.t", "--job", "r1", "--completed", 1)
+
+    assert (again["status"], again["snapshot_ids"]) == ("nothing-to-do", [])
+    assert (manifests(staged), claim.exists()) == ([], False)
+    assert ids_in(staged.warehouse) == [1, 2]
+
+
 def test_a_staged_run_goes_by_its_job_id_as_well(staged: CommandLine) -> None:
     (found,) = staged.ok("replay", "db.t")["plan"]["checkpoints"]
 

@@ -5,9 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
-from faulty_proxy import Answer, Asked, Fault, Proxy, landed, refused, reset, sent_twice
+from faulty_proxy import (
+    Answer,
+    Asked,
+    Fault,
+    Proxy,
+    ResetError,
+    landed,
+    refused,
+    reset,
+    sent_twice,
+    throttled,
+)
 from rest_server import RestServer
 from service_line import Service, csv
 
@@ -225,6 +237,82 @@ def test_a_commit_that_the_server_does_not_accept_changes_nothing(
     assert document["code"] == 7
     assert "no such update" in document["error"]["message"]
     assert faulty.list_files() == before
+
+
+def test_a_server_with_idempotency_keys_is_sent_a_lost_commit_again(
+    faulty: Service, proxy: Proxy
+) -> None:
+    answers: dict[str, Answer] = {}
+
+    def once(asked: Asked, answer: Answer) -> Answer:
+        if asked.path.endswith("/v1/config"):
+            told = {**json.loads(answer.body), "idempotency-key-lifetime": "PT30M"}
+            return Answer(200, {"Content-Type": "application/json"}, json.dumps(told).encode())
+        return answer
+
+    def keyed(asked: Asked) -> Answer | None:
+        key = asked.headers.get("Idempotency-Key")
+        if asked.method != "POST" or key is None:
+            return None
+        assert UUID(key).version == 7
+        if key not in answers:
+            answers[key] = proxy._forward(asked)
+        return answers[key]
+
+    def lost(asked: Asked, _forward: Callable[[], Answer]) -> Answer:
+        keyed(asked)
+        raise ResetError
+
+    proxy.changes.append(once)
+    proxy.guard = keyed
+    proxy.fail("POST", COMMIT, lost)
+    document = ingest(faulty)
+    assert (document["code"], document["status"]) == (0, "done"), document
+    proxy.fail("POST", COMMIT, refused(503), reset(done=False))
+    document = ingest(faulty)
+    assert (document["code"], document["status"]) == (0, "done"), document
+
+    assert proxy.times("POST", COMMIT) == 5
+    assert len(answers) == 2
+    assert faulty.rows() == [(0,), (1,), (1,)]
+
+
+def test_a_commit_that_comes_too_often_waits_as_told(faulty: Service, proxy: Proxy) -> None:
+    proxy.fail("POST", COMMIT, throttled(0), throttled(1))
+    assert ingest(faulty)["code"] == 0
+    assert proxy.times("POST", COMMIT) == 3
+    assert faulty.rows() == [(0,), (1,)]
+
+
+@pytest.mark.parametrize("status", [401, 419])
+def test_a_login_that_expires_in_a_run_is_made_again(
+    faulty: Service, proxy: Proxy, status: int
+) -> None:
+    tokens = iter(f"token{number}" for number in range(100))
+
+    def login(asked: Asked, answer: Answer) -> Answer:
+        if not asked.path.endswith("/tokens"):
+            return answer
+        told = {"access_token": next(tokens), "token_type": "bearer", "expires_in": 3600}
+        return Answer(200, {"Content-Type": "application/json"}, json.dumps(told).encode())
+
+    proxy.changes.append(login)
+    address = f"{proxy.uri}/v1/oauth/tokens"
+    parts = {"client_id": "id", "client_secret": "secret", "token_url": address}
+    ways: list[dict[str, Any]] = [
+        {"credential": "id:secret", "oauth2-server-uri": address},
+        {"auth": {"type": "oauth2", "oauth2": parts}},
+    ]
+    for number, way in enumerate(ways, start=1):
+        proxy.fail("POST", COMMIT, refused(status))
+        proxy.fail("GET", COMMIT, refused(status))
+        proxy.asked.clear()
+        properties = {**faulty.properties, **way}
+        again = Service("login", properties, faulty.folder, faulty.list_files, faulty.namespace)
+        assert ingest(again)["code"] == 0
+        used = [item.headers.get("Authorization") for item in proxy.asked if "/t" in item.path]
+        assert len({text for text in used if text and "token" in text}) >= 2
+        assert len(faulty.rows()) == 1 + number
 
 
 def test_a_new_columns_commit_carries_schema_and_snapshot_in_one_request(

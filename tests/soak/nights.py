@@ -33,6 +33,7 @@ _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
 _STALLED_SECONDS = 1800
 _JOBS_A_PROCESS = 8
+_WIRES_A_JOB = 40
 Job = tuple[str, list[Any]]
 
 
@@ -82,11 +83,15 @@ def _shown(total: Counter[str]) -> str:
         "switches",
         "races",
         "kills",
+        "doubles",
+        "stops",
+        "cuts",
+        "random kills",
         "faults",
         "multi-faults",
+        "wire faults",
         "tables",
         "judged",
-        "doubles",
         "inputs",
     )
     return ", ".join(f"{total[name]} {name}" for name in names)
@@ -98,14 +103,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", default="soak", help="how the worlds' seeds begin")
     parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
+    parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
-    parser.add_argument("--tables", type=int, default=48, help="that others wrote [48]")
+    parser.add_argument("--tables", type=int, default=68, help="that others wrote [68]")
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
     parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
+    parser.add_argument("--stops", type=int, default=10, help="a command and kind of others [10]")
+    parser.add_argument("--cuts", type=int, default=1, help="cut the power after commits [1]")
+    parser.add_argument(
+        "--random-kills", type=int, default=200, help="signals to real processes [200]"
+    )
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
     )
+    parser.add_argument("--wire", type=int, default=1000, help="faults on real wires [1000]")
     parser.add_argument(
         "--hostile",
         nargs="?",
@@ -120,16 +132,18 @@ def _options() -> argparse.Namespace:
 
 
 def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
+    import flink_fixtures
     from pyiceberg_tables import SPECS, VERSIONS
 
     every = [[version, transform] for transform in SPECS for version in VERSIONS]
+    every += [["flink", name] for name in flink_fixtures.names()]
     for listed in every[:: -(-len(every) // options.tables)] if options.tables else ():
         yield "tables", listed
 
 
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import faults
-    from world.races import pairs, singles
+    from world.races import pairs, singles, windows
 
     part = 1.0 if options.hostile == _ONLY else float(options.hostile)
     for kind, numbers in pieces(part) if part else ():
@@ -139,14 +153,22 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     yield from _table_jobs(options)
     yield from crashing.jobs("kills", options.kills)
     yield from crashing.jobs("doubles", options.double)
+    yield from crashing.stops(options.stops)
+    yield from crashing.cuts(options.cuts)
+    yield from crashing.random_kills(options.random_kills, options.seed)
     for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
         tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
         each, more = divmod(most, len(tables))
         for number, table in enumerate(tables):
             if each or number < more:
                 yield kind, [*table, each + (number < more), options.seed]
-    for races, most in ((singles, options.singles), (pairs, options.pairs)):
-        every = list(races())
+    yield from _wire_jobs(options.wire)
+    drawn = list(windows(options.seed, options.windows))
+    for every, most in (
+        (list(singles()), options.singles),
+        (list(pairs()), options.pairs),
+        (drawn, len(drawn)),
+    ):
         # Spread over all where not all are wanted; each at one format version, in turn.
         chosen = [every[number * len(every) // most] for number in range(most)] if most else []
         by_table: dict[tuple[str, int], list[Any]] = {}
@@ -162,6 +184,11 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
 def _seeds(kind: str, worlds: int, seed: str) -> Iterator[Job]:
     for start in range(0, worlds, _CHUNK):
         yield kind, [f"{seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
+
+
+def _wire_jobs(most: int) -> Iterator[Job]:
+    for start in range(0, most, _WIRES_A_JOB):
+        yield "wire", [start, min(start + _WIRES_A_JOB, most)]
 
 
 def _name(job: Job) -> str:
@@ -182,16 +209,30 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "races": _races,
             "kills": partial(crashing.kills, _each),
             "doubles": partial(crashing.doubles, _each),
+            "stops": partial(crashing.stop, _each),
+            "cuts": partial(crashing.cut, _each),
+            "random kills": partial(crashing.strike, _each),
             "faults": _faults,
             "multi-faults": _multi_faults,
             "tables": _tables,
             "judged": _judged,
+            "wire": _wire,
             "hostile": _hostile,
         }
         listed = job[0] in {"worlds", "judged"}
         return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
+    """Try some of the faults on the wire, with servers of the job's own."""
+    import wire
+
+    if reason := wire.missing():
+        return Counter(), [f"faults on the wire need {reason}"]
+    with wire.Wires() as wires:
+        return _each(wires.cases()[start:stop], wires.check, str)
 
 
 def _hostile(_: Path, kind: str, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
@@ -242,13 +283,19 @@ def _races(
 
 
 def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:
+    import flink_fixtures
+    from flink_tables import FlinkCourse
     from pyiceberg_tables import course
 
     def run(folder: Path) -> Counter[str]:
-        course(folder, version, transform).run()
+        if version == "flink":
+            with flink_fixtures.lent(transform) as fixture:
+                FlinkCourse(fixture, folder).run()
+        else:
+            course(folder, version, transform).run()
         return Counter(tables=1)
 
-    return _each([folder], run, lambda _: f"version {version} by {transform}")
+    return _each([folder], run, lambda _: f"table: {version}, {transform}")
 
 
 def _faults(

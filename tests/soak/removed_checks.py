@@ -110,7 +110,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a run that landed lands again",
             commit,
-            "guarded = self.guard and find_summary(table.metadata, self.guard)",
+            "guarded = find_on_branch(table.metadata, self.branch, self.guard)",
             "guarded = None",
             (_COMMIT,),
         ),
@@ -275,8 +275,15 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files outside the table go",
             "core/expiration/deleting.py",
-            "own = [paths.deletable(path, table.roots) for",
-            "own = [True for",
+            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
+            "        not nested.owns(path)\n",
+            (_EXPIRE, "tests/commands/test_expire.py"),
+        ),
+        RemovedCheck(
+            "files of a table in another one's folder go",
+            "core/expiration/deleting.py",
+            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
+            "        paths.deletable(path, table.roots)\n",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
@@ -486,9 +493,9 @@ def _replays() -> tuple[RemovedCheck, ...]:
             "a checkpoint that was committed meanwhile is committed again",
             "core/replay/execute.py",
             "                if not _is_over(item, before, now)\n"
-            "                and not _ran(table, item)\n"
+            "                and not self._ran(table, item)\n"
             "                and not self._is_held(item, held)\n",
-            "                if not _ran(table, item)\n",
+            "                if not self._ran(table, item)\n",
             (_REPLAY,),
         ),
         RemovedCheck(

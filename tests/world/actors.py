@@ -152,6 +152,9 @@ def compact(world: World, random: Random) -> None:
             ["--rewrite-all", "--where", "id < 3000", "--remove-dangling-deletes"],
             ["--rewrite-all", "--spec-id", str(world.metadata.default_spec_id)],
             ["--delete-ratio", "0.1", "--remove-dangling-deletes"],
+            ["--strategy", "sort", "--by", "part desc, id", "--rewrite-all"],
+            ["--strategy", "sort", "--by", "id", "--rewrite-all", "--target-size", "1KB"],
+            ["--strategy", "zorder", "--by", "id, value", "--min-input-files", "2", "--verify"],
         ]
     )
     branch = _branch(world, random)
@@ -336,9 +339,21 @@ STEPS: dict[Step, int] = {
 }
 
 
+# What a world may be about, besides all of it.
+FOCUS: dict[str, set[Step]] = {
+    "all": set(),
+    "expiry": {expire, wait, append, read, foreign.change_ref},
+    "jobs": {flink.flink, flink.replay, wait, expire},
+    "runs": {staging.stage, staging.end, append_run},
+}
+_MORE = 5
+
+
 def actor(world: World, random: Random, steps: int) -> Callable[[], None]:
     """Return an actor that does so many steps."""
-    choices, weights = list(STEPS), list(STEPS.values())
+    more = FOCUS[world.config.focus]
+    choices = list(STEPS)
+    weights = [weight * (_MORE if step in more else 1) for step, weight in STEPS.items()]
 
     def work() -> None:
         for _ in range(steps):

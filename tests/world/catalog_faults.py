@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 from world.faulty import SPILL, Act, Call, Fault, Layer
 
 LOAD, COMMIT = "load", "commit"
+STALE = object()
 
 
 class FaultyCatalog(NoopCatalog):
@@ -24,7 +25,14 @@ class FaultyCatalog(NoopCatalog):
         self._layer = layer
 
     def load_table(self, identifier: Any) -> Any:
-        return self._layer.at(LOAD, str(identifier), lambda: self._behind.load_table(identifier))
+        def load() -> Any:
+            found = self._behind.load_table(identifier)
+            self._layer.first.setdefault(str(identifier), found)
+            return found
+
+        call: Any = self._layer.at(LOAD, str(identifier), load)
+        # As a server's cache has it that has not heard of the commit.
+        return self._layer.first.get(str(identifier), call) if call is STALE else call
 
     def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
         return self._layer.at(
@@ -96,7 +104,12 @@ def _faults() -> Iterator[Fault]:
         _raise(lambda: theirs.NoSuchTableError(f"no table {SPILL}")),
         frozenset({7}),
     )
+    yield Fault("load: stale", LOAD, _stale, frozenset({4}))
     yield Fault("load: locked", LOAD, _raise(_locked), frozenset({7, 10}))
+
+
+def _stale(call: Call, real: Act) -> Any:
+    return STALE if call.number else real()
 
 
 def _locked() -> Exception:

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from lake.core.table import exclusive, storage
-from lake.core.table.storage import Storage
 
 CANARY = "canary-5e2f91"
 # What servers and proxies put into their errors.
@@ -69,12 +68,14 @@ class Layer:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.happened: list[tuple[Call, str]] = []
+        # What was loaded first, by name.
+        self.first: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
         self._plan: Mapping[tuple[str, int], Fault] = {}
 
     def begin(self, plan: Mapping[tuple[str, int], Fault]) -> None:
         """Count anew; ``plan`` has faults by kind and number of a call."""
-        self.calls, self.happened = [], []
+        self.calls, self.happened, self.first = [], [], {}
         self._counts.clear()
         self._plan = plan
 
@@ -96,7 +97,7 @@ class Layer:
         system = _System(self)
         with ExitStack() as stack:
             for owner, name, value in (
-                (Storage, "_make_filesystem", lambda _, __, ___: disk),
+                (storage, "_open_filesystem", lambda *_: disk),
                 (storage, "os", system),
                 (exclusive, "os", system),
                 (exclusive, "_write", self._around(exclusive._write)),

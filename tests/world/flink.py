@@ -354,7 +354,7 @@ def pending(world: World) -> set[str]:
 
 
 def settle(world: World) -> None:
-    """Bring every job back a last time: each completed checkpoint must have been committed."""
+    """Bring every job back a last time: each completed checkpoint was committed, and no replay finds one more."""
     for job in world.kept.get("jobs", []):
         if job.over or _is_forgotten(world, job):
             continue
@@ -364,6 +364,11 @@ def settle(world: World) -> None:
             _commit_taken(world, job, Random(0))
         lost = [one for one in job.state if not _holds(job.state_id, one) <= world.model.ever_held]
         assert not lost or not job.alive, f"checkpoints {[one.number for one in lost]} are lost"
+        if job.alive and job.folder is not None:
+            # A rollback takes what was committed away, and lets nobody commit it again unasked.
+            told = replaying(job)
+            world.step(told, "replay", "--checkpoint", str(job.folder), "--quiet-time", "0s")
+            assert not told.swaps, f"a replay commits once more: {told.told}"
 
 
 def _path(location: str) -> Path:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from pyiceberg.transforms import BucketTransform
 
@@ -320,3 +321,16 @@ def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):
         yield isolation, command, phase, (one, two)
+
+
+def windows(seed: str, most: int) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the same with three to six of others' operations, as many as asked for, drawn from a seed."""
+    for number in range(most):
+        random = Random(f"{seed} window {number}")
+        others = tuple(random.choices(list(OTHERS), k=random.randint(3, 6)))
+        yield (
+            random.choice(ISOLATIONS),
+            random.choice(list(COMMANDS)),
+            random.choice(PHASES),
+            others,
+        )

@@ -76,6 +76,7 @@ class Config:
         properties: more of the table's properties.
         respecs: whether partition specs change; then no command replaces partitions, because which they are
             depends on when it asked.
+        focus: what happens more often than all else, so that more of it happens at once.
     """
 
     version: int = 2
@@ -85,6 +86,7 @@ class Config:
     stay: float = 0.5
     properties: Mapping[str, str] = field(default_factory=dict)
     respecs: bool = False
+    focus: str = "all"
 
     @classmethod
     def drawn(cls, random: Random, version: int | None = None) -> Config:
@@ -95,14 +97,17 @@ class Config:
         if random.random() < 0.2:
             properties["write.metadata.delete-after-commit.enabled"] = "true"
             properties["write.metadata.previous-versions-max"] = "3"
+        if random.random() < 0.3:
+            properties["commit.retry.num-retries"] = random.choice(["0", "1"])
         return cls(
             version=version or random.choice([1, 2, 2, 2, 3, 3, 3]),
             partition_by=random.choice([None, None, "part", "bucket(3, id)"]),
             isolation=random.choice(["serializable", "snapshot"]),
-            faults=random.choice([0.0, 0.0, 0.1]),
+            faults=random.choice([0.0, 0.0, 0.0, 0.1, 0.5]),
             stay=random.choice([0.3, 0.7, 0.9]),
             properties=properties,
             respecs=random.random() < 0.5,
+            focus=random.choices(["all", "expiry", "jobs", "runs"], [5, 1, 1, 1])[0],
         )
 
 
@@ -592,8 +597,7 @@ class World:
         self.stop_faults()
         compact = ["--min-input-files", "2", "--delete-file-threshold", "1"]
         expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
-        for _ in range(2):
-            self.step(Operation("compact"), "compact", *compact)
+        self._compact_until_done(compact)
         for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):
             before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
             operation = Operation(verb, may_drop=True, expires=Expiry(keep_checkpoints_ms=0))
@@ -605,6 +609,20 @@ class World:
             # What other writers wrote and did not commit is their own.
             own = [name for name in self.leftovers() if not _THEIRS.search(name)]
             assert not own, f"left behind: {own[:5]}"
+
+    def _compact_until_done(self, usual: Sequence[object]) -> None:
+        """Compact in one way until nothing is left to do, then ask for the same once more."""
+        ways = [["--partial-progress"], ["--remove-dangling-deletes"], ["--verify"], []]
+        words = [*usual, *self.random.choice(ways)]
+        for left in (3, 2, 1, 0):
+            before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
+            done = self.step(Operation("compact at rest"), "compact", *words)
+            assert isinstance(done, Outcome), repr(done)
+            if done.status is Status.NOTHING_TO_DO:
+                assert before == self.catalog.location(TABLE)
+                assert deletes == self.counts["deletes"]
+                return
+            assert left, f"compact {words} finds something to do again and again"
 
     def make_table(self) -> None:
         """Make the table by the first load."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from lake.core.engine import Task, spark_start
+from lake.core.engine import Task, reachable, spark_start
 from lake.core.engine import spark_plans as plans
 from lake.core.engine.archive import ClassArchive
 from lake.core.engine.bridge import frame_of
 from lake.core.engine.executor import TASK_ROWS
 from lake.core.engine.java import find_java
 from lake.core.engine.jvm import Jvm
+from lake.core.engine.reachable import require_master
 from lake.core.engine.spark import SparkEngine
 from lake.core.engine.spark_start import archive_for
 from lake.core.errors import EngineError
@@ -301,6 +303,7 @@ def test_a_cluster_that_takes_no_application_is_asked_once(monkeypatch: pytest.M
 
     monkeypatch.setattr(Jvm, "launch", counted)
     monkeypatch.setattr(spark_start, "_session_on", refused)
+    monkeypatch.setattr(spark_start, "require_master", lambda _: None)
     engine = SparkEngine(Settings(master="spark://127.0.0.1:1"))
 
     with pytest.raises(EngineError, match="do not answer"):
@@ -322,6 +325,45 @@ def test_a_server_that_does_not_answer_is_told_at_once(
         echo(engine)
 
     engine.stop()
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["spark://127.0.0.1:1", "spark://127.0.0.1:1,127.0.0.1:2", "spark://no.such.host.invalid"],
+)
+def test_a_master_that_nobody_is_is_told_before_a_java_starts(
+    monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    launched: list[object] = []
+    monkeypatch.setattr(Jvm, "launch", launched.append)
+    engine = SparkEngine(Settings(master=master))
+
+    with pytest.raises(EngineError, match="no Spark master answers at") as caught:
+        echo(engine)
+
+    engine.stop()
+    assert "--master" in (caught.value.hint or "")
+    assert launched == []
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        require_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+    require_master("local[2]")
+    require_master("k8s://https://nobody:1")
+
+
+def test_something_else_that_listens_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reachable, "_READY_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"sc://127.0.0.1:{listening.getsockname()[1]}"
+        engine = SparkEngine(Settings(remote=url))
+
+        with pytest.raises(EngineError, match="is no Spark Connect server"):
+            echo(engine)
+
+        engine.stop()
 
 
 def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:

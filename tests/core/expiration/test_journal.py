@@ -25,6 +25,7 @@ from lake.core.errors import CommitUnknownError
 from lake.core.expiration import deleting, journal
 from lake.core.expiration.execute import execute, plan_expiration
 from lake.core.expiration.plan import RetentionOptions
+from lake.core.expiration.reach import KINDS
 from lake.core.outcome import Outcome, Status
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.operations import AppendFiles, RewriteFiles
@@ -196,6 +197,24 @@ def test_an_unanswered_commit_keeps_the_journal_for_the_next_run(world: World) -
     world.expire()
 
     assert not world.leftovers()
+
+
+def test_a_file_that_an_unanswered_run_named_too_counts_once(world: World) -> None:
+    session = open_session(world.warehouse, world.clock)
+    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    plan = plan_expiration(session, session.table("db.t"), options)
+    inject(session, [refused_with(OSError("gone"))])
+    with pytest.raises(CommitUnknownError):
+        execute(session, plan)
+    before = files_below(world.warehouse)
+
+    outcome = world.expire()
+
+    gone = before - files_below(world.warehouse)
+    assert gone
+    assert sum(outcome.result[kind] for kind in KINDS) == sum("lake-" not in name for name in gone)
+    assert outcome.result == {**outcome.plan, "failed_deletes": 0}
+    assert world.leftovers() == set()
 
 
 def test_a_refused_commit_leaves_no_journal(world: World) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from table_support import FixedClock
 
-from lake.core.errors import NotFoundError, RefusedError
+from lake.core.errors import NotAuthorisedError, NotFoundError, RefusedError
 from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.foreign_code import check_store
 from lake.core.table.storage import Storage
@@ -121,9 +121,9 @@ def test_a_call_that_was_refused_is_made_once_more() -> None:
         with pytest.raises(NotFoundError, match="token 2"):
             call("s3://b/x")
     living = 0
-    with pytest.raises(PermissionError):
+    with pytest.raises(NotAuthorisedError):
         storage.read("s3://b/x")
-    with pytest.raises(PermissionError):
+    with pytest.raises(NotAuthorisedError):
         Refusing(given(1).properties).read("s3://b/x")
 
 

@@ -1,0 +1,48 @@
+"""Nested columns made plain: nothing lies behind a NULL, and nothing before the first row.
+
+PyArrow's ORC writer writes other rows than it is given where a column is a part of a longer one, or where a part
+of a NULL struct is not NULL itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+
+def handed_down(column: pa.Array) -> pa.Array:
+    """Return the same values, in memory of their own, with the parts of each NULL NULL or gone.
+
+    All parts but the keys of maps may be NULL then, whatever their fields said.
+    """
+    kind = column.type
+    if column.offset:
+        column = pa.concat_arrays([column, column.slice(0, 0)])
+    if not pa.types.is_nested(kind):
+        return column
+    mask = column.is_null() if column.null_count else None
+    if pa.types.is_struct(kind):
+        parts = [handed_down(part) for part in column.flatten()]
+        fields = [
+            item.with_type(part.type).with_nullable(nullable=True)
+            for item, part in zip(kind, parts, strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)
+    if pa.types.is_map(kind):
+        fields = [kind.key_field, kind.item_field]
+        pairs = pa.StructArray.from_arrays([column.keys, column.items], fields=fields)
+        lists = pa.ListArray.from_arrays(column.offsets, pairs, mask=mask)
+        keys, items = (handed_down(part) for part in lists.flatten().flatten())
+        item = kind.item_field.with_type(items.type).with_nullable(nullable=True)
+        kind = pa.map_(kind.key_field, item)
+        return pa.MapArray.from_arrays(_offsets(column), keys, items, type=kind, mask=mask)
+    values = handed_down(column.flatten())
+    item = kind.value_field.with_type(values.type).with_nullable(nullable=True)
+    return pa.ListArray.from_arrays(_offsets(column), values, type=pa.list_(item), mask=mask)
+
+
+def _offsets(column: pa.Array) -> pa.Array:
+    """Return the offsets of lists of which those that are NULL hold nothing."""
+    lengths = np.diff(column.offsets.to_numpy())
+    lengths[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())

@@ -1,0 +1,27 @@
+"""A few of the faults on the wire to a REST catalog and its store; `python -m soak --wire N` tries them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import wire
+from rest_server import RestServer
+from s3_server import S3
+from service_line import Service
+from wire import Case, Wired
+
+CHOSEN = [
+    Case("append", "catalog", 3, "slow after"),
+    Case("compact", "store", 14, "cut"),
+    Case("expire", "catalog", 3, "page"),
+]
+
+
+def test_a_fault_on_the_wire_is_told_as_what_it_was(
+    rest: tuple[RestServer, str], s3: S3, on_rest: Service, tmp_path: Path
+) -> None:
+    server, bucket = rest
+    with wire.between(server, s3, bucket, tmp_path, on_rest.namespace) as wired:
+        assert isinstance(wired, Wired)
+        for case in CHOSEN:
+            assert wired.check(case)["wire faults"] == 1
