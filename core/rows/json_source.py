@@ -41,6 +41,7 @@ from lake.core.table.storage import Storage
 
 _BLOCK_BYTES = 8 * 1024 * 1024
 _DEEPEST = 200
+_NO_OBJECT = re.compile(rb"^[ \t\r]*+[^{ \t\r\n]", re.MULTILINE)
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LONGEST_LINE = 64 * 1024 * 1024
 _INTEGERS = (IntegerType, LongType)
@@ -143,23 +144,27 @@ def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
                     )
                 continue
             block = _Block(bytes(rest) + data[:end], line)
-            _refuse_depth(block, source.path)
+            _refuse_fatal(block, source.path)
             yield block
             line += block.data.count(b"\n")
             rest = bytearray(data[end:])
         if rest.strip():
             block = _Block(bytes(rest), line)
-            _refuse_depth(block, source.path)
+            _refuse_fatal(block, source.path)
             yield block
 
 
-def _refuse_depth(block: _Block, where: str) -> None:
-    """Refuse lines that are nested deeply: Arrow's reader goes down with its stack, and takes the process along.
+def _refuse_fatal(block: _Block, where: str) -> None:
+    """Refuse what Arrow's reader goes down with, taking the process along: deep lines, and such as `null`.
 
     Raises:
-        BadInputError: there is one.
+        BadInputError: there is such a line.
     """
     data = block.data
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    if data.count(b"\n{") + data.startswith(b"{") != lines and _NO_OBJECT.search(data):
+        for _ in _lines(block, where):
+            pass
     if data.count(b"[") + data.count(b"{") <= _DEEPEST:
         return
     raw = np.frombuffer(data, np.uint8)

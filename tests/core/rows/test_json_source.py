@@ -265,3 +265,11 @@ def test_brackets_in_texts_are_no_depth(tmp_path: Path) -> None:
 def test_half_a_character_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="line 1 .* half of a character"):
         read(tmp_path / "x.json", '{"s": "\\ud800"}', SCHEMA)
+
+
+@pytest.mark.parametrize("line", ["null", "[1]", "1", '"x"', "  null", "\tnull\r"])
+def test_lines_without_an_object_take_no_process_down(tmp_path: Path, line: str) -> None:
+    for text in (line + "\n", '{"s": "a"}\n' + line):
+        source = source_of(tmp_path / "x.json", text)
+        with pytest.raises(BadInputError, match="is no JSON object"):
+            json_source.infer_columns(Storage(), source)
