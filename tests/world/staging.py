@@ -54,7 +54,19 @@ def end(world: World, random: Random) -> None:
     runs = world.kept.get("runs", [])
     if not runs:
         return
+    # Best what somebody else is at.
+    busy = world.kept.setdefault("busy runs", [])
     run = runs[-1] if random.random() < 0.6 else random.choice(runs)
+    if busy and random.random() < 0.8:
+        run = busy[-1]
+    busy.append(run)
+    try:
+        _end(world, random, run)
+    finally:
+        busy.remove(run)
+
+
+def _end(world: World, random: Random, run: Run) -> None:
     how = random.choice(["finish", "replay", "discard", "discard dry"])
     finishing = Operation(f"{how} a run", run.effect, run.branch, holds=run.holds)
     if how == "finish":
