@@ -12,6 +12,7 @@ from world.model import ID, Effect, Operation, adding, upserting
 from world.simulation import DAY_MS, MAIN, PARTS, World
 
 _FRESH = 10_000
+ENDS = ("finish", "replay", "discard")
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,11 @@ def end(world: World, random: Random) -> None:
 
 
 def _end(world: World, random: Random, run: Run) -> None:
-    how = random.choice(["finish", "replay", "discard", "discard dry"])
+    end_by(world, run, random.choice([*ENDS, "discard dry"]))
+
+
+def end_by(world: World, run: Run, how: str) -> None:
+    """End a run in one way."""
     finishing = Operation(f"{how} a run", run.effect, run.branch, holds=run.holds)
     if how == "finish":
         world.step(finishing, "ingest", *run.words)
