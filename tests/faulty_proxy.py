@@ -91,10 +91,10 @@ class Proxy:
             self._from = len(self.asked) + number
             self._often, self._late = often, fault
 
-    def heal(self) -> bool:
-        """Forget all faults; return whether there were some left, so that not all happened."""
+    def heal(self) -> int:
+        """Forget all faults; return how many of those of `fail_from` never happened."""
         with self._lock:
-            left = bool(self._faults) or (self._late is not None and self._often > 0)
+            left, self._often = self._often, 0
             self._faults, self._late = [], None
         return left
 

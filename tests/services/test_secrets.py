@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
 import urllib.request
@@ -14,7 +15,9 @@ from typing import Any, Self
 
 import pytest
 from faulty_proxy import Answer, Asked, Forward, Proxy, refused
+from postgres_server import Postgres
 from rest_server import RestServer
+from s3_server import S3
 from server_process import HOST, free_port
 from service_line import ConfiguredLine, Service, csv
 
@@ -31,8 +34,15 @@ VENDED = {
     "gcs.oauth2.token": "canary-gcs-8e64c0",
     "token": "canary-table-token-f3b902",
 }
+PRESIGNED = (
+    "https://b.example/k?X-Amz-Credential=canary-presigned-0a1&X-Amz-Signature=canary-52fe17"
+)
 ENVIRONMENT = {"LAKE_TEST_API_TOKEN": "canary-environment-a9d14b"}
 CANARY = "canary-"
+# At which request; more in the long tests.
+STOPS = [(signal.SIGKILL, "POST")]
+if os.environ.get("LAKE_SOAK"):
+    STOPS += [(signal.SIGTERM, "GET"), (signal.SIGINT, "GET")]
 pytestmark = pytest.mark.filterwarnings("ignore:Deprecated in 0.8.0")
 
 
@@ -53,7 +63,7 @@ def secretive(
 
 
 def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(
-    secretive: tuple[Service, Proxy],
+    secretive: tuple[Service, Proxy], s3: S3
 ) -> None:
     service, proxy = secretive
     lake, table = service.line(), service.table()
@@ -69,12 +79,20 @@ def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(
         ("expire", table, *old, "--dry-run"),
         ("expire", table, *old),
         ("snapshots", table),
+        ("scan", table, "--changes"),
+        ("ingest", table, source, "--stage", "--run-id", "r"),
+        ("ingest", table, source, "--stage", "--run-id", "s"),
+        ("ingest", table, "--discard", "s"),
+        ("replay", table),
+        ("replay", table, "--status"),
+        ("replay", table, "--job", "r", "--completed", "1", "--quiet-time", "0s"),
         ("snapshots", "none.such"),
         ("ingest", table, "s3://canary/missing.parquet"),
     ]
     for words in commands:
         for options in (("--json",), ("--verbose",)):
             _silent(lake(*options, *words))
+    _nothing_stored(service, s3)
     for fault in (_echoing, refused(401), refused(500, str(LOGIN))):
         proxy.fail("GET", "/tables/t$", *[fault] * 6)
         for options in (("--json",), ("--verbose",)):
@@ -84,6 +102,57 @@ def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(
         proxy._faults.clear()
     assert _sent(proxy, ANSWERED_TOKEN)
     assert _sent(proxy, LOGIN["header.x-api-key"])
+
+
+@pytest.mark.parametrize(("number", "method"), STOPS)
+def test_a_run_that_is_stopped_leaves_no_secret(
+    secretive: tuple[Service, Proxy], s3: S3, tmp_path: Path, number: int, method: str
+) -> None:
+    service, proxy = secretive
+    lake, table = service.line(), service.table()
+    lake.ok("ingest", table, csv(service.folder, "one.csv", id=[1]), "--create")
+    lake.ok("ingest", table, csv(service.folder, "two.csv", id=[2]), "--overwrite")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    asked = proxy.times(method, "/tables/t$")
+    proxy.fail(method, "/tables/t$", proxy.hang)
+    words = ("--verbose", "expire", table, "--older-than", "0s", "--unsafe-retention")
+    process = lake.start(*words, env={**os.environ, "TMPDIR": str(scratch)})
+    while proxy.times(method, "/tables/t$") == asked:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+
+    assert process.returncode in {-signal.SIGKILL, 130, 143}
+    assert CANARY.encode() not in out + err
+    left = [path for path in scratch.rglob("*") if path.is_file()]
+    assert not any(CANARY.encode() in path.read_bytes() for path in left)
+    _nothing_stored(service, s3)
+
+
+def test_a_databases_password_is_told_by_no_command(
+    postgres: Postgres, on_postgres: Service
+) -> None:
+    lake, table = on_postgres.line(), on_postgres.table()
+    source = csv(on_postgres.folder, "one.csv", id=[1])
+    commands: list[tuple[Any, ...]] = [
+        ("ingest", table, source, "--create"),
+        ("compact", table, "--rewrite-all"),
+        ("expire", table, "--older-than", "0s", "--unsafe-retention"),
+        ("scan", table),
+        ("snapshots", table),
+        ("replay", table),
+    ]
+    database = on_postgres.properties["uri"].rpartition("/")[2]
+    for refused_ in (False, True):
+        if refused_:
+            postgres.run(f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
+        for words in commands:
+            for options in (("--json",), ("--verbose",)):
+                result = lake(*options, *words)
+                assert (result.exit_code in {7, 9}) == refused_, result
+                _silent(result)
 
 
 def test_spark_shows_no_secret_in_its_pages_its_event_log_its_files_or_its_arguments(
@@ -125,10 +194,30 @@ def test_spark_shows_no_secret_in_its_pages_its_event_log_its_files_or_its_argum
     assert {"jobs", "stages", "page jobs/", "page environment/"} <= watch.read.keys()
     assert any("SparkSubmit" in text for text in watch.arguments)
     assert any("pyspark.daemon" in text for text in watch.arguments)
-    for text in (out, err, told, *watch.read.values(), *map(str.encode, watch.arguments)):
+    # What this test put there itself is inherited.
+    inherited = [f"{name}={text}" for name, text in ENVIRONMENT.items()]
+    environments = {without(text, inherited) for text in watch.environments}
+    assert any("SPARK" in text for text in environments)
+    shown = (*watch.arguments, *environments)
+    for text in (out, err, told, *watch.read.values(), *map(str.encode, shown)):
         assert CANARY.encode() not in text
     left = [path for path in scratch.rglob("*") if path.is_file()]
     assert not any(CANARY.encode() in path.read_bytes() for path in left)
+
+
+def without(text: str, parts: list[str]) -> str:
+    """Return a text without some others."""
+    for part in parts:
+        text = text.replace(part, "")
+    return text
+
+
+def _nothing_stored(service: Service, s3: S3) -> None:
+    files = [name for name in service.list_files() if f"/{service.namespace}/" in name]
+    assert files
+    for name in files:
+        with s3.files().open_input_file(name) as file:
+            assert CANARY.encode() not in file.read(), name
 
 
 def _silent(result: Any) -> None:
@@ -153,7 +242,7 @@ def _vend(asked: Asked, answer: Answer) -> Answer:
 
 def _echoing(asked: Asked, _forward: Forward) -> Answer:
     """Fail and repeat all that was sent and would have been answered."""
-    text = f"no: {asked.headers} {asked.body.decode()} {VENDED} {LOGIN}"
+    text = f"no: {asked.headers} {asked.body.decode()} {VENDED} {LOGIN} {PRESIGNED}"
     return Answer(500, {}, text.encode())
 
 
@@ -168,6 +257,7 @@ class _Watch:
         self._base = f"http://{HOST}:{port}"
         self.read: dict[str, bytes] = {}
         self.arguments: set[str] = set()
+        self.environments: set[str] = set()
         self.process = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -214,5 +304,7 @@ class _Watch:
             with suppress(OSError):
                 arguments = Path(f"/proc/{number}/cmdline").read_bytes()
                 self.arguments.add(arguments.replace(b"\0", b" ").decode(errors="replace"))
+                environment = Path(f"/proc/{number}/environ").read_bytes()
+                self.environments.add(environment.replace(b"\0", b" ").decode(errors="replace"))
                 for task in Path(f"/proc/{number}/task").iterdir():
                     wanted += map(int, (task / "children").read_text().split())

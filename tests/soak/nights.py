@@ -86,11 +86,15 @@ def _shown(total: Counter[str]) -> str:
         "races",
         "kills",
         "doubles",
+        "stops",
+        "cuts",
+        "random kills",
         "faults",
         "multi-faults",
         "wire faults",
         "tables",
         "judged",
+        "formats",
         "inputs",
     )
     return ", ".join(f"{total[name]} {name}" for name in names)
@@ -105,8 +109,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
     parser.add_argument("--tables", type=int, default=68, help="that others wrote [68]")
+    parser.add_argument("--formats", type=int, default=0, help="courses of ORC and Avro [0 of 12]")
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
     parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
+    parser.add_argument("--stops", type=int, default=10, help="a command and kind of others [10]")
+    parser.add_argument("--cuts", type=int, default=1, help="cut the power after commits [1]")
+    parser.add_argument(
+        "--random-kills", type=int, default=200, help="signals to real processes [200]"
+    )
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
@@ -145,8 +155,13 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     if options.hostile == _ONLY:
         return
     yield from _table_jobs(options)
+    for number in range(options.formats):
+        yield "formats", [number]
     yield from crashing.jobs("kills", options.kills)
     yield from crashing.jobs("doubles", options.double)
+    yield from crashing.stops(options.stops)
+    yield from crashing.cuts(options.cuts)
+    yield from crashing.random_kills(options.random_kills, options.seed)
     for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
         tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
         each, more = divmod(most, len(tables))
@@ -201,10 +216,14 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "races": _races,
             "kills": partial(crashing.kills, _each),
             "doubles": partial(crashing.doubles, _each),
+            "stops": partial(crashing.stop, _each),
+            "cuts": partial(crashing.cut, _each),
+            "random kills": partial(crashing.strike, _each),
             "faults": _faults,
             "multi-faults": _multi_faults,
             "tables": _tables,
             "judged": _judged,
+            "formats": _formats,
             "wire": _wire,
             "hostile": _hostile,
         }
@@ -249,6 +268,20 @@ def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
             return run_world(seed, STEPS_A_WORLD, judge=judge)[0] + Counter(judged=1)
 
         return _each(seeds, work, lambda seed: seed)
+
+
+def _formats(folder: Path, number: int) -> tuple[Counter[str], list[str]]:
+    from format_courses import COURSES
+    from java_peer import JavaPeer
+
+    course, kind, how = COURSES[number % len(COURSES)]
+
+    def run(folder: Path) -> Counter[str]:
+        with closing(JavaPeer()) as java:
+            course(java, folder, kind, how)
+        return Counter(formats=1)
+
+    return _each([folder], run, lambda _: f"{course.__name__} {kind} {how}")
 
 
 def _races(
