@@ -63,16 +63,23 @@ class Crashes:
         command: the command.
         version: the table's format version.
         kind: the catalog's.
+        place: where the table is, if it is not in that kind's.
     """
 
     def __init__(
-        self, folder: Path, mortals: Mortals, command: Command, version: int, kind: str = "sql"
+        self,
+        folder: Path,
+        mortals: Mortals,
+        command: Command,
+        version: int,
+        kind: str = "sql",
+        place: Place | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._kind = kind
         self._mortals = mortals
-        self.place: Place = PLACES[kind](folder)
+        self.place = place or PLACES[kind](folder)
         self._command = command
         self._words: dict[str, object] = {}
         self._make(version)
