@@ -25,7 +25,7 @@ SECONDS = 120
 ADDRESSES = 12 * 2**30
 MEMORY = 2**31
 _CHILD = "from hostile.guard import serve; serve()"
-_START_SECONDS = 120
+_START_SECONDS = 600
 _SHM = Path("/dev/shm")
 
 

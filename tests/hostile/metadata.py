@@ -144,7 +144,7 @@ class Lies:
 
     def _pointed(self, path: Path, data: bytes) -> str:
         ends = []
-        for command in (*READS, *WRITES):
+        for command in ("plan", "expire", "upsert"):
             path.write_bytes(data)
             self._table.point_at(f"file://{path}")
             try:
@@ -171,8 +171,8 @@ def _lies(text: bytes, canary: Path) -> dict[str, Callable[[], bytes]]:
     for place in (
         "/",
         "",
-        "s3://other-bucket",
-        "s3://other-bucket/db/t",
+        "gs9://other-bucket",
+        "gs9://other-bucket/db/t",
         "..",
         "/etc",
         f"{canary}",
@@ -252,8 +252,8 @@ def _lies(text: bytes, canary: Path) -> dict[str, Callable[[], bytes]]:
         "py-catalog-impl": "os.system",
         "write.py-location-provider.impl": "os.system",
         "write.location-provider.impl": "x.Y",
-        "write.data.path": f"{canary}",
-        "write.metadata.path": f"{canary}",
+        "write.data.path": "/",
+        "write.metadata.path": "..",
         "write.target-file-size-bytes": "9" * 99,
         "write.parquet.row-group-size-bytes": "-1",
         "write.parquet.compression-level": "99",
