@@ -46,11 +46,12 @@ class Found:
 
     @property
     def lost(self) -> set[str]:
-        """Files that no snapshot needs, but old metadata."""
+        """Files that no snapshot needs, but old metadata, and a hint that the next commit sweeps away."""
         return {
             name
             for name in self.files - self.held
-            if "metadata.json" not in name and not name.endswith("/version-hint.text")
+            if "metadata.json" not in name
+            and not name.endswith(("/version-hint.text", "-version-hint.text.unfinished"))
         }
 
 
