@@ -26,6 +26,7 @@ from world.reference import Reference, missing
 _NAMES = ("id", "part", "value")
 _NOT_FOUND = 7
 _READY = "ready"
+_OLD = re.compile(r"metadata\.json|[/-]version-hint\.text(\.unfinished)?$")
 # Temporary manifests, claims, signs, journals and locks.
 _OWN = re.compile(r"/metadata/(lake|[0-9a-f]{32}-[0-9a-f]{32}-00000-)")
 # The first temporary manifest of an ingest that no run id was given.
