@@ -163,6 +163,11 @@ class TableCatalog:
         """Whether it is a folder of tables, which PyIceberg does not know."""
         return str(self.configured.get("type", "")).lower() == HADOOP
 
+    @property
+    def is_served(self) -> bool:
+        """Whether commits are sent to a server, which may carry one out after its sender is gone."""
+        return not self.is_hadoop and not str(self.configured.get("uri", "")).startswith("sqlite:")
+
     def _open_hadoop(self) -> Catalog:
         from lake.core.table.hadoop import HadoopCatalog  # noqa: PLC0415
 
