@@ -38,6 +38,8 @@ _UNKNOWN_CODES = re.compile(
     "NotImplemented|MalformedXML|InvalidRequest|MethodNotAllowed|MissingContentMD5"
 )
 _NOT_FOUND = 404
+# One of another kind, by something in between.
+_NOT_AN_ANSWER = 203
 _NOT_MET = frozenset({_NOT_FOUND, 409, 412})
 
 
@@ -114,12 +116,16 @@ class S3:
         """
         left, failed = list(keys), dict[str, str]()
         for attempt in range(1, _TRIES + 1):
-            listed = {"Quiet": True, "Objects": [{"Key": key} for key in left]}
+            listed = {"Quiet": False, "Objects": [{"Key": key} for key in left]}
             try:
                 answer = self._ask("delete_objects", Delete=listed)
             except StoreError as error:
                 return failed | dict.fromkeys(left, str(error))
-            told = {item.get("Key"): item.get("Code", "") for item in answer.get("Errors", ())}
+            # A page of something in between names none of them.
+            told = dict.fromkeys(left, "UNKNOWN")
+            for item in answer.get("Deleted", ()):
+                told.pop(item.get("Key", ""), None)
+            told |= {item.get("Key"): item.get("Code", "") for item in answer.get("Errors", ())}
             failed |= {key: f"AWS Error {told[key]}" for key in left if key in told}
             left = [key for key in left if _BUSY_CODES.search(told.get(key, ""))]
             if not left or attempt == _TRIES:
@@ -143,7 +149,7 @@ class S3:
         """
         condition = {"IfNoneMatch": "*"} if over is None else {"IfMatch": over}
         try:
-            return str(self._ask("put_object", Key=key, Body=data, **condition).get("ETag", ""))
+            return self._put(key, data, condition)
         except StoreError as error:
             if error.status in _NOT_MET:
                 return None
@@ -151,7 +157,13 @@ class S3:
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object in one request."""
-        self._ask("put_object", Key=key, Body=data)
+        self._put(key, data, {})
+
+    def _put(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
+        answer = self._ask("put_object", Key=key, Body=data, **condition)
+        if not answer.get("ETag"):
+            raise StoreError("AWS Error UNKNOWN: an answer that tells of no object", _NOT_AN_ANSWER)
+        return str(answer["ETag"])
 
     def get(self, key: str, most: int) -> Held | None:
         """Return the beginning of an object; None where there is none."""
@@ -166,8 +178,11 @@ class S3:
             data = _told(body.read, most)
         finally:
             body.close()
+        written = answer.get("LastModified")
+        if written is None:
+            raise StoreError("AWS Error UNKNOWN: an answer that is no object", _NOT_AN_ANSWER)
         now = _seconds(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
-        return Held(data, answer.get("ETag", ""), now - answer["LastModified"].timestamp())
+        return Held(data, answer.get("ETag", ""), now - written.timestamp())
 
     def remove(self, key: str) -> None:
         """Delete one object."""
@@ -213,6 +228,7 @@ def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         UnsupportedError: it does not know such requests.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - remote stores only
+    from botocore.parsers import ResponseParserError  # noqa: PLC0415
 
     try:
         return call(*arguments, **named)
@@ -223,7 +239,7 @@ def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if status in _UNKNOWN or _UNKNOWN_CODES.search(code):
             raise UnsupportedError(code) from error
         raise StoreError(f"AWS Error {code} (HTTP status {status})", status, code) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError) as error:
         raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}") from error
 
 
