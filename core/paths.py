@@ -91,6 +91,17 @@ def deletable(location: str, roots: list[str]) -> bool:
     return text.startswith(_owned(tuple(roots)))
 
 
+def ownable(root: str) -> bool:
+    """Whether a folder may be a table's: absolute, without ``..``, and neither ``/`` nor right in it."""
+    try:
+        parsed = parse(root)
+    except BadInputError:
+        return False
+    if not parsed.is_local:
+        return ".." not in parsed.path.split("/")
+    return (root.startswith("/") or ":" in root) and _deep_enough(root)
+
+
 @lru_cache(maxsize=16)
 def _owned(roots: tuple[str, ...]) -> tuple[str, ...]:
     """Return how the canonical text of what lies below a table's roots begins."""

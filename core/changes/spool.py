@@ -17,7 +17,7 @@ import pyarrow as pa
 from lake.core.changes.identity import encode_rows
 from lake.core.changes.matching import Mask
 from lake.core.deletes.key_encoding import partition_of
-from lake.core.errors import EngineError
+from lake.core.errors import StorageError
 
 MEMORY_BYTES = 48 * 1024 * 1024
 PARTS = 256
@@ -87,7 +87,7 @@ class RowSpool:
                 writer.write_batch(rows)
             return start, self._file.tell() - start
         except OSError as error:
-            raise EngineError(
+            raise StorageError(
                 f"rows that do not fit in memory cannot be kept in {tempfile.gettempdir()}: {error}",
                 hint="set TMPDIR to a folder with more room",
             ) from error

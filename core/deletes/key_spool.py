@@ -22,7 +22,7 @@ from lake.core.deletes.key_encoding import (
     tail_offsets,
 )
 from lake.core.deletes.keys import grouped
-from lake.core.errors import EngineError
+from lake.core.errors import StorageError
 
 # In so many ranges of hashes the entries of each run are counted.
 _RANGES = 4096
@@ -93,7 +93,7 @@ class Run:
 class KeySpool:
     """Runs of sorted entries in a temporary file.
 
-    `add` and `read` raise EngineError where the folder for temporary files has no room, or fails.
+    `add` and `read` raise StorageError where the folder for temporary files has no room, or fails.
     """
 
     def __init__(self) -> None:
@@ -212,8 +212,8 @@ def _cuts(runs: Sequence[tuple[Run, Ranges]], most_bytes: int) -> Iterator[tuple
     yield first, _RANGES
 
 
-def _failed(error: OSError | str) -> EngineError:
-    return EngineError(
+def _failed(error: OSError | str) -> StorageError:
+    return StorageError(
         f"keys that do not fit in memory cannot be kept in {tempfile.gettempdir()}: {error}",
         hint="TMPDIR names another folder",
     )

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
+from lake.core.expiration.nested import NestedTables
 from lake.core.expiration.reach import KINDS, Reachability
 from lake.core.session import Session
 from lake.core.table.catalog import Table
@@ -54,7 +55,11 @@ def delete_files(
     session.progress.start(
         "deleting", tasks=files.num_rows, total_bytes=int(pc.sum(files["bytes"]).as_py() or 0)
     )
-    own = [paths.deletable(path, table.roots) for path in files["path"].to_pylist()]
+    nested = NestedTables(table.storage, table.roots)
+    own = [
+        paths.deletable(path, table.roots) and not nested.owns(path)
+        for path in files["path"].to_pylist()
+    ]
     left = _in_order(files.filter(pa.array(own, pa.bool_())))
     removed.tried.append(left["path"])
     failures, checked = len(removed.failed), ""
@@ -69,7 +74,9 @@ def delete_files(
     session.progress.finish()
     if not all(own):
         foreign = own.count(False)
-        session.warn(f"{foreign} files lie outside the table's own folders and were not deleted")
+        session.warn(
+            f"{foreign} files lie outside the table's own folders, or in another's within them, and were not deleted"
+        )
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
 

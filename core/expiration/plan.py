@@ -5,9 +5,10 @@ Source: Iceberg's RemoveSnapshots. A snapshot stays while a rule keeps it; each 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
@@ -17,6 +18,7 @@ from lake.core.table import lineage
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.refs import SnapshotRef
+    from pyiceberg.table.snapshots import Snapshot
 
 MAX_AGE_MS = 5 * 24 * 3_600_000
 FLOOR_MS = 24 * 3_600_000
@@ -234,6 +236,14 @@ def _refuse_held(named: frozenset[int], held: tuple[HeldBranch, ...]) -> None:
             )
 
 
+def _moments(chain: Sequence[Snapshot]) -> list[int]:
+    """Return when each snapshot of a history was made at the earliest, the newest first.
+
+    A writer's clock may be behind, but what it wrote is no older than what it was built on.
+    """
+    return list(accumulate((item.timestamp_ms for item in reversed(chain)), max))[::-1]
+
+
 def _keep_by_rule(
     metadata: TableMetadata,
     refs: Mapping[str, SnapshotRef],
@@ -254,10 +264,10 @@ def _keep_by_rule(
             limits.now_ms - ref.max_snapshot_age_ms if ref.max_snapshot_age_ms else limits.oldest_ms
         )
         keep = ref.min_snapshots_to_keep or limits.keep
-        for count, snapshot in enumerate(chain):
-            if count >= keep and snapshot.timestamp_ms < oldest:
+        for count, (snapshot, moment) in enumerate(zip(chain, _moments(chain), strict=True)):
+            recent = moment >= oldest
+            if count >= keep and not recent:
                 break
-            recent = snapshot.timestamp_ms >= oldest
             kept.setdefault(
                 snapshot.snapshot_id, KeepReason.RECENT if recent else KeepReason.LAST_N
             )

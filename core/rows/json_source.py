@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -38,7 +40,10 @@ from lake.core.rows.texts import Place, from_text, tidied
 from lake.core.table.storage import Storage
 
 _BLOCK_BYTES = 8 * 1024 * 1024
-_LONGEST_LINE = 256 * 1024 * 1024
+_DEEPEST = 200
+_NO_OBJECT = re.compile(rb"^[ \t\r]*+[^{ \t\r\n]", re.MULTILINE)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_LONGEST_LINE = 64 * 1024 * 1024
 _INTEGERS = (IntegerType, LongType)
 _FLOATING = (FloatType, DoubleType)
 _DIRECT = (BooleanType, *_INTEGERS, DoubleType, DecimalType)
@@ -127,7 +132,7 @@ def from_json_texts(column: pa.Array, kind: IcebergType, place: Place) -> pa.Arr
 
 def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
     with open_stream(storage, source) as stream:
-        rest, line = b"", 1
+        rest, line = bytearray(), 1
         while data := stream.read(_BLOCK_BYTES):
             end = data.rfind(b"\n") + 1
             if end == 0:
@@ -138,12 +143,48 @@ def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
                         hint=_HINT,
                     )
                 continue
-            block = _Block(rest + data[:end], line)
+            block = _Block(bytes(rest) + data[:end], line)
+            _refuse_fatal(block, source.path)
             yield block
             line += block.data.count(b"\n")
-            rest = bytes(data[end:])
+            rest = bytearray(data[end:])
         if rest.strip():
-            yield _Block(rest, line)
+            block = _Block(bytes(rest), line)
+            _refuse_fatal(block, source.path)
+            yield block
+
+
+def _refuse_fatal(block: _Block, where: str) -> None:
+    """Refuse what Arrow's reader goes down with, taking the process along: deep lines, and such as `null`.
+
+    Raises:
+        BadInputError: there is such a line.
+    """
+    data = block.data
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    if data.count(b"\n{") + data.startswith(b"{") != lines and _NO_OBJECT.search(data):
+        for _ in _lines(block, where):
+            pass
+    if data.count(b"[") + data.count(b"{") <= _DEEPEST:
+        return
+    raw = np.frombuffer(data, np.uint8)
+    ends = np.append(np.flatnonzero(raw == ord("\n")), len(raw))
+    opened = np.cumsum((raw == ord("[")) | (raw == ord("{")))
+    at_ends = np.concatenate(([0], opened[np.minimum(ends, len(raw) - 1)]))
+    for index in np.flatnonzero(np.diff(at_ends) > _DEEPEST).tolist():
+        start = int(ends[index - 1]) + 1 if index else 0
+        if _depth(data[start : int(ends[index])]) > _DEEPEST:
+            raise BadInputError(
+                f"line {block.first_line + index} of {where} is nested more than {_DEEPEST} levels deep"
+            )
+
+
+def _depth(line: bytes) -> int:
+    """Return how deeply the lists and objects of a line are nested."""
+    raw = np.frombuffer(_STRING.sub(b"", line), np.uint8)
+    opens = ((raw == ord("[")) | (raw == ord("{"))).astype(np.int64)
+    closes = (raw == ord("]")) | (raw == ord("}"))
+    return int(np.max(np.cumsum(opens - closes), initial=0))
 
 
 # Arrow's reader
@@ -237,7 +278,13 @@ def _parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
 
 
 def _loads(text: str) -> Any:
-    return json.loads(text, parse_float=Decimal, object_pairs_hook=_no_duplicates)
+    value = json.loads(text, parse_float=Decimal, object_pairs_hook=_no_duplicates)
+    if "\\u" in text:
+        try:
+            json.dumps(value, default=str, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("half of a character (a lone surrogate)") from error
+    return value
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

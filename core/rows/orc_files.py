@@ -15,6 +15,7 @@ from lake.core.rows.column_metrics import ColumnMetrics, Counted, counted_column
 from lake.core.rows.handed_down import handed_down
 from lake.core.rows.orc_reader import open_orc
 from lake.core.rows.orc_tail import Tail
+from lake.core.rows.orc_times import check_times
 from lake.core.rows.orc_types import orc_schema
 from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import arrow_schema
@@ -119,6 +120,7 @@ class OrcFile:
             self._metrics.add(part)
             self._check_required(part)
             part = _rows(part, self._form.arrow)
+            check_times(part)
             try:
                 self._writer.write(pa.Table.from_batches([part]))
             except pa.ArrowInvalid as error:

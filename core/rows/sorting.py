@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core.errors import EngineError
+from lake.core.errors import StorageError
 from lake.core.rows.byte_keys import byte_order, count_up_to
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ MEMORY_BYTES = 128 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
 # So many parts are merged at a time: a block of each is in memory.
 _MOST_RUNS = 64
+_FEWEST_RUNS = 4
 # The last column of a batch with keys, whatever names the others have.
 _KEY = "key"
 
@@ -108,10 +109,13 @@ class RowSorter:
         """Keep a part, and merge those of a level when they have become many."""
         if level == len(self._levels):
             self._levels.append([])
-        self._levels[level].append(run)
-        if len(self._levels[level]) < _MOST_RUNS:
+        runs = [*self._levels[level], run]
+        # A block holds a row at least, however large it is.
+        wide = len(runs) >= _FEWEST_RUNS and sum(one.widest for one in runs) > self.memory_bytes
+        if len(runs) < _MOST_RUNS and not wide:
+            self._levels[level] = runs
             return
-        runs, self._levels[level] = self._levels[level], []
+        self._levels[level] = []
         together = _Run()
         for batch in self._merged(runs):
             for block in _blocks(batch):
@@ -134,12 +138,13 @@ class _Run:
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
         self.places: list[tuple[int, int]] = []
+        self.widest = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Write a block.
 
         Raises:
-            EngineError: there is no room.
+            StorageError: there is no room.
         """
         try:
             if self._file is None:
@@ -147,9 +152,11 @@ class _Run:
             start = self._file.seek(0, 2)
             with pa.ipc.new_stream(self._file, rows.schema) as writer:
                 writer.write_batch(rows)
-            self.places.append((start, self._file.tell() - start))
+            length = self._file.tell() - start
+            self.places.append((start, length))
+            self.widest = max(self.widest, length)
         except OSError as error:
-            raise EngineError(
+            raise StorageError(
                 f"rows that are sorted cannot be kept in {tempfile.gettempdir()}: {error}",
                 hint="set TMPDIR to a folder with more room",
             ) from error

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
+_MOST_COLUMNS = 10_000
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 64 * 1024
 _PROBED_ROWS = 64
@@ -44,6 +45,20 @@ def source_columns(
         known: the table's columns: CSV files hold what these are.
         infer: find the types of other columns of text files, over the whole file.
     """
+    columns = _columns(storage, source, known, infer=infer)
+    if columns is not None:
+        _refuse_many(source, len(columns))
+    return columns
+
+
+def _refuse_many(source: Source, columns: int) -> None:
+    if columns > _MOST_COLUMNS:
+        raise BadInputError(f"{source.path} has {columns} columns, lake reads {_MOST_COLUMNS}")
+
+
+def _columns(
+    storage: Storage, source: Source, known: Schema | None, *, infer: bool
+) -> pa.Schema | None:
     with readable(source.path):
         if source.format == PARQUET:
             with storage.open_input(source.path) as file:
@@ -66,6 +81,7 @@ def _csv_columns(
     names = csv_source.column_names(storage, source)
     if names is None:
         return None
+    _refuse_many(source, len(names))
     types = {item.name: arrow_type(item.field_type) for item in known.fields} if known else {}
     new = [name for name in names if name not in types]
     if infer and new and len(set(names)) == len(names):

@@ -410,7 +410,9 @@ class TableCatalog:
 
     def _credentials(self, identifier: str, found: IcebergTable) -> Credentials:
         """Return what opens a table's store, as it came."""
-        vended: Mapping[tuple[str, ...], Credentials] = getattr(self.handle, "vended", {})
+        # A catalog that was not opened has vended nothing: a dry run leaves it so.
+        opened = vars(self).get("handle")
+        vended: Mapping[tuple[str, ...], Credentials] = getattr(opened, "vended", {})
         came = vended.get(split_identifier(identifier))
         if came is None:
             given = file_properties(found, found.catalog.properties)

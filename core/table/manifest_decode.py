@@ -227,10 +227,9 @@ class _EntryReader:
         if column == "sequence_number":
             live = pc.not_equal(status, DELETED)
             self._reject(pc.and_(pc.is_null(filled), live), "a live file without a sequence number")
-            odd = pc.or_(pc.less(filled, 0), pc.greater(filled, own))
+            newer = pc.fill_null(pc.greater(filled, own), fill_value=False)
             self._reject(
-                pc.and_(pc.fill_null(odd, fill_value=False), live),
-                "a file whose sequence number is not one of those before its manifest's",
+                pc.and_(newer, live), "a file of a higher sequence number than the manifest's"
             )
         return filled
 

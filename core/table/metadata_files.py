@@ -76,8 +76,12 @@ def check(metadata: TableMetadata, name: str) -> None:
     """Check what the library takes as it comes, and make all summaries texts.
 
     Raises:
-        CorruptFileError: two snapshots have one id.
+        CorruptFileError: two snapshots have one id, or the table's folders are such as no table has.
     """
+    own = (metadata.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
+    for root in (metadata.location, *(root for root in own if root)):
+        if not paths.ownable(root):
+            raise CorruptFileError(f"the metadata of {name} says that it lies in {root!r}")
     ids = {snapshot.snapshot_id for snapshot in metadata.snapshots}
     if len(ids) != len(metadata.snapshots):
         raise CorruptFileError(f"the metadata of {name} has two snapshots of one id")

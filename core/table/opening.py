@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from lake.core.errors import (
@@ -20,6 +20,7 @@ from lake.core.errors import (
     TimedOutError,
 )
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import typed_errors
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -106,9 +107,16 @@ def record_metadata(handle: Catalog, written: list[str]) -> None:
 
     def recording(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         written.append(metadata_path)
-        write(metadata, io, metadata_path)
-        # The swap that follows is durable: what it points to must be before.
-        Storage().persist(metadata_path)
+        try:
+            with typed_errors(metadata_path):
+                write(metadata, io, metadata_path)
+            # The swap that follows is durable: what it points to must be before.
+            Storage().persist(metadata_path)
+        except (LakeError, OSError):
+            # There is no swap without it: the commit certainly did not happen.
+            with suppress(OSError):
+                io.delete(metadata_path)
+            raise
 
     vars(handle)["_write_metadata"] = recording
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from lake.core.clock import SystemClock, SystemIds
 
@@ -40,6 +40,7 @@ _UNKNOWN_CODES = re.compile(
 _NOT_FOUND = 404
 # One of another kind, by something in between.
 _NOT_AN_ANSWER = 203
+_T = TypeVar("_T")
 _NOT_MET = frozenset({_NOT_FOUND, 409, 412})
 
 
@@ -165,24 +166,36 @@ class S3:
             raise StoreError("AWS Error UNKNOWN: an answer that tells of no object", _NOT_AN_ANSWER)
         return str(answer["ETag"])
 
+    def read(self, key: str, most: int) -> bytes | None:
+        """Return a whole object by one request, at most a byte more than so many; None where there is none."""
+        found = self._found(key, most + 1)
+        return found[0] if found else None
+
     def get(self, key: str, most: int) -> Held | None:
-        """Return the beginning of an object; None where there is none."""
+        """Return a small object; None where there is none."""
+        found = self._found(key, most)
+        if found is None:
+            return None
+        data, answer = found
+        now = _seconds(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
+        return Held(data, answer.get("ETag", ""), now - answer["LastModified"].timestamp())
+
+    def _found(self, key: str, most: int) -> tuple[bytes, Any] | None:
+        """Return an object's first bytes and what the store tells of it; None where there is none."""
+
+        def look() -> tuple[bytes, Any]:
+            answer = _told(self._client.get_object, Bucket=self._bucket, Key=key)
+            data = _body(answer, most)
+            if answer.get("LastModified") is None:
+                raise StoreError("AWS Error UNKNOWN: an answer that is no object", _NOT_AN_ANSWER)
+            return data, answer
+
         try:
-            answer = self._ask("get_object", Key=key)
+            return _again(look)
         except StoreError as error:
             if error.status == _NOT_FOUND:
                 return None
             raise
-        body = answer["Body"]
-        try:
-            data = _told(body.read, most)
-        finally:
-            body.close()
-        written = answer.get("LastModified")
-        if written is None:
-            raise StoreError("AWS Error UNKNOWN: an answer that is no object", _NOT_AN_ANSWER)
-        now = _seconds(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
-        return Held(data, answer.get("ETag", ""), now - written.timestamp())
 
     def remove(self, key: str) -> None:
         """Delete one object."""
@@ -209,15 +222,20 @@ class S3:
             after = {name: answer[mark] for name, mark in marks.items() if answer.get(mark)}
 
     def _ask(self, call: str, **arguments: Any) -> Any:
-        """Make a request, again while the store is too busy or away."""
-        for attempt in range(1, _TRIES + 1):
-            try:
-                return _told(getattr(self._client, call), Bucket=self._bucket, **arguments)
-            except StoreError as error:
-                if not error.is_busy or attempt == _TRIES:
-                    raise
-            _wait(attempt)
-        raise StoreError("never asked")
+        asked = getattr(self._client, call)
+        return _again(lambda: _told(asked, Bucket=self._bucket, **arguments))
+
+
+def _again(work: Callable[[], _T]) -> _T:
+    """Do it, and do it again while the store is too busy or away."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            return work()
+        except StoreError as error:
+            if not error.is_busy or attempt == _TRIES:
+                raise
+        _wait(attempt)
+    raise StoreError("never asked")
 
 
 def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -241,6 +259,23 @@ def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         raise StoreError(f"AWS Error {code} (HTTP status {status})", status, code) from error
     except (BotoCoreError, ResponseParserError) as error:
         raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}") from error
+
+
+def _body(answer: Any, most: int) -> bytes:
+    """Return the first bytes of an answer.
+
+    Raises:
+        StoreError: the store ended it too soon.
+    """
+    body = answer["Body"]
+    try:
+        data = bytes(_told(body.read, most))
+    finally:
+        body.close()
+    promised = min(int(answer.get("ContentLength", len(data))), most)
+    if len(data) != promised:
+        raise StoreError(f"AWS Error NETWORK_CONNECTION: {len(data)} of {promised} bytes came")
+    return data
 
 
 def is_plain(key: str) -> bool:

@@ -36,6 +36,8 @@ _REPEATED = re.compile(r"^\[Errno \d+\] |\.? Detail: \[errno \d+\] [\w /-]*")
 # What Arrow makes of any refusal that is longer than what it wanted to read.
 _MUFFLED = "flush response stream"
 _LENGTH = 300
+# A name under which nothing can lie.
+_NO_PLACE = frozenset({errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO})
 _AWAY = {
     errno.ECONNABORTED,
     errno.ECONNREFUSED,
@@ -54,8 +56,6 @@ _HINTS = {
     errno.EMFILE: "allow more open files (ulimit -n)",
     errno.ENFILE: "allow more open files",
 }
-# A name under which nothing can lie.
-_NO_PLACE = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO})
 
 
 def storage_error(error: OSError, location: str = "") -> LakeError | None:
@@ -73,14 +73,14 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
         return NotAuthorisedError(f"{refused}: {_reason(error, text)}")
     if isinstance(error, TimeoutError) or _BUSY.search(text):
         return TimedOutError(f"the storage is too busy: {text}", hint="run the command again")
+    if error.errno in _NO_PLACE:
+        return BadInputError(f"no file can lie there: {location or text}")
     if error.errno in _AWAY:
         return TimedOutError(f"the storage is away: {text}", hint="run the command again")
     if isinstance(error, FileNotFoundError) and location:
         return NotFoundError(f"no such file: {location}")
     if isinstance(error, IsADirectoryError) and location:
         return BadInputError(f"{location} is a folder, not a file")
-    if error.errno in _NO_PLACE:
-        return BadInputError(f"no file can lie there: {text}")
     if error.errno is None and not _OF_A_STORE.search(text):
         return None
     reason = _reason(error, text)

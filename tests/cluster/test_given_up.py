@@ -59,6 +59,26 @@ def test_a_stopped_commands_tasks_write_nothing_more(
     assert rows_of(lake) == rows(0, 60)
 
 
+def test_a_driver_that_is_killed_leaves_the_table_to_the_next_run(
+    lake: CommandLine, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    begun(lake, tmp_path / "in", "--partition-by", "part")
+    cluster.gate.arm(".parquet")
+    settings = ["--master", cluster.master, *options(cluster.conf())]
+    running = lake.start(*settings, "compact", "db.t", "--rewrite-all")
+    worker = cluster.gate.held()
+
+    running.kill()
+    running.communicate()
+
+    # Nobody waits for its tasks any more, and what they still write is nobody's.
+    until(lambda: gone(worker), "the worker's end")
+    assert rows_of(lake) == rows(0, 60)
+    assert lake.ok("compact", "db.t", "--rewrite-all")["status"] == "done"
+    assert rows_of(lake) == rows(0, 60)
+    assert not list(lake.warehouse.rglob("lake.lock"))
+
+
 @pytest.mark.parametrize("place", ["master", "server"])
 def test_of_two_attempts_at_a_time_one_counts_and_the_other_leaves_nothing(
     lake: CommandLine, cluster: SparkCluster, tmp_path: Path, place: str

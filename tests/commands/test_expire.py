@@ -126,3 +126,19 @@ def test_verbose_lists_every_file_with_its_reason(lake: CommandLine, snapshots: 
 
     assert result.stdout.count(".parquet") == 2
     assert "expired snapshots" in result.stdout
+
+
+def test_files_of_a_table_in_this_ones_folder_stay(lake: CommandLine, warehouse: Path) -> None:
+    outer = make_table(warehouse)
+    place = f"{outer.location()}/inner"
+    inner = pyiceberg_catalog(warehouse).create_table("db.inner", outer.schema(), location=place)
+    inner.append(pa.table({"id": pa.array([1], pa.int64()), "name": ["theirs"]}))
+    theirs = [task.file.file_path for task in inner.scan().plan_files()]
+    outer.add_files(theirs)
+    outer.overwrite(pa.table({"id": pa.array([2], pa.int64()), "name": ["ours"]}))
+
+    document = lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+
+    assert document["result"]["snapshots"] == 2
+    assert "in another's within them" in " ".join(document["warnings"])
+    assert ids_in(warehouse, "db.inner") == [1]

@@ -118,6 +118,29 @@ def test_files_that_may_not_grow_change_nothing_and_leave_nothing(
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_a_metadata_file_that_cannot_be_written_is_no_commit(
+    lake: CommandLine, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    for number in range(2):
+        source = tmp_path / f"{number}.csv"
+        source.write_text(f"id,name\n{number},a\n")
+        # Metadata larger than all other files together.
+        note = f"note={'x' * 200_000}"
+        lake.ok("ingest", "db.t", source, "--create", "--overwrite", "--property", note)
+    before = files(lake.warehouse)
+    arguments = words(tmp_path, command)
+    with limited(resource.RLIMIT_FSIZE, 100_000):
+        result = lake("--json", *arguments)
+
+    if "--stage" in arguments:
+        assert result.exit_code == 0
+        return
+    check(result, 7, os.strerror(errno.EFBIG).lower())
+    assert files(lake.warehouse) == before
+    assert lake("--json", *arguments).exit_code == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
 def test_a_table_that_may_only_be_read_is_left_as_it_is(
     lake: CommandLine, table: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:

@@ -68,3 +68,18 @@ def test_locations_that_cannot_be_are_refused(location: str) -> None:
 def test_hash_and_question_mark_are_part_of_a_name() -> None:
     assert paths.parse("s3://b/t/p=a#b?c/f").path == "/t/p=a#b?c/f"
     assert paths.parse("file:///t/p=%2F/f").path == "/t/p=%2F/f"
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["", " ", "/", "/data", "w/t", "~/t", "/w/../t", "/w/t/..", "file:///", "s3://b/../t", "\0"],
+)
+def test_no_table_lies_where_others_do_or_where_nothing_tells(root: str) -> None:
+    assert not paths.ownable(root)
+
+
+@pytest.mark.parametrize(
+    "root", ["/w/t", "file:///w/t", "file:/w/t", "s3://b", "s3a://b/t", "hdfs:///w/t"]
+)
+def test_tables_lie_in_folders_of_their_own(root: str) -> None:
+    assert paths.ownable(root)

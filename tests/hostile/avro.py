@@ -82,5 +82,5 @@ class Flips:
         chance = random.Random(number)
         path = chance.choice(self._files)
         data = edits.flipped(self._table.original(path), chance)
-        commands = ("scan", ("plan", "expire", *_OTHERS)[number % 8])
+        commands = [("scan", "expire", "plan", *_OTHERS)[number % (3 + len(_OTHERS))]]
         return " / ".join(self._commands.all_judged(commands, {path: data}))

@@ -13,7 +13,17 @@ from hostile.commands import READS, WRITES, Commands
 from hostile.guard import WrongError
 from hostile.tables import BrokenTable, edited
 
-_TURNS = ("plan", "expire", "compact", "upsert", "snapshots", "replay", "compact-dry", "expire-dry")
+_TURNS = (
+    "scan",
+    "plan",
+    "expire",
+    "compact",
+    "upsert",
+    "snapshots",
+    "replay",
+    "compact-dry",
+    "expire-dry",
+)
 _VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 2, 3, 4, 99, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63), 10**40),
     *(
@@ -57,7 +67,7 @@ class Values:
         if chance.random() < 0.1:
             at = chance.randrange(len(data))
             data = data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :]
-        commands = ("scan", _TURNS[number % len(_TURNS)])
+        commands = [_TURNS[number % len(_TURNS)]]
         with self._commands.telling("; ".join(told)):
             return " / ".join(
                 self._commands.all_judged(commands, {self._path: data}, believed=True)
@@ -134,7 +144,7 @@ class Lies:
 
     def _pointed(self, path: Path, data: bytes) -> str:
         ends = []
-        for command in (*READS, *WRITES):
+        for command in ("plan", "expire", "upsert"):
             path.write_bytes(data)
             self._table.point_at(f"file://{path}")
             try:
@@ -161,8 +171,8 @@ def _lies(text: bytes, canary: Path) -> dict[str, Callable[[], bytes]]:
     for place in (
         "/",
         "",
-        "s3://other-bucket",
-        "s3://other-bucket/db/t",
+        "gs9://other-bucket",
+        "gs9://other-bucket/db/t",
         "..",
         "/etc",
         f"{canary}",
@@ -242,8 +252,8 @@ def _lies(text: bytes, canary: Path) -> dict[str, Callable[[], bytes]]:
         "py-catalog-impl": "os.system",
         "write.py-location-provider.impl": "os.system",
         "write.location-provider.impl": "x.Y",
-        "write.data.path": f"{canary}",
-        "write.metadata.path": f"{canary}",
+        "write.data.path": "/",
+        "write.metadata.path": "..",
         "write.target-file-size-bytes": "9" * 99,
         "write.parquet.row-group-size-bytes": "-1",
         "write.parquet.compression-level": "99",

@@ -9,9 +9,10 @@ from typing import Any
 
 from hostile import edits, parquet_edits
 from hostile.commands import Commands
-from hostile.tables import BrokenTable
+from hostile.guard import WrongError
+from hostile.tables import NAME, BrokenTable
 
-_TURNS = ("compact", "upsert", "source", "expire", "plan")
+_TURNS = ("scan", "compact", "upsert", "source")
 
 
 class _Files:
@@ -39,7 +40,8 @@ class Flips:
         chance = random.Random(f"parquet {number}")
         path = chance.choice(self._files.data)
         data = parquet_edits.flipped(self._files.table.original(path), chance)
-        return self._files.tried(("scan", _TURNS[number % len(_TURNS)]), {path: data})
+        turns = _TURNS if self._files.table.name == NAME else ("scan", "compact")
+        return self._files.tried((turns[number % len(turns)],), {path: data})
 
 
 class Lies:
@@ -57,7 +59,9 @@ class Lies:
     def attempt(self, number: int) -> str:
         path, name, data = self._mutants[number]
         with self._files.commands.telling(f"{path.name} {name}"):
-            commands = ("scan", "compact", "upsert", "expire")
+            commands: tuple[str, ...] = ("scan", "compact", "expire")
+            if self._files.table.name == NAME:
+                commands = (*commands, "upsert")
             return self._files.tried(commands, {path: data}, believed=True)
 
 
@@ -79,7 +83,7 @@ class Vectors:
 
     def attempt(self, number: int) -> str:
         chance = random.Random(f"vector {number}")
-        commands = ("scan", _TURNS[number % 2])
+        commands = (_TURNS[number // 4 % 3],)
         table = self._files.table
         if number % 4:
             path = chance.choice(self._files.vectors)
@@ -116,3 +120,37 @@ def _in_blob(data: bytes, chance: random.Random) -> bytes:
     for _ in range(chance.choice((1, 1, 3))):
         found[chance.randrange(4, end)] ^= 1 << chance.randrange(8)
     return bytes(found)
+
+
+class Bombs:
+    """Files of kilobytes whose rows are gigabytes, or whose columns lie a thousand levels deep, as sources."""
+
+    def __init__(self, folder: Path) -> None:
+        self._table = BrokenTable(folder, "lake-v2")
+        self._commands = Commands(self._table)
+        self._path = folder / "bomb.parquet"
+        make = parquet_edits
+        self._bombs = {
+            "a text of 1 MiB 500 times": lambda: make.dictionary_bomb(500, 2**20),
+            "a text of 32 MiB 20 times": lambda: make.dictionary_bomb(20, 2**25),
+            "a text of 1 KiB 300,000 times": lambda: make.dictionary_bomb(300_000, 2**10),
+            **{f"{levels} levels": lambda n=levels: make.deep(n, 10) for levels in (50, 100, 1000)},
+        }
+        self.count = 3 * len(self._bombs)
+
+    def attempt(self, number: int) -> str:
+        name, make = list(self._bombs.items())[number // 3]
+        self._path.write_bytes(make())
+        line = [
+            ["ingest", "db.loaded", self._path, "--create"],
+            ["ingest", "db.loaded", self._path, "--create", "--dry-run"],
+            ["ingest", NAME, self._path, "--upsert", "--key", "id", "--evolve"],
+        ][number % 3]
+        try:
+            result = self._commands.line("--json", *line)
+        finally:
+            self._table.forget("db.loaded")
+            self._table.restore()
+        if result.exit_code not in {0, 3, 7}:
+            raise WrongError(f"{name}: {line} ended with {result}")
+        return "right" if result.exit_code == 0 else "bad input"

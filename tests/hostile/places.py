@@ -140,6 +140,7 @@ class Named:
         self.count = len(self._odd) * len(self._places)
 
     def attempt(self, number: int) -> str:
+        """Run every command with one of them."""
         odd, text = self._odd[number % len(self._odd)]
         place, make = list(self._places.items())[number // len(self._odd)]
         with self._commands.telling(f"{odd} in {place}"):
@@ -274,3 +275,38 @@ class Arguments:
         if bad := _CONTROLS & set(result.stdout + result.stderr):
             raise WrongError(f"{bad} printed by {told}")
         return "done" if result.exit_code == 0 else "typed"
+
+
+class Nested:
+    """A table inside another one's folder: whatever the outer one's expired manifests name, its files stay."""
+
+    def __init__(self, folder: Path) -> None:
+        self._table = BrokenTable(folder, "lake-v2")
+        self._commands = Commands(self._table)
+        self._inner = folder / "inner"
+        BrokenTable(self._inner, "lake-v3").close()
+        self._manifest = self._table.manifests(_EXPIRED)[0]
+        self._spots = ["inner", "data/inner", "metadata/inner", "a/b/inner"]
+        self.count = 2 * len(self._spots)
+
+    def attempt(self, number: int) -> str:
+        root = self._table.root / self._spots[number // 2]
+        shutil.copytree(self._inner / "warehouse" / "db" / "t", root)
+        victims = sorted((root / ("data" if number % 2 else "metadata")).rglob("*.*"))
+        table, file = self._table, edits.opened(self._table.original(self._manifest))
+        file.records[0]["data_file"]["file_path"] = str(
+            next(one for one in victims if one.is_file())
+        )
+        data = edits.written(file)
+        table.write(self._manifest, data)
+        for one in table.lists():
+            table.write(one, edits.with_length(table.original(one), self._manifest, len(data)))
+        result = self._commands.run("expire")
+        left = [one for one in victims if one.exists()]
+        shutil.rmtree(root)
+        table.restore()
+        if left != victims:
+            raise WrongError(
+                f"expire deleted {set(victims) - set(left)} of the table in it: {result}"
+            )
+        return {0: "right", 6: "right", 3: "refused", 7: "bad input"}[result.exit_code]

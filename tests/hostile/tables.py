@@ -164,14 +164,17 @@ class BrokenTable:
             self.warehouse.mkdir(parents=True)
             _MAKERS[name](self.warehouse)
         self._canary = folder / "canary"
-        self._canary.mkdir()
-        for one in ("a.parquet", "b.avro", "hard"):
-            (self._canary / one).write_bytes(one.encode() * 100)
-        self._canaries = _look(self._canary)
+        self._make_canary()
         self.pointer = self._pointer()
         self._contents = {path: path.read_bytes() for path in _files(self.root)}
         self._found = _look(self.root)
         self.truth = self.truth_now()
+
+    def _make_canary(self) -> None:
+        self._canary.mkdir()
+        for one in ("a.parquet", "b.avro", "hard"):
+            (self._canary / one).write_bytes(one.encode() * 100)
+        self._canaries = _look(self._canary)
 
     def close(self) -> None:
         """Give back what was lent."""
@@ -279,6 +282,9 @@ class BrokenTable:
 
     def restore(self) -> None:
         """Put back all that changed."""
+        if self.canary_changed():
+            shutil.rmtree(self._canary)
+            self._make_canary()
         now = _look(self.root)
         for path in now.keys() - self._found.keys():
             path.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from table_support import pyiceberg_catalog
 
 pytestmark = pytest.mark.java
 
-SETTINGS = {"flat": ("true", "false", False), "hashed elsewhere": ("true", "true", True)}
+SETTINGS = {"hashed elsewhere": ("true", "true", True)}
+if os.environ.get("LAKE_SOAK"):
+    SETTINGS |= {"flat": ("true", "false", False), "flat elsewhere": ("true", "false", True)}
 
 
 def shape(path: str) -> str:

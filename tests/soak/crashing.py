@@ -20,7 +20,7 @@ Each = Callable[
 
 def jobs(kind: str, most: int) -> Iterator[tuple[str, list[Any]]]:
     """Yield the jobs that kill each command at so many points, or pairs of points."""
-    from world.crashes import COMMANDS
+    from world.killed import COMMANDS
     from world.places import PLACES
 
     for place in PLACES if most else ():
@@ -28,6 +28,82 @@ def jobs(kind: str, most: int) -> Iterator[tuple[str, list[Any]]]:
             names = [name for name, one in COMMANDS.items() if version in one.versions]
             for start in range(0, len(names), _CHUNK):
                 yield kind, [names[start : start + _CHUNK], version, place, most]
+
+
+def stops(most: int) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the jobs that stop each command at so many points for each kind of others, and let these come."""
+    from world.sleeping import OTHERS, SLEEPERS
+
+    for name in SLEEPERS if most else ():
+        for number, others in enumerate(OTHERS):
+            yield "stops", [name, others, 2 + number % 2, most]
+
+
+def random_kills(most: int, seed: str) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the jobs that send signals to so many real processes, spread over all commands."""
+    from world.killed import COMMANDS
+
+    each, more = divmod(most, len(COMMANDS))
+    for number, (name, one) in enumerate(COMMANDS.items()):
+        if count := each + (number < more):
+            yield "random kills", [name, one.versions[number % len(one.versions)], count, seed]
+
+
+def strike(
+    each: Each, folder: Path, name: str, version: int, count: int, seed: str
+) -> tuple[Counter[str], list[str]]:
+    """Send real processes of a command signals at random times."""
+    from world.mortal import Mortals
+    from world.struck import Struck
+
+    with Mortals() as mortals:
+        struck = Struck(folder, mortals, name, version)
+        return each(
+            [f"{seed} {name} {version} {number}" for number in range(count)],
+            lambda drawn: struck.strike(Random(drawn)),
+            lambda drawn: f"struck: {drawn}",
+        )
+
+
+def cuts(most: int) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the jobs that cut the power after each commit of each command."""
+    for _, arguments in jobs("cuts", most):
+        yield "cuts", arguments[:-1]
+
+
+def cut(
+    each: Each, folder: Path, names: Sequence[str], version: int, kind: str
+) -> tuple[Counter[str], list[str]]:
+    """Cut the power after each commit of some commands."""
+    from world.crashes import Crashes
+    from world.killed import COMMANDS
+    from world.mortal import Mortals
+
+    with Mortals() as mortals:
+
+        def one(name: str) -> Counter[str]:
+            crashes = Crashes(folder, mortals, COMMANDS[name], version, kind)
+            return Counter(cuts=crashes.cut_power())
+
+        return each(names, one, lambda name: f"version {version}, {kind}, {name}: power cut")
+
+
+def stop(
+    each: Each, folder: Path, name: str, others: str, version: int, most: int
+) -> tuple[Counter[str], list[str]]:
+    """Stop a command at points spread over its run while others come."""
+    from world.mortal import Mortals
+    from world.sleeping import Sleepers
+
+    with Mortals() as mortals:
+        sleepers = Sleepers(folder, mortals, name, others, version)
+        points = sleepers.points()
+        drawn = Random(f"{name} {others} {version}").sample(points, min(most, len(points)))
+        return each(
+            sorted(drawn),
+            lambda point: Counter(stops=sleepers.sleep(point)),
+            lambda point: f"version {version}, {name} stopped at {point}, then: {others}",
+        )
 
 
 def kills(
@@ -63,7 +139,8 @@ def _killed(
     kind: str,
     choose: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]],
 ) -> tuple[Counter[str], list[str]]:
-    from world.crashes import COMMANDS, Crashes
+    from world.crashes import Crashes
+    from world.killed import COMMANDS
     from world.mortal import Mortals
 
     counts: Counter[str] = Counter()

@@ -22,10 +22,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from hostile.numbers import pieces, tried
+
 from soak import crashing
 
 STEPS_A_WORLD = 40
 _CHUNK = 25
+_ONLY = "only"
 _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
 _STALLED_SECONDS = 1800
@@ -50,7 +53,7 @@ def main() -> int:
         for number in range(1, len(jobs) + 1):
             # A process that dies takes its job along: better an error than a night of waiting.
             job, counts, broken = ends.next(timeout=_STALLED_SECONDS)
-            total += counts
+            _add(total, counts)
             failures += broken
             for text in broken:
                 print(f"BROKEN {text}", flush=True)
@@ -68,18 +71,29 @@ def main() -> int:
     return 1 if failures else 0
 
 
+def _add(total: Counter[str], counts: Counter[str]) -> None:
+    most = {name: max(total[name], count) for name, count in counts.items() if " most " in name}
+    total += counts
+    total.update({name: value - total[name] for name, value in most.items()})
+
+
 def _shown(total: Counter[str]) -> str:
     names = (
         "steps",
         "switches",
         "races",
         "kills",
+        "doubles",
+        "stops",
+        "cuts",
+        "random kills",
         "faults",
         "multi-faults",
         "wire faults",
         "tables",
         "judged",
-        "doubles",
+        "formats",
+        "inputs",
     )
     return ", ".join(f"{total[name]} {name}" for name in names)
 
@@ -92,23 +106,39 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
     parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
-    parser.add_argument("--tables", type=int, default=48, help="that others wrote [48]")
+    parser.add_argument("--tables", type=int, default=68, help="that others wrote [68]")
+    parser.add_argument("--formats", type=int, default=0, help="courses of ORC and Avro [0 of 12]")
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
     parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
+    parser.add_argument("--stops", type=int, default=10, help="a command and kind of others [10]")
+    parser.add_argument("--cuts", type=int, default=1, help="cut the power after commits [1]")
+    parser.add_argument(
+        "--random-kills", type=int, default=200, help="signals to real processes [200]"
+    )
     parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
     )
     parser.add_argument("--wire", type=int, default=1000, help="faults on real wires [1000]")
+    parser.add_argument(
+        "--hostile",
+        nargs="?",
+        const=_ONLY,
+        default="1",
+        metavar="PART",
+        help="of the hostile inputs [1]; alone: all of them and nothing else",
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", help="file that remembers what is done")
     return parser.parse_args()
 
 
 def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
+    import flink_fixtures
     from pyiceberg_tables import SPECS, VERSIONS
 
     every = [[version, transform] for transform in SPECS for version in VERSIONS]
+    every += [["flink", name] for name in flink_fixtures.names()]
     for listed in every[:: -(-len(every) // options.tables)] if options.tables else ():
         yield "tables", listed
 
@@ -117,9 +147,19 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import faults
     from world.races import pairs, singles, windows
 
+    part = 1.0 if options.hostile == _ONLY else float(options.hostile)
+    for kind, numbers in pieces(part) if part else ():
+        yield "hostile", [kind, numbers]
+    if options.hostile == _ONLY:
+        return
     yield from _table_jobs(options)
+    for number in range(options.formats):
+        yield "formats", [number]
     yield from crashing.jobs("kills", options.kills)
     yield from crashing.jobs("doubles", options.double)
+    yield from crashing.stops(options.stops)
+    yield from crashing.cuts(options.cuts)
+    yield from crashing.random_kills(options.random_kills, options.seed)
     for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
         tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
         each, more = divmod(most, len(tables))
@@ -173,11 +213,16 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "races": _races,
             "kills": partial(crashing.kills, _each),
             "doubles": partial(crashing.doubles, _each),
+            "stops": partial(crashing.stop, _each),
+            "cuts": partial(crashing.cut, _each),
+            "random kills": partial(crashing.strike, _each),
             "faults": _faults,
             "multi-faults": _multi_faults,
-            "wire": _wire,
             "tables": _tables,
             "judged": _judged,
+            "formats": _formats,
+            "wire": _wire,
+            "hostile": _hostile,
         }
         listed = job[0] in {"worlds", "judged"}
         return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
@@ -193,6 +238,10 @@ def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
         return Counter(), [f"faults on the wire need {reason}"]
     with wire.Wires() as wires:
         return _each(wires.cases()[start:stop], wires.check, str)
+
+
+def _hostile(_: Path, kind: str, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
+    return tried(kind, numbers)
 
 
 def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
@@ -218,6 +267,20 @@ def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
         return _each(seeds, work, lambda seed: seed)
 
 
+def _formats(folder: Path, number: int) -> tuple[Counter[str], list[str]]:
+    from format_courses import COURSES
+    from java_peer import JavaPeer
+
+    course, kind, how = COURSES[number % len(COURSES)]
+
+    def run(folder: Path) -> Counter[str]:
+        with closing(JavaPeer()) as java:
+            course(java, folder, kind, how)
+        return Counter(formats=1)
+
+    return _each([folder], run, lambda _: f"{course.__name__} {kind} {how}")
+
+
 def _races(
     folder: Path, isolation: str, version: int, listed: Sequence[Any]
 ) -> tuple[Counter[str], list[str]]:
@@ -239,13 +302,19 @@ def _races(
 
 
 def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:
+    import flink_fixtures
+    from flink_tables import FlinkCourse
     from pyiceberg_tables import course
 
     def run(folder: Path) -> Counter[str]:
-        course(folder, version, transform).run()
+        if version == "flink":
+            with flink_fixtures.lent(transform) as fixture:
+                FlinkCourse(fixture, folder).run()
+        else:
+            course(folder, version, transform).run()
         return Counter(tables=1)
 
-    return _each([folder], run, lambda _: f"version {version} by {transform}")
+    return _each([folder], run, lambda _: f"table: {version}, {transform}")
 
 
 def _faults(

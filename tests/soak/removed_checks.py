@@ -275,8 +275,15 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files outside the table go",
             "core/expiration/deleting.py",
-            "own = [paths.deletable(path, table.roots) for",
-            "own = [True for",
+            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
+            "        not nested.owns(path)\n",
+            (_EXPIRE, "tests/commands/test_expire.py"),
+        ),
+        RemovedCheck(
+            "files of a table in another one's folder go",
+            "core/expiration/deleting.py",
+            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
+            "        paths.deletable(path, table.roots)\n",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(

@@ -152,6 +152,9 @@ def compact(world: World, random: Random) -> None:
             ["--rewrite-all", "--where", "id < 3000", "--remove-dangling-deletes"],
             ["--rewrite-all", "--spec-id", str(world.metadata.default_spec_id)],
             ["--delete-ratio", "0.1", "--remove-dangling-deletes"],
+            ["--strategy", "sort", "--by", "part desc, id", "--rewrite-all"],
+            ["--strategy", "sort", "--by", "id", "--rewrite-all", "--target-size", "1KB"],
+            ["--strategy", "zorder", "--by", "id, value", "--min-input-files", "2", "--verify"],
         ]
     )
     branch = _branch(world, random)

@@ -36,12 +36,13 @@ Point = tuple[int, str]
 
 @dataclass(frozen=True)
 class Found:
-    """A table as it lies there: rows, snapshots, all files below it, and those that a snapshot needs."""
+    """A table as it lies there: rows, snapshots, all files below it, those that a snapshot needs, and tags."""
 
     rows: Rows | None
     snapshots: frozenset[int]
     files: frozenset[str]
     held: frozenset[str]
+    tags: frozenset[str]
 
     @property
     def lost(self) -> set[str]:
@@ -128,8 +129,24 @@ class Crashes:
         images: Path | None = None,
     ) -> End:
         """Run the command, or another one; with ``kill``, until that point; with ``images``, see `Mortals`."""
+        return self._mortals.run(self.words(arguments), kill, images)
+
+    def words(self, arguments: Sequence[object] = ()) -> list[str]:
+        """Return the whole command line behind the program's name, of the command or another one."""
         words = [str(word).format(**self._words) for word in arguments or self._command.arguments]
-        return self._mortals.run([*self.place.arguments, *words], kill, images)
+        return [*self.place.arguments, *words]
+
+    def stop(self, point: Point) -> int | End:
+        """Run the command until a point and stop it there: its process, or how it ended before."""
+        return self._mortals.stop(self.words(), point)
+
+    def restore(self) -> None:
+        """Put the table back as it was before the command."""
+        self.place.restore(_READY)
+
+    def name_source(self, name: str, given: Sequence[Mapping[str, Any]]) -> None:
+        """Let a word of command lines stand for a file of rows."""
+        self._words[name] = self._source(name, given)
 
     def points(self) -> Iterator[Point]:
         """Yield each moment at which it can be killed."""
@@ -142,7 +159,7 @@ class Crashes:
 
         Returns how often it was killed: what is left to do of a killed run is less than what was.
         """
-        self.place.restore(_READY)
+        self.restore()
         kills = 0
         for point in points:
             ended = self.run(point)
@@ -154,7 +171,7 @@ class Crashes:
 
     def cut_power(self) -> int:
         """Cut the power after each of its commits, then let it run, and run again; return how often."""
-        self.place.restore(_READY)
+        self.restore()
         images = self._folder / "images"
         shutil.rmtree(images, ignore_errors=True)
         ended = self.run(images=images)
@@ -242,6 +259,7 @@ class Crashes:
             frozenset(item.snapshot_id for item in metadata.snapshots) if metadata else frozenset(),
             self.place.files(),
             frozenset(f"file://{name.removeprefix('file://')}" for name in held),
+            frozenset(metadata.refs) - {"main"} if metadata else frozenset(),
         )
 
 

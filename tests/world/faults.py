@@ -139,6 +139,13 @@ COMMANDS = {
         ),
         runs=4,
     ),
+    "compact sorted": Command(
+        "compact",
+        (
+            *("--strategy", "sort", "--by", "id desc", "--min-input-files", "2"),
+            *("--delete-file-threshold", "1", "--verify"),
+        ),
+    ),
     "expire": Command("expire", ("--older-than", "1d", "--retain-last", "1", "--clean-metadata")),
     "scan": Command("scan", ("--output", "{output}"), reads=True),
     "scan where": Command("scan", ("--where", "id > 3", "--limit", "3"), reads=True),

@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,10 @@ class End:
     code: int | None
     calls: Sequence[str]
     document: dict[str, Any] | None
+
+
+def _end(answer: Mapping[str, Any]) -> End:
+    return End(answer["code"], answer["calls"], answer["document"])
 
 
 class Mortals:
@@ -62,17 +66,28 @@ class Mortals:
 
         With ``images``, leave in that folder what a power cut would leave of the warehouse after each commit.
         """
+        answer = self._ask(
+            arguments=[*map(str, arguments)], kill=kill, images=str(images) if images else None
+        )
+        return _end(answer)
+
+    def stop(self, arguments: Sequence[object], point: tuple[int, str]) -> int | End:
+        """Run a command until before or after its n-th call, and stop it there: its process, or how it ended."""
+        answer = self._ask(arguments=[*map(str, arguments)], stop=point)
+        stopped = answer.get("stopped")
+        return int(stopped) if stopped else _end(answer)
+
+    def wake(self, process: int) -> End:
+        """Let a stopped process go on to its end."""
+        return _end(self._ask(wake=process))
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        request = {
-            "arguments": [*map(str, arguments)],
-            "kill": kill,
-            "images": str(images) if images else None,
-        }
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
-        answer = json.loads(self._server.stdout.readline())
-        return End(answer["code"], answer["calls"], answer["document"])
+        answer: dict[str, Any] = json.loads(self._server.stdout.readline())
+        return answer
 
 
 def serve() -> None:
@@ -80,11 +95,16 @@ def serve() -> None:
         importlib.import_module(f"lake.commands.{verb}")
     for name in ("lake.cli.main", "pyiceberg.catalog.sql", "datafusion", "pyarrow.parquet"):
         importlib.import_module(name)
+    asleep: dict[int, int] = {}
     for line in sys.stdin:
-        print(json.dumps(_answer(json.loads(line))), flush=True)
+        print(json.dumps(_answer(json.loads(line), asleep)), flush=True)
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer(request: dict[str, Any], asleep: dict[int, int]) -> dict[str, Any]:
+    if process := request.get("wake"):
+        reader = asleep.pop(process)
+        os.kill(process, signal.SIGCONT)
+        return _told(request, process, reader)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -92,6 +112,15 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         signal.alarm(_STALLED_SECONDS)
         _live(request, writer)
     os.close(writer)
+    if request.get("stop"):
+        found = os.waitid(os.P_PID, child, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if found is not None and found.si_code == os.CLD_STOPPED:
+            asleep[child] = reader
+            return {"stopped": child}
+    return _told(request, child, reader)
+
+
+def _told(request: dict[str, Any], child: int, reader: int) -> dict[str, Any]:
     with os.fdopen(reader) as file:
         text = file.read()
     _, status = os.waitpid(child, 0)
@@ -114,8 +143,9 @@ def _live(request: dict[str, Any], writer: int) -> None:
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
     try:
         with redirect_stdout(out), redirect_stderr(err), ExitStack() as stack:
-            stack.enter_context(_counted(request["kill"], writer))
-            if request["images"]:
+            signals = {signal.SIGKILL: request.get("kill"), signal.SIGSTOP: request.get("stop")}
+            stack.enter_context(_counted(signals, writer))
+            if request.get("images"):
                 stack.enter_context(_imaged(Path(request["images"]), request["arguments"]))
             code = main(["--json", *request["arguments"]])
         out.seek(0)
@@ -127,28 +157,31 @@ def _live(request: dict[str, Any], writer: int) -> None:
 
 
 @contextmanager
-def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
-    """Count calls, tell their names, and end the process at one."""
+def _counted(signals: Mapping[int, Any], writer: int) -> Iterator[None]:
+    """Count calls, tell their names, and send the process its signal at one."""
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine.default import DefaultDialect
 
-    from lake.core.table import exclusive, lock_file, one_run
+    from lake.core.table import exclusive, lock_file
     from lake.core.table.hadoop import HadoopCatalog
     from world import hooks
 
     count = [0]
 
+    def at(point: list[Any]) -> None:
+        for number, wanted in signals.items():
+            if wanted == point:
+                os.kill(os.getpid(), number)
+
     def before(kind: str, location: str) -> None:
         number = count[0]
         count[0] += 1
         os.write(writer, f"{kind} {os.path.basename(location)}\n".encode())
-        if kill == [number, BEFORE]:
-            os.kill(os.getpid(), signal.SIGKILL)
+        at([number, BEFORE])
         numbers.append(number)
 
     def after(kind: str, location: str) -> None:
-        if kill == [numbers.pop(), AFTER]:
-            os.kill(os.getpid(), signal.SIGKILL)
+        at([numbers.pop(), AFTER])
 
     numbers: list[int] = []
     with ExitStack() as stack:
@@ -164,7 +197,7 @@ def _counted(kill: list[Any] | None, writer: int) -> Iterator[None]:
             (HadoopCatalog, "create_namespace"),
             (exclusive, "_write"),
             (exclusive, "_link"),
-            (one_run, "take"),
+            (lock_file, "take"),
             (lock_file.HeldLock, "release"),
         ):
             stack.enter_context(

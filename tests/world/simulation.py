@@ -97,11 +97,13 @@ class Config:
         if random.random() < 0.2:
             properties["write.metadata.delete-after-commit.enabled"] = "true"
             properties["write.metadata.previous-versions-max"] = "3"
+        if random.random() < 0.3:
+            properties["commit.retry.num-retries"] = random.choice(["0", "1"])
         return cls(
             version=version or random.choice([1, 2, 2, 2, 3, 3, 3]),
             partition_by=random.choice([None, None, "part", "bucket(3, id)"]),
             isolation=random.choice(["serializable", "snapshot"]),
-            faults=random.choice([0.0, 0.0, 0.1]),
+            faults=random.choice([0.0, 0.0, 0.0, 0.1, 0.5]),
             stay=random.choice([0.3, 0.7, 0.9]),
             properties=properties,
             respecs=random.random() < 0.5,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from world.crashes import COMMANDS, crash
-from world.mortal import Mortals
+from world.crashes import Crashes, crash
+from world.killed import COMMANDS
+from world.mortal import AFTER, End, Mortals
+from world.sleeping import Sleepers
+
+_PARTLY = 6
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +42,70 @@ def test_a_killed_command_is_ended_by_its_next_run(
 
 def _spread(name: str) -> int:
     return sum(map(ord, name)) * 7
+
+
+@pytest.mark.parametrize("name", ["create", "replace partitions, with run id", "expire"])
+def test_what_a_commit_needs_outlives_a_power_cut(
+    folder: Path, mortals: Mortals, name: str
+) -> None:
+    assert Crashes(folder, mortals, COMMANDS[name], 2).cut_power() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "call"),
+    [
+        ("expire", "roll back, append and expire", "delete"),
+        ("expire", "tag an old snapshot", "create"),
+        ("compact", "compact and expire", "persist"),
+        ("replay", "append and expire", "commit_table"),
+    ],
+)
+def test_who_slept_while_others_worked_looks_again(
+    folder: Path, mortals: Mortals, name: str, others: str, call: str
+) -> None:
+    sleepers = Sleepers(folder, mortals, name, others, 2)
+    kinds = [one.split()[0] for one in sleepers.crashes.calls]
+
+    assert sleepers.sleep((kinds.index(call), AFTER if call == "delete" else "before")) == 1
+
+
+def test_who_wakes_up_leaves_the_lock_to_who_took_it_over(folder: Path, mortals: Mortals) -> None:
+    crashes = Crashes(folder, mortals, COMMANDS["expire"], 2)
+    kinds = [one.split()[0] for one in crashes.calls]
+    crashes.restore()
+    lock = crashes.place.warehouse / "db/t/metadata/lake.lock"
+
+    first = crashes.stop((kinds.index("take"), AFTER))
+    assert crashes.run().document["status"] == "already-running"  # type: ignore[index]
+    os.utime(lock, (0, 0))
+    second = crashes.stop((kinds.index("take"), AFTER))
+    assert isinstance(first, int)
+    assert isinstance(second, int)
+    owner = lock.stat().st_ino
+    assert mortals.wake(first).code == 0
+
+    assert lock.stat().st_ino == owner
+    # What the first has deleted the second cannot read any more, and says so.
+    assert mortals.wake(second).code in {0, _PARTLY}
+    assert not lock.exists()
+    assert crashes.look().rows == crashes.after.rows
+
+
+def test_a_lock_of_a_clock_far_ahead_is_taken_over_and_one_of_today_is_not(
+    folder: Path, mortals: Mortals
+) -> None:
+    crashes = Crashes(folder, mortals, COMMANDS["expire"], 2)
+    kinds = [one.split()[0] for one in crashes.calls]
+    crashes.restore()
+    holder = crashes.stop((kinds.index("take"), AFTER))
+    lock = crashes.place.warehouse / "db/t/metadata/lake.lock"
+    ahead = time.time() + 3600
+
+    assert isinstance(holder, int)
+    os.utime(lock, (ahead, ahead))
+    ended = crashes.run()
+
+    assert isinstance(ended, End)
+    assert (ended.code, ended.document and ended.document["status"]) == (0, "done")
+    assert mortals.wake(holder).code in {0, _PARTLY}
+    assert crashes.look().rows == crashes.after.rows

@@ -24,7 +24,7 @@ from lake.core.changes.matching import (
     match,
 )
 from lake.core.changes.spool import RowSpool
-from lake.core.errors import EngineError
+from lake.core.errors import StorageError
 
 KINDS = {
     "int": (pa.int32(), st.integers(0, 2)),
@@ -156,7 +156,7 @@ def test_a_disk_that_takes_no_rows_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     spool = RowSpool(["id"], memory_bytes=10)
 
-    with pytest.raises(EngineError, match="No space left on device"):
+    with pytest.raises(StorageError, match="No space left on device"):
         spool.add(pa.RecordBatch.from_pydict({"id": [1, 2]}), np.array([True, False]))
 
 

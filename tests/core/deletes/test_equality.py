@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lake.core.deletes import key_encoding, key_spool
 from lake.core.deletes.equality import EqualityDeletes
 from lake.core.deletes.spilled import RowKeys
-from lake.core.errors import EngineError, InvalidRequestError, RefusedError
+from lake.core.errors import InvalidRequestError, RefusedError, StorageError
 
 INTEGERS = (pa.int64(), st.integers(-3, 3))
 TEXTS = (pa.string(), st.sampled_from(["", "a", "ab", "x" * 20, "x" * 300]))
@@ -152,7 +152,7 @@ def test_temporary_files_go_after_an_error(named):
 def test_a_full_disk_is_told(monkeypatch):
     full = open("/dev/full", "r+b", buffering=0)  # noqa: SIM115 - closed as a spool is
     monkeypatch.setattr(key_spool.tempfile, "TemporaryFile", lambda **_: full)
-    with pytest.raises(EngineError, match="No space left on device"):
+    with pytest.raises(StorageError, match="No space left on device"):
         EqualityDeletes.load([(pa.record_batch({"a": [1]}), 1)], memory_bytes=0)
     assert full.closed
 

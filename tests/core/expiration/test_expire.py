@@ -32,7 +32,7 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.expiration.execute import execute, plan_expiration
-from lake.core.expiration.plan import RetentionOptions
+from lake.core.expiration.plan import RetentionOptions, plan_retention
 from lake.core.outcome import Outcome, Status
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.operations import AppendFiles, RewriteFiles
@@ -132,6 +132,28 @@ def test_what_is_left_is_exactly_what_the_table_reaches(world: World) -> None:
     assert outcome.result["failed_deletes"] == 0
     assert files_below(world.warehouse) == world.reachable()
     assert ids_in(world.warehouse) == list(range(9))
+
+
+@pytest.mark.parametrize("days", [-30, 0, 1])
+def test_a_writer_whose_clock_was_behind_makes_nothing_old(world: World, days: int) -> None:
+    made = [world.append(number) for number in range(5)]
+    metadata = world.table.metadata
+    moments = {item.snapshot_id: item.timestamp_ms for item in metadata.snapshots}
+    # As old as, or older than, what it was built on.
+    moments[made[3]] = moments[made[1]] + days * DAY_MS
+    unordered = metadata.model_copy(
+        update={
+            "snapshots": [
+                item.model_copy(update={"timestamp_ms": moments[item.snapshot_id]})
+                for item in metadata.snapshots
+            ]
+        }
+    )
+
+    options = RetentionOptions(older_than_ms=moments[made[2]])
+    retention = plan_retention(unordered, options, world.clock.now)
+
+    assert set(retention.expired) == set(made[:2])
 
 
 def test_expiring_again_commits_and_deletes_nothing(world: World) -> None:

@@ -57,6 +57,36 @@ IDS = Schema(
 )
 
 
+def fit_for(kind: str, column: pa.Array) -> pa.Array:
+    """Return a column without the times that ORC cannot hold: those before 1970 lose their fractions."""
+    nested = column.type
+    if kind == "avro":
+        return column
+    if pa.types.is_timestamp(nested):
+        second = 10**9 if nested.unit == "ns" else 10**6
+        numbers = [
+            value if value is None or value >= 0 else value // second * second
+            for value in column.cast(pa.int64()).to_pylist()
+        ]
+        return pa.array(numbers, pa.int64()).cast(nested)
+    mask = column.is_null()
+    if pa.types.is_struct(nested):
+        parts = [fit_for(kind, column.field(at)) for at in range(nested.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(nested), mask=mask)
+    if pa.types.is_map(nested):
+        items = fit_for(kind, column.items)
+        return pa.MapArray.from_arrays(column.offsets, column.keys, items, type=nested, mask=mask)
+    if pa.types.is_list(nested):
+        values = fit_for(kind, column.values)
+        return pa.ListArray.from_arrays(column.offsets, values, type=nested, mask=mask)
+    return column
+
+
+def fitting(kind: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [fit_for(kind, column) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
 def numbered(rows: int, first: int = 0) -> pa.RecordBatch:
     """Return rows that do not compress, numbered from `first`."""
     noise = np.random.default_rng(first).bytes(rows * 40).hex()
@@ -78,7 +108,8 @@ def many(folder: Path, kind: str, rows: int = 6000) -> FileSlice:
 @given(st.data())
 def test_nested_rows_come_back_as_they_were(kind: str, data: Any) -> None:
     schema = data.draw(schemas())
-    rows = data.draw(st.lists(batches(schema), min_size=1, max_size=2))
+    drawn = data.draw(st.lists(batches(schema), min_size=1, max_size=2))
+    rows = [fitting(kind, batch) for batch in drawn]
     codec = data.draw(st.sampled_from(CODECS[kind]))
     options = {"write.format.default": kind, f"write.{kind}.compression-codec": codec}
     with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +133,7 @@ def test_every_type_comes_back_to_the_bit(kind: str, data: Any) -> None:
             for number, item in enumerate(EVERY_TYPE, 1)
         )
     )
-    rows = data.draw(batches(schema))
+    rows = fitting(kind, data.draw(batches(schema)))
     with tempfile.TemporaryDirectory() as folder:
         target = write_settings(Path(folder), schema, write__format__default=kind)
         found = read(read_settings(schema), *write(target, rows))
@@ -360,11 +391,31 @@ def test_an_unknown_codec_is_refused(kind: str, tmp_path: Path) -> None:
         write(target, numbered(1))
 
 
-def test_times_that_orc_readers_would_get_wrong_are_refused(tmp_path: Path) -> None:
-    schema = Schema(NestedField(1, "at", TimestampType(), required=False))
+@pytest.mark.parametrize(
+    ("micros", "said"),
+    [(-1, "before 1970"), (-86_400_000_001, "before 1970"), (253_402_300_799_000_000, "too far")],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_times_that_readers_of_orc_would_get_wrong_are_not_written(
+    nested: bool, micros: int, said: str, tmp_path: Path
+) -> None:
+    kind = ListType(2, TimestampType()) if nested else TimestampType()
+    schema = Schema(NestedField(1, "at", kind, required=False))
+    times = pa.array([0, None, micros, -86_400_000_000], pa.timestamp("us"))
+    column = pa.ListArray.from_arrays([0, 1, 4], times) if nested else times
+    rows = pa.RecordBatch.from_arrays([column], ["at"])
+
+    with pytest.raises(RefusedError, match=said):
+        write(write_settings(tmp_path, schema, write__format__default="orc"), rows)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_times_that_pyarrow_would_read_wrong_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.orc"
     far = pa.array([0, 253_402_300_799_000_000], pa.timestamp("us"))
-    rows = pa.RecordBatch.from_arrays([far], schema=arrow_schema(schema))
-    (file,) = write(write_settings(tmp_path, schema, write__format__default="orc"), rows)
+    orc.write_table(pa.table({"at": far}), str(path))
+    schema = Schema(NestedField(1, "at", TimestampType(), required=False))
+    file = FileSlice(path=str(path), format="ORC", size_bytes=9, record_count=2, spec_id=0)
 
     with pytest.raises(RefusedError, match="after 2261"):
         read(read_settings(schema), file)

@@ -248,3 +248,28 @@ def test_no_lines_have_no_columns(tmp_path: Path) -> None:
         ).num_rows
         == 0
     )
+
+
+@pytest.mark.parametrize("line", ['{"s":' + "[" * 100_000, '{"s":' * 100_000, '{"s":[' * 10_000])
+def test_a_deep_line_takes_no_process_down(tmp_path: Path, line: str) -> None:
+    with pytest.raises(BadInputError, match="line 2 .* is nested more than 200 levels deep"):
+        read(tmp_path / "x.json", '{"s": "a"}\n' + line, SCHEMA)
+
+
+def test_brackets_in_texts_are_no_depth(tmp_path: Path) -> None:
+    text = "[{" * 1000 + '\\"]'
+    (row,) = read(tmp_path / "x.json", '{"s": "' + text + '"}', SCHEMA)
+    assert row["s"] == "[{" * 1000 + '"]'
+
+
+def test_half_a_character_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="line 1 .* half of a character"):
+        read(tmp_path / "x.json", '{"s": "\\ud800"}', SCHEMA)
+
+
+@pytest.mark.parametrize("line", ["null", "[1]", "1", '"x"', "  null", "\tnull\r"])
+def test_lines_without_an_object_take_no_process_down(tmp_path: Path, line: str) -> None:
+    for text in (line + "\n", '{"s": "a"}\n' + line):
+        source = source_of(tmp_path / "x.json", text)
+        with pytest.raises(BadInputError, match="is no JSON object"):
+            json_source.infer_columns(Storage(), source)

@@ -1,0 +1,100 @@
+"""Files loaded by range into a sorted table, side by side with Iceberg Java's INSERT, alternating in one run.
+
+    python tests/bench/sorted_ingest.py [--files 300] [--rows 20000] [--rounds 3] [--no-java] [--folder FOLDER]
+
+Prints, per round and as medians: seconds of the whole process of each, the ratio, lake's peak memory, and how
+many files a filter on a hundredth of the order leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from compact import ROOT, SCHEMA, data_files, lineitems, timed
+from pyarrow import parquet
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+from table_support import pyiceberg_catalog
+
+_ORDER = SortOrder(
+    SortField(11, IdentityTransform(), SortDirection.ASC, NullOrder.NULLS_FIRST),
+    SortField(1, IdentityTransform(), SortDirection.ASC, NullOrder.NULLS_FIRST),
+)
+_FEW = "l_shipdate < '1992-02-01'"
+
+
+def fresh(warehouse: Path, target_bytes: int) -> None:
+    """Make an empty table that asks for range distribution."""
+    shutil.rmtree(warehouse, ignore_errors=True)
+    catalog = pyiceberg_catalog(warehouse)
+    catalog.create_namespace("db")
+    properties = {
+        "write.distribution-mode": "range",
+        "write.target-file-size-bytes": str(target_bytes),
+    }
+    catalog.create_table("db.t", SCHEMA, sort_order=_ORDER, properties=properties)
+
+
+def lake(warehouse: Path, *words: str) -> list[str]:
+    """Return a command line of lake's."""
+    start = [sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"]
+    return [*start, *words]
+
+
+def left(warehouse: Path) -> str:
+    """Return how many files a filter leaves, of how many."""
+    _, _, output = timed(lake(warehouse, "scan", "db.t", "--plan", "--where", _FEW))
+    return f"{json.loads(output)['plan']['files']} of {len(data_files(warehouse))} files are read"
+
+
+def main() -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=300)
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--target-mib", type=int, default=32)
+    parser.add_argument("--no-java", action="store_true")
+    parser.add_argument("--folder", help="where to work; the files made there are used again")
+    arguments = parser.parse_args()
+    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    sources = folder / f"sources-{arguments.files}-{arguments.rows}"
+    if not sources.exists():
+        sources.mkdir(parents=True)
+        for number in range(arguments.files):
+            parquet.write_table(
+                lineitems(number, arguments.rows),
+                sources / f"{number:05d}.parquet",
+                compression="zstd",
+            )
+    used, target = folder / "sorted", arguments.target_mib * 1024 * 1024
+    seconds: dict[str, list[float]] = {"lake": [], "java": []}
+    peaks = []
+    insert = f"INSERT INTO lake.db.t SELECT * FROM parquet.`{sources}`"
+    peer = [sys.executable, str(ROOT / "tests" / "java_peer.py"), str(used), insert]
+    for _ in range(arguments.rounds):
+        fresh(used, target)
+        load = ["ingest", "db.t", f"{sources}/*.parquet"]
+        took, peak, _ = timed([*lake(used), "--engine", "spark", *load])
+        seconds["lake"].append(took)
+        peaks.append(peak)
+        print(f"lake {took:.2f} s, peak {peak:.0f} MiB, {left(used)}", flush=True)
+        if not arguments.no_java:
+            fresh(used, target)
+            took, _, _ = timed(peer)
+            seconds["java"].append(took)
+            print(f"java {took:.2f} s, {left(used)}", flush=True)
+    medians = {name: round(statistics.median(each), 2) for name, each in seconds.items() if each}
+    if "java" in medians:
+        medians["ratio"] = round(medians["java"] / medians["lake"], 2)
+    print(json.dumps({**medians, "peak_mib": round(max(peaks))}))
+
+
+if __name__ == "__main__":
+    main()

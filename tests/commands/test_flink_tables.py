@@ -1,0 +1,18 @@
+"""All commands on tables that Flink wrote, of each version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from flink_fixtures import FlinkFixture
+from flink_tables import FlinkCourse
+
+
+# The long tests have all of them.
+@pytest.mark.parametrize("name", ["a2-append-fv1", "c3-upsert-v3"])
+def test_all_commands_leave_the_rows_that_flink_wrote(
+    flink_lent: Callable[[str], FlinkFixture], tmp_path: Path, name: str
+) -> None:
+    FlinkCourse(flink_lent(name), tmp_path).run()

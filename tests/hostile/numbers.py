@@ -1,0 +1,88 @@
+"""How many inputs of which kind there are in all, in pieces that one process tries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from hostile.guard import attempts
+from hostile.tables import FLINK, TABLES
+
+_CHUNK = 400
+_OWN = tuple(name for name in TABLES if name not in FLINK)
+
+
+def _every() -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield kinds with the numbers of their inputs; those beyond a kind's own count are none."""
+    # The head's list in whole where every record is a block of its own and where all are one, and points of all.
+    for name in ("blocks", "pyiceberg-v2"):
+        yield f"avro:Truncations:{name}", range(5200)
+    for index, name in enumerate(TABLES):
+        yield f"avro:Truncations:{name}", range(5200 + index, 70_000, 200)
+        yield f"avro:Flips:{name}", range(300)
+    yield "avro:Lies:lake-v2", range(600)
+    for index, name in enumerate(("lake-v3", "pyiceberg-v1", "flink-upsert")):
+        yield f"avro:Lies:{name}", range(index, 600, 3)
+    for name, count in (
+        ("lake-v2", 400),
+        ("lake-v3", 300),
+        ("flink-append", 100),
+        ("flink-upsert", 200),
+    ):
+        yield f"parquet:Flips:{name}", range(count)
+    yield "parquet:Lies:lake-v2", range(400)
+    yield "parquet:Lies:flink-upsert", range(0, 400, 3)
+    yield "parquet:Bombs", range(20)
+    for file in ("orc:zlib", "orc:none", "avro:gzip", "avro:uncompressed"):
+        yield f"formats:Mutants:{file}", range(500)
+    yield "formats:Bombs", range(6)
+    yield "parquet:Vectors:lake-v3", range(1000)
+    for name, count in (("lake-v2", 400), ("lake-v3", 300), ("pyiceberg-v1", 300)):
+        yield f"metadata:Values:{name}", range(count)
+    yield "metadata:Lies:lake-v2", range(150)
+    yield "metadata:Lies:lake-v3", range(0, 150, 4)
+    yield "places:Named", range(600)
+    yield "places:Arguments", range(400)
+    yield "places:Nested", range(8)
+    yield "flink:Checkpoints", range(200)
+    yield "flink:Pending", range(1000)
+    yield "sources:Sources", range(60)
+
+
+def pieces(part: float) -> Iterator[tuple[str, list[int]]]:
+    """Yield kinds and numbers of a part of all inputs."""
+    for kind, numbers in _every():
+        wanted = max(1, round(len(numbers) * part))
+        chosen = [numbers[index * len(numbers) // wanted] for index in range(wanted)]
+        for start in range(0, len(chosen), _CHUNK):
+            yield kind, chosen[start : start + _CHUNK]
+
+
+def tried(kind: str, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
+    """Try inputs of a kind; return how they ended, and what is wrong."""
+    counts: Counter[str] = Counter()
+    wrong = []
+    group = ":".join(kind.split(":")[:2])
+    for one in attempts(kind, numbers):
+        if one.outcome == NONE:
+            continue
+        counts["inputs"] += one.inputs
+        counts[f"{group} {_brief(one.outcome)}"] += one.inputs
+        for what, value in (("ms", int(one.seconds * 1000)), ("MiB", one.bytes >> 20)):
+            counts[f"{group} most {what}"] = max(counts[f"{group} most {what}"], value)
+        if one.wrong is not None:
+            wrong.append(f"{kind} {one.number}: {one.wrong}")
+    return counts, wrong
+
+
+def _brief(outcome: str) -> str:
+    ends = outcome.split(" / ")
+    if outcome in {"crash", "wrong"}:
+        return outcome
+    if all(end in TYPED for end in ends):
+        return "typed error"
+    return "right" if not set(ends) & TYPED else "typed error or right, by command"
+
+
+NONE = "none"
+TYPED = frozenset({"bad input", "refused", "conflict", "typed"})

@@ -1,0 +1,174 @@
+"""Commands that are stopped at a call, for as long as others need to commit, expire and roll back, and then go on.
+
+Whoever wakes up must not go on with what was true when it fell asleep: the table ends as if it had come before or
+after the others, or not at all, and nothing that a snapshot or a tag needs is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
+from table_support import pyiceberg_catalog
+
+from lake.core.table.version3 import allow_writing
+from world.crashes import Crashes, Found, Point, Rows
+from world.killed import COMMANDS, GONE, NOTHING, rows
+from world.mortal import BEFORE, End, Mortals
+
+# done, refused, another writer won, not known, partly done, not found
+_CODES = {0, 3, 4, 5, 6, 7}
+_UNKNOWN = 5
+_DONE = {"done", "partial"}
+_TAG = "kept"
+Act = Callable[[Crashes], None]
+
+
+def _line(*arguments: str) -> Act:
+    def act(crashes: Crashes) -> None:
+        # The lock of a process that sleeps longer than it counts for.
+        for lock in crashes.place.warehouse.rglob("lake.lock"):
+            os.utime(lock, (0, 0))
+        ended = crashes.run(arguments=arguments)
+        # What is expired already, or compacted, is nothing to do.
+        assert ended.code == 0, ended
+        assert ended.document, ended
+        assert ended.document["status"] != "already-running", ended
+
+    return act
+
+
+def _move(ref: str, kind: str, back: int) -> Act:
+    """Set a ref to an ancestor of the head, as many steps back."""
+
+    def act(crashes: Crashes) -> None:
+        allow_writing()
+        catalog = pyiceberg_catalog(crashes.place.warehouse)
+        table = catalog.load_table("db.t")
+        snapshot = table.current_snapshot()
+        for _ in range(back):
+            parent = snapshot and snapshot.parent_snapshot_id
+            found = table.snapshot_by_id(parent) if parent else None
+            snapshot = found or snapshot
+        assert snapshot is not None
+        update = SetSnapshotRefUpdate(ref_name=ref, type=kind, snapshot_id=snapshot.snapshot_id)
+        catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))
+
+    return act
+
+
+_LATE = _line("ingest", "db.t", "{late}")
+_ALL = ("--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
+_EXPIRE = _line("expire", "db.t", *_ALL)
+_COMPACT = _line("compact", "db.t", "--rewrite-all")
+_UPSERT = _line("ingest", "db.t", "{late}", "--upsert", "--key", "id", "--deletes", "copy-on-write")
+OTHERS: Mapping[str, Sequence[Act]] = {
+    "append": (_LATE,),
+    "append and expire": (_LATE, _EXPIRE),
+    "compact and expire": (_COMPACT, _EXPIRE),
+    "upsert": (_UPSERT,),
+    "roll back": (_move("main", "branch", 1),),
+    "roll back, append and expire": (_move("main", "branch", 1), _LATE, _EXPIRE),
+    "tag an old snapshot": (_move(_TAG, "tag", 2),),
+    "tag the head": (_move(_TAG, "tag", 0), _LATE),
+}
+SLEEPERS = (
+    "append, with run id",
+    "overwrite where, with run id",
+    "upsert by position, with run id",
+    "upsert by copying, with run id",
+    "commit what is staged",
+    "discard",
+    "compact",
+    "compact in parts",
+    "expire",
+    "expire one",
+    "replay",
+    "replay a checkpoint",
+)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """The rows after the command alone came after others, before them, and not at all."""
+
+    last: Rows | None
+    first: Rows | None
+    none: Rows | None
+
+
+class Sleepers:
+    """One command, and others that come while it sleeps."""
+
+    def __init__(
+        self, folder: Path, mortals: Mortals, name: str, others: str, version: int
+    ) -> None:
+        self.crashes = Crashes(folder, mortals, COMMANDS[name], version)
+        self._mortals = mortals
+        self._command = COMMANDS[name]
+        self._acts = OTHERS[others]
+        self.crashes.name_source("late", rows(4, 5, 70, value=7))
+        self._orders = self._serial()
+
+    def _serial(self) -> Orders:
+        def after(*acts: Callable[[], object]) -> Rows | None:
+            self.crashes.restore()
+            for act in acts:
+                act()
+            return self.crashes.look().rows
+
+        return Orders(
+            last=after(self._others, self.crashes.run),
+            first=after(self.crashes.run, self._others),
+            none=after(self._others),
+        )
+
+    def _others(self) -> None:
+        for act in self._acts:
+            act(self.crashes)
+
+    def points(self) -> list[Point]:
+        """Return each moment at which it can be stopped, but in SQLite's transaction: others would have to wait."""
+        calls = self.crashes.calls
+        return [
+            (number, when)
+            for number, when in self.crashes.points()
+            if (calls[number].split()[0], when) != ("do_commit", BEFORE)
+        ]
+
+    def sleep(self, point: Point) -> int:
+        """Stop it at a point, let others come, and wake it up; return whether it came to that point."""
+        self.crashes.restore()
+        found = self.crashes.stop(point)
+        self._others()
+        before = self.crashes.look()
+        if isinstance(found, End):
+            return 0
+        ended = self._mortals.wake(found)
+        self._judge(point, ended, before, self.crashes.look())
+        return 1
+
+    def _judge(self, point: Point, ended: End, before: Found, found: Found) -> None:
+        orders, told = self._orders, (point, ended)
+        assert ended.code in _CODES, told
+        document = ended.document or {}
+        committed = document.get("status") in _DONE
+        changed = (orders.first, orders.last)
+        if ended.code == _UNKNOWN:
+            allowed: tuple[Rows | None, ...] = (orders.none, *changed)
+        elif committed:
+            allowed = changed
+        else:
+            # It may have found its own work, and another may have gone over it.
+            allowed = (orders.none, *changed)
+        assert found.rows in allowed, (told, found.rows)
+        assert before.tags <= found.tags, told
+        again = self.crashes.run()
+        assert again.code in ({0, 7} if self._command.again == GONE else {0, 3}), (told, again)
+        rest = self.crashes.look()
+        assert before.tags <= rest.tags, told
+        if self._command.again == NOTHING and again.code == 0:
+            assert rest.rows in (*changed, orders.none), (told, rest.rows)

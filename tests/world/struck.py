@@ -1,0 +1,100 @@
+"""Real processes that get a signal at a random moment of their run, from before `lake` is loaded to its last line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from world.crashes import Crashes
+from world.killed import COMMANDS, NOTHING
+from world.mortal import Mortals
+
+_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP)
+_STOPPED = {signal.SIGTERM: 143, signal.SIGINT: 130}
+# A machine under load makes a run much longer than the first.
+_LONGEST_SECONDS = 600
+
+
+class Struck:
+    """One command, started as users start it.
+
+    Args:
+        folder: where all is.
+        mortals: who run what comes before and after.
+        name: the command's.
+        version: the table's format version.
+    """
+
+    def __init__(self, folder: Path, mortals: Mortals, name: str, version: int) -> None:
+        self.crashes = Crashes(folder, mortals, COMMANDS[name], version)
+        self._command = COMMANDS[name]
+        self._folder = folder
+        self.crashes.restore()
+        started = time.monotonic()
+        ended, _ = self._wait(self._start())
+        assert ended == 0
+        self._seconds = time.monotonic() - started
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "lake.cli", "--json", *self.crashes.words()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self._folder,
+        )
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
+        out, _ = process.communicate(timeout=_LONGEST_SECONDS)
+        return process.returncode, out
+
+    def strike(self, random: Random) -> Counter[str]:
+        """Start it, send it a signal at some time, and see that the next run ends what it left."""
+        number = random.choice(_SIGNALS)
+        after = random.random() * self._seconds
+        self.crashes.restore()
+        process = self._start()
+        try:
+            process.wait(after)
+        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+        told = f"{number.name} after {after:.2f} s of {self._seconds:.2f} s"
+        if number == signal.SIGSTOP and process.poll() is None:
+            # Others cannot tell it from one that is gone.
+            self._others(told)
+            process.send_signal(signal.SIGCONT)
+        code, out = self._wait(process)
+        self._judge(number, code, out, told)
+        return Counter({"random kills": 1, f"struck: {_ending(code)}": 1})
+
+    def _others(self, told: str) -> None:
+        listed = self.crashes.run(arguments=["snapshots", "db.t"])
+        assert listed.code in {0, 7}, (told, listed)
+
+    def _judge(self, number: int, code: int, out: bytes, told: str) -> None:
+        crashes = self.crashes
+        found = crashes.look()
+        assert found.rows in (crashes.before.rows, crashes.after.rows), told
+        if number == signal.SIGSTOP:
+            assert code == 0, (told, code, out)
+        elif number in _STOPPED:
+            # By its own hand where it was far enough to have one; a process that was not has done nothing.
+            expected = {0, _STOPPED[signal.Signals(number)], -number}
+            assert code in expected, (told, code, out)
+            if code > 0:
+                assert json.loads(out)["error"]["kind"] == "stopped", (told, out)
+            if self._command.leaves and code and self._command.again == NOTHING:
+                lost = found.lost - crashes.before.lost - crashes.after.lost
+                assert not lost, (told, code, lost)
+        else:
+            assert code in {0, -number}, (told, code, out)
+        crashes.end(told)
+
+
+def _ending(code: int) -> str:
+    return "ended" if code == 0 else "killed" if code < 0 else "stopped"
