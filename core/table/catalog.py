@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
@@ -229,6 +229,26 @@ class TableCatalog:
         check(found.metadata, identifier)
         return self._table(identifier, found, self._vender(identifier))
 
+    def _stage_vender(
+        self, identifier: str, begin: Callable[[], CreateTableTransaction], location: str
+    ) -> Callable[[], Credentials] | None:
+        """Return how to ask once more for credentials of a table that does not exist yet: it is begun again."""
+        vended: Mapping[tuple[str, ...], Credentials] | None = getattr(self.handle, "vended", None)
+        if vended is None:
+            return None
+
+        def vend() -> Credentials:
+            with catalog_errors(f"table {identifier}"):
+                again = begin()
+            # A server may have chosen another place, for which these would be.
+            if again._table.metadata.location != location:  # noqa: SLF001
+                raise NotFoundError(f"table {identifier} would lie elsewhere by now")
+            given = vended[split_identifier(identifier)]
+            self._hide(given)
+            return given
+
+        return vend
+
     def _vender(self, identifier: str) -> Callable[[], Credentials] | None:
         """Return how to ask for a table's credentials once more; None where the catalog gives none."""
         ask: Callable[[tuple[str, ...]], Credentials] | None = getattr(self.handle, "vend", None)
@@ -291,7 +311,12 @@ class TableCatalog:
                 transaction = self._stage_online(
                     names, schema, spec, sort_order, properties, dry_run=dry_run
                 )
-        staged = self._table(identifier, transaction._table)  # noqa: SLF001
+        begin = partial(
+            self._stage_online, names, schema, spec, sort_order, properties, dry_run=dry_run
+        )
+        location = transaction._table.metadata.location  # noqa: SLF001
+        vend = self._stage_vender(identifier, begin, location)
+        staged = self._table(identifier, transaction._table, vend)  # noqa: SLF001
         # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
         return Table(
             identifier=identifier,

@@ -79,8 +79,7 @@ def rows_of(lake: CommandLine, folder: Path, table: str) -> list[dict[str, Any]]
     return sorted(found, key=lambda row: row["id"])
 
 
-@pytest.mark.parametrize("table", ["parquet", "orc", "avro"])
-@pytest.mark.parametrize("kind", ["orc", "avro"])
+@pytest.mark.parametrize(("kind", "table"), [("orc", "orc"), ("avro", "avro"), ("orc", "parquet")])
 def test_a_table_is_made_of_the_source_and_upserted(
     lake: CommandLine, warehouse: Path, tmp_path: Path, kind: str, table: str
 ) -> None:
@@ -103,6 +102,10 @@ def test_a_table_is_made_of_the_source_and_upserted(
     done = lake.ok("ingest", "db.t", path, "--upsert", "--key", "id")
     assert done["result"]["rows_updated"] == len(ROWS)
     assert rows_of(lake, tmp_path, "db.t") == ROWS
+    if table != "avro":
+        # PyIceberg reads no rows out of Avro.
+        found = loaded.refresh().scan().to_arrow().to_pylist()
+        assert sorted(found, key=lambda row: row["id"]) == ROWS
     lake.ok("ingest", "db.t", path, "--upsert", "--key", "id", "--deletes", "equality")
     lake.ok("compact", "db.t", "--rewrite-all", "--verify")
     assert rows_of(lake, tmp_path, "db.t") == ROWS

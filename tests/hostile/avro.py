@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hostile import edits
 from hostile.commands import READS, WRITES, Commands
-from hostile.tables import BrokenTable
+from hostile.tables import broken_table
 
 _TURNS = (*READS, *WRITES)
 _OTHERS = tuple(command for command in _TURNS if command not in {"scan", "plan", "expire"})
@@ -17,7 +17,7 @@ class Truncations:
     """The head's manifest list and manifests, then the other lists, each cut before every byte."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._table = BrokenTable(folder, name)
+        self._table = broken_table(folder, name)
         self._commands = Commands(self._table)
         head, *lists = self._table.lists()
         files = [head, *self._table.manifests(), *lists]
@@ -39,7 +39,7 @@ class Lies:
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._table = BrokenTable(folder, name)
+        self._table = broken_table(folder, name)
         self._commands = Commands(self._table)
         self._head = self._table.lists()[0]
         manifests = self._table.manifests()
@@ -74,7 +74,7 @@ class Flips:
     count = 10**9
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._table = BrokenTable(folder, name)
+        self._table = broken_table(folder, name)
         self._commands = Commands(self._table)
         self._files = [*dict.fromkeys([*self._table.lists()[:2], *self._table.manifests()])]
 

@@ -206,11 +206,6 @@ ENTRY_LIES: dict[str, Edit] = {
     "huge bounds": _each("data_file.upper_bounds", [{"key": 2, "value": _HUGE.encode()}]),
     "counts": _each("data_file.value_counts", [{"key": 1, "value": -5}]),
     "another snapshot": _each("snapshot_id", 1),
-    "the first again": lambda rows: rows.append(rows[0]),
-    "the first twice for the last": lambda rows: rows.__setitem__(-1, rows[0]),
-    "one path twice": lambda rows: rows[-1]["data_file"].__setitem__(
-        "file_path", rows[0]["data_file"]["file_path"]
-    ),
     "no rows": lambda rows: rows.clear(),
     "the first away": lambda rows: rows.__delitem__(0),
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from hostile.commands import READS, WRITES, Commands
 from hostile.guard import WrongError
-from hostile.tables import BrokenTable, edited
+from hostile.tables import broken_table, edited
 
 _TURNS = (
     "scan",
@@ -50,7 +50,7 @@ class Values:
     count = 10**9
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._table = BrokenTable(folder, name)
+        self._table = broken_table(folder, name)
         self._commands = Commands(self._table)
         self._path = self._table.metadata_path
         self._text = self._path.read_bytes()
@@ -119,7 +119,7 @@ class Lies:
     """Metadata with a lie that has a name; every command is run on each."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._table = BrokenTable(folder, name)
+        self._table = broken_table(folder, name)
         self._commands = Commands(self._table)
         self._path = self._table.metadata_path
         text = self._path.read_bytes()
@@ -175,7 +175,6 @@ def _lies(text: bytes, canary: Path) -> dict[str, Callable[[], bytes]]:
         "gs9://other-bucket/db/t",
         "..",
         "/etc",
-        f"{canary}",
         "relative",
     ):
         lie(f"location {place!r}", lambda one, to=place: one.update(location=to))

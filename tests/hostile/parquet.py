@@ -10,7 +10,7 @@ from typing import Any
 from hostile import edits, parquet_edits
 from hostile.commands import Commands
 from hostile.guard import WrongError
-from hostile.tables import NAME, BrokenTable
+from hostile.tables import NAME, broken_table
 
 _TURNS = ("scan", "compact", "upsert", "source")
 
@@ -19,7 +19,7 @@ class _Files:
     """The files that a table's head needs, by kind."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.table = BrokenTable(folder, name)
+        self.table = broken_table(folder, name)
         self.commands = Commands(self.table)
         self.data = sorted(path for path in self.table.head_files() if path.suffix == ".parquet")
         self.vectors = sorted(path for path in self.table.head_files() if path.suffix == ".puffin")
@@ -111,7 +111,7 @@ class Vectors:
             self._list: edits.with_length(table.original(self._list), self._manifest, len(data)),
         }
         with self._files.commands.telling(f"{name} {entry[name]}"):
-            return self._files.tried(commands, broken)
+            return self._files.tried(commands, broken, believed=True)
 
 
 def _in_blob(data: bytes, chance: random.Random) -> bytes:
@@ -126,7 +126,7 @@ class Bombs:
     """Files of kilobytes whose rows are gigabytes, or whose columns lie a thousand levels deep, as sources."""
 
     def __init__(self, folder: Path) -> None:
-        self._table = BrokenTable(folder, "lake-v2")
+        self._table = broken_table(folder, "lake-v2")
         self._commands = Commands(self._table)
         self._path = folder / "bomb.parquet"
         make = parquet_edits

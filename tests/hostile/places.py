@@ -15,7 +15,7 @@ from unittest.mock import patch
 from hostile import edits
 from hostile.commands import Commands
 from hostile.guard import WrongError
-from hostile.tables import BrokenTable
+from hostile.tables import BrokenTable, broken_table
 from lake.core.table.storage import Storage
 
 _COMMANDS = ("scan", "expire", "compact", "upsert", "expire-told")
@@ -123,7 +123,7 @@ class Named:
     """Odd locations in the entries, lists, statistics and logs of a table's head and of an expired snapshot."""
 
     def __init__(self, folder: Path, name: str = "lake-v2") -> None:
-        self._table = BrokenTable(folder, name)
+        self._table = broken_table(folder, name)
         self._commands = Commands(self._table)
         self._canary = folder / "canary"
         self._odd = list(odd_names(self._table.root, self._canary).items())
@@ -243,7 +243,7 @@ class Arguments:
     """Odd locations as sources, outputs, rejects and checkpoints on the command line."""
 
     def __init__(self, folder: Path) -> None:
-        self._table = BrokenTable(folder, "lake-v2")
+        self._table = broken_table(folder, "lake-v2")
         self._commands = Commands(self._table)
         self._canary = folder / "canary"
         odd = odd_names(self._table.root, self._canary)
@@ -281,7 +281,7 @@ class Nested:
     """A table inside another one's folder: whatever the outer one's expired manifests name, its files stay."""
 
     def __init__(self, folder: Path) -> None:
-        self._table = BrokenTable(folder, "lake-v2")
+        self._table = broken_table(folder, "lake-v2")
         self._commands = Commands(self._table)
         self._inner = folder / "inner"
         BrokenTable(self._inner, "lake-v3").close()

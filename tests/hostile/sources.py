@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hostile.commands import Commands
 from hostile.guard import WrongError
-from hostile.tables import BrokenTable
+from hostile.tables import broken_table
 
 _GIB = 2**30
 
@@ -108,7 +108,7 @@ class Sources:
     """Sources that are none: loaded into a table, looked at for a new one."""
 
     def __init__(self, folder: Path) -> None:
-        self._table = BrokenTable(folder, "lake-v2")
+        self._table = broken_table(folder, "lake-v2")
         self._commands = Commands(self._table)
         self._folder = folder / "sources"
         self._folder.mkdir()

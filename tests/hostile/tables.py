@@ -346,3 +346,13 @@ def edited(metadata: bytes, change: Callable[[Any], None]) -> bytes:
     document = json.loads(metadata)
     change(document)
     return json.dumps(document).encode()
+
+
+_made: dict[tuple[Path, str], BrokenTable] = {}
+
+
+def broken_table(folder: Path, name: str) -> BrokenTable:
+    """Return a table in a folder, made when it is first asked for."""
+    if (folder, name) not in _made:
+        _made[folder, name] = BrokenTable(folder, name)
+    return _made[folder, name]

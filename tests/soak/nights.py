@@ -28,6 +28,8 @@ from soak import crashing
 
 STEPS_A_WORLD = 40
 _CHUNK = 25
+# Of the races' tables, in turn.
+_VERSIONS = (2, 3, 2, 3, 1)
 _ONLY = "only"
 _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
@@ -177,7 +179,8 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         chosen = [every[number * len(every) // most] for number in range(most)] if most else []
         by_table: dict[tuple[str, int], list[Any]] = {}
         for number, race in enumerate(chosen):
-            by_table.setdefault((race[0], 2 + number % 2), []).append(race[1:])
+            version = _VERSIONS[number % len(_VERSIONS)]
+            by_table.setdefault((race[0], version), []).append(race[1:])
         for table, listed in by_table.items():
             for start in range(0, len(listed), _CHUNK):
                 yield "races", [*table, listed[start : start + _CHUNK]]

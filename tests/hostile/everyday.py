@@ -1,0 +1,34 @@
+"""A few of each kind, all on one table: what the everyday tests try."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hostile.guard import Kind, kind_of
+
+_TABLE = "blocks"
+_FEW = {
+    # Edges of the list's blocks, and points between.
+    f"avro:Truncations:{_TABLE}": (*range(4520, 4540, 2), 4690, 4845, 4999, 100, 2000),
+    f"avro:Lies:{_TABLE}": (59, 73, 84),
+    f"parquet:Flips:{_TABLE}": (0, 1, 2, 3),
+    f"metadata:Values:{_TABLE}": range(10),
+    f"places:Named:{_TABLE}": (0, 16, 45, 98, 151),
+}
+INPUTS = [(kind, number) for kind, numbers in _FEW.items() for number in numbers]
+
+
+class Slice:
+    """The few."""
+
+    count = len(INPUTS)
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._kinds: dict[str, Kind] = {}
+
+    def attempt(self, number: int) -> str:
+        name, which = INPUTS[number]
+        if name not in self._kinds:
+            self._kinds[name] = kind_of(name, self._folder)
+        return self._kinds[name].attempt(which)
