@@ -147,7 +147,9 @@ def _last_checkpoint_ms(session: Session, look: Look, job: PendingJob) -> int:
             f"{later[max(later)].location}"
         )
     own = storage.look_up([checkpoint.location])[checkpoint.location]
-    return max(file.modified_ms or 0 for file in (own, *later.values()) if file)
+    known = [file.modified_ms or 0 for file in (own, *later.values()) if file]
+    # Read a moment ago and gone now: a newer one took its place, so the job runs.
+    return max(known, default=session.clock.now_ms())
 
 
 def _last_write_ms(look: Look, job: PendingJob) -> int:

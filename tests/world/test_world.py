@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from random import Random
 
 import pytest
 
 from world.running import run_world
+from world.simulation import Config
 
 STEPS = 40
 _GIVEN = os.environ.get("LAKE_WORLD_SEED")
@@ -22,6 +25,13 @@ def test_no_world_loses_a_row(seed: str) -> None:
 
     assert counts["steps"] == STEPS
     assert counts["snapshots"]
+
+
+def test_a_checkpoint_that_goes_while_it_is_replayed_is_no_defect() -> None:
+    seed = "jl 6"
+    config = replace(Config.drawn(Random(f"{seed} config")), focus="jobs")
+
+    assert run_world(seed, STEPS, config)[0]["steps"] == STEPS
 
 
 def test_a_seed_gives_the_same_world_again() -> None:
