@@ -166,11 +166,6 @@ class S3:
             raise StoreError("AWS Error UNKNOWN: an answer that tells of no object", _NOT_AN_ANSWER)
         return str(answer["ETag"])
 
-    def read(self, key: str, most: int) -> bytes | None:
-        """Return a whole object by one request, at most a byte more than so many; None where there is none."""
-        found = self._found(key, most + 1)
-        return found[0] if found else None
-
     def get(self, key: str, most: int) -> Held | None:
         """Return a small object; None where there is none."""
         found = self._found(key, most)

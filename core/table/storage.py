@@ -174,10 +174,6 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
-        reached = self.s3(location)
-        if reached is not None:
-            with typed_errors(location), suppress(UnsupportedError):
-                return _read_object(*reached, location, limit)
         with typed_errors(location), self.open_input(location) as source:
             length = source.size()
             _check_limit(location, length, limit)
@@ -419,15 +415,6 @@ def _unless_gone(error: OSError) -> None:
     """Raise what hides files of a folder; one that is not there, or not any more, hides none."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
-
-
-def _read_object(bucket: S3, key: str, location: str, limit: int) -> bytes:
-    """Read an object by one request, where Arrow would first ask for its length."""
-    data = bucket.read(key, limit)
-    if data is None:
-        raise FileNotFoundError(location)
-    _check_limit(location, len(data), limit)
-    return data
 
 
 def _check_limit(location: str, length: int, limit: int) -> None:
