@@ -147,19 +147,19 @@ def _typed(values: Iterator[Any]) -> Iterator[Any]:
 def _with_renewed(
     storage: Storage, attempt: str, values: Callable[[str], Iterator[TaskResult]]
 ) -> Iterator[TaskResult]:
-    """Yield a task's values; one that is refused by its store before it gave any begins anew once."""
-    number, _ = storage.renewed.current()
-    given = False
-    try:
-        for value in values(attempt):
-            given = True
-            yield value
-    except LakeError as error:
-        if given or not (is_refusal(error) and storage.renewed.renew(number)):
-            raise
-    else:
+    """Yield a task's values; where credentials can be renewed, a task that its store refused begins anew once."""
+    if not storage.renewed.can_change:
+        yield from values(attempt)
         return
-    yield from values(f"{attempt}-again")
+    number, _ = storage.renewed.current()
+    try:
+        # What it gives counts only when it has given all, as on Spark.
+        given = list(values(attempt))
+    except LakeError as error:
+        if not (is_refusal(error) and storage.renewed.renew(number)):
+            raise
+        given = list(values(f"{attempt}-again"))
+    yield from given
 
 
 def _plain(value: Any) -> Any:

@@ -622,7 +622,7 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
             for item in plan.table.spec.fields
         ],
         "distribution": plan.distribution,
-        "sorted_by": described_order(plan.order, plan.schema),
+        **({"sorted_by": described_order(plan.order, plan.schema)} if plan.order else {}),
         "engine": plan.engine,
         "removed_files": len(plan.removed),
         "rewritten_files": plan.rewritten.count if plan.rewritten else 0,

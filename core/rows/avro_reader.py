@@ -25,9 +25,10 @@ from lake.core.table.avro import Block, Cursor, Header, read_header
 from lake.core.table.avro_decode import Layout, decode
 
 _SYNC_BYTES = 16
-_MAX_BLOCK_BYTES = 1024 * 1024 * 1024
+# Writers end blocks at kilobytes; Arrow takes up to sixteen bytes for one of a block.
+_MAX_BLOCK_BYTES = 64 * 1024 * 1024
 # What NULLs of fixed width may take in memory, where a byte in the file may stand for each.
-_MAX_BATCH_BYTES = 2 * 1024 * 1024 * 1024
+_MAX_BATCH_BYTES = 1024 * 1024 * 1024
 # Bytes that are fetched at once.
 _LOCAL_BYTES, _REMOTE_BYTES = 256 * 1024, 4 * 1024 * 1024
 # Arrow columns take about so many times the bytes of rows.

@@ -29,7 +29,7 @@ _STRIPE_BYTES = 64 * 1024 * 1024
 _BLOCK_BYTES = 64 * 1024
 # Rows that are handed over at once. Were they more than a batch, PyArrow would write parts of nested columns,
 # and does that wrong (see `handed_down`).
-_BATCH_ROWS = 16 * 1024
+_BATCH_ROWS = 4 * 1024
 # What is not yet in the file is reckoned as this part of its size in memory.
 _PACKED = 0.25
 _CODECS = {

@@ -22,7 +22,7 @@ from lake.core.rows.row_files import Leaves, check_count
 from lake.core.rows.slices import FileSlice
 from lake.core.rows.spans import Span, spans_of
 
-_MAX_STRIPE_BYTES = 4 * 1024 * 1024 * 1024
+_MAX_STRIPE_BYTES = 2 * 1024 * 1024 * 1024
 _MAX_BATCH_ROWS = 128 * 1024
 _ZONES = "/usr/share/zoneinfo"
 
@@ -94,11 +94,21 @@ class OrcStripes:
             rows = stripe.slice(span.skip + start, min(size, span.rows - start))
             yield span.start + start, rows
 
+    def _row_bytes(self, names: Sequence[str]) -> float:
+        """Return about how many bytes a row of some columns takes in memory."""
+        size, first = 0.0, 1
+        for item in self._stored:
+            end = first + _parts(item.type)
+            if item.name in names:
+                texts = sum(self._tail.text_bytes[first:end])
+                size += _width(item.type) + texts / max(self.rows, 1)
+            first = end
+        return size
+
     def _stripe(self, index: int, names: Sequence[str], promised: int) -> pa.RecordBatch:
         if not names:
             return pa.RecordBatch.from_arrays([pa.nulls(promised)], ["none"]).select([])
-        width = sum(_width(item.type) for item in self._stored if item.name in names)
-        if promised * width > _MAX_STRIPE_BYTES:
+        if promised * self._row_bytes(names) > _MAX_STRIPE_BYTES:
             raise RefusedError(
                 f"{self._path} has a stripe of {promised} rows, more than memory holds at once"
             )
@@ -139,6 +149,17 @@ def _within(times: Times) -> bool:
     if times.low is None or times.high is None:
         return False
     return -MOST_MILLIS <= times.low <= times.high <= MOST_MILLIS
+
+
+def _parts(kind: pa.DataType) -> int:
+    """Return how many columns a type has in ORC: itself and all its parts."""
+    if pa.types.is_map(kind):
+        return 1 + _parts(kind.key_type) + _parts(kind.item_type)
+    if pa.types.is_list(kind):
+        return 1 + _parts(kind.value_type)
+    if pa.types.is_nested(kind):
+        return 1 + sum(_parts(kind.field(at).type) for at in range(kind.num_fields))
+    return 1
 
 
 def _width(kind: pa.DataType) -> int:

@@ -20,7 +20,8 @@ _FOOTER = 2
 _STRIPES, _TYPES, _STATISTICS = 3, 4, 7
 _OFFSET, _INDEX_BYTES, _DATA_BYTES, _STRIPE_FOOTER_BYTES, _ROWS = 1, 2, 3, 4, 5
 _KIND = 1
-_VALUES, _TIMES = 1, 9
+_VALUES, _TEXTS, _BINARIES, _TIMES = 1, 4, 8, 9
+_TEXT_SUM, _BINARY_SUM = 3, 1
 _TIMES_LOW, _TIMES_HIGH, _TIMES_LOW_UTC, _TIMES_HIGH_UTC = 1, 2, 3, 4
 _TIMESTAMP, _INSTANT = 9, 18
 
@@ -50,10 +51,13 @@ class Tail:
     Args:
         stripes: in their order.
         times: the range of each column of timestamps, wherever it is nested; None without statistics.
+        text_bytes: how many bytes the texts or binaries of each column have in all, by the column's number in
+            ORC; 0 where that is not told.
     """
 
     stripes: Sequence[Stripe]
     times: Sequence[Times | None]
+    text_bytes: Sequence[int]
 
     @classmethod
     def of(cls, file: Any, path: str) -> Tail:
@@ -84,7 +88,7 @@ class Tail:
             for kind, item in zip(kinds, known, strict=False)
             if kind in (_TIMESTAMP, _INSTANT)
         ]
-        return cls(stripes, times)
+        return cls(stripes, times, [_text_bytes(item) for item in known])
 
 
 Message = Mapping[int, list[Any]]
@@ -104,6 +108,12 @@ def _times(item: Message) -> Times:
         return next((_signed(found[number][0]) for number in numbers if number in found), None)
 
     return Times(values, first(_TIMES_LOW_UTC, _TIMES_LOW), first(_TIMES_HIGH_UTC, _TIMES_HIGH))
+
+
+def _text_bytes(item: Message) -> int:
+    texts, binaries = _message(_bytes(item, _TEXTS)), _message(_bytes(item, _BINARIES))
+    found = texts.get(_TEXT_SUM, binaries.get(_BINARY_SUM, [0]))
+    return max(_signed(found[0]), 0)
 
 
 def _number(item: Message, number: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
@@ -163,6 +163,11 @@ class TableCatalog:
         """Whether it is a folder of tables, which PyIceberg does not know."""
         return str(self.configured.get("type", "")).lower() == HADOOP
 
+    @property
+    def is_served(self) -> bool:
+        """Whether commits are sent to a server, which may carry one out after its sender is gone."""
+        return not self.is_hadoop and not str(self.configured.get("uri", "")).startswith("sqlite:")
+
     def _open_hadoop(self) -> Catalog:
         from lake.core.table.hadoop import HadoopCatalog  # noqa: PLC0415
 
@@ -223,6 +228,26 @@ class TableCatalog:
             )
         check(found.metadata, identifier)
         return self._table(identifier, found, self._vender(identifier))
+
+    def _stage_vender(
+        self, identifier: str, begin: Callable[[], CreateTableTransaction], location: str
+    ) -> Callable[[], Credentials] | None:
+        """Return how to ask once more for credentials of a table that does not exist yet: it is begun again."""
+        vended: Mapping[tuple[str, ...], Credentials] | None = getattr(self.handle, "vended", None)
+        if vended is None:
+            return None
+
+        def vend() -> Credentials:
+            with catalog_errors(f"table {identifier}"):
+                again = begin()
+            # A server may have chosen another place, for which these would be.
+            if again._table.metadata.location != location:  # noqa: SLF001
+                raise NotFoundError(f"table {identifier} would lie elsewhere by now")
+            given = vended[split_identifier(identifier)]
+            self._hide(given)
+            return given
+
+        return vend
 
     def _vender(self, identifier: str) -> Callable[[], Credentials] | None:
         """Return how to ask for a table's credentials once more; None where the catalog gives none."""
@@ -286,7 +311,12 @@ class TableCatalog:
                 transaction = self._stage_online(
                     names, schema, spec, sort_order, properties, dry_run=dry_run
                 )
-        staged = self._table(identifier, transaction._table)  # noqa: SLF001
+        begin = partial(
+            self._stage_online, names, schema, spec, sort_order, properties, dry_run=dry_run
+        )
+        location = transaction._table.metadata.location  # noqa: SLF001
+        vend = self._stage_vender(identifier, begin, location)
+        staged = self._table(identifier, transaction._table, vend)  # noqa: SLF001
         # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
         return Table(
             identifier=identifier,
@@ -385,7 +415,9 @@ class TableCatalog:
 
     def _credentials(self, identifier: str, found: IcebergTable) -> Credentials:
         """Return what opens a table's store, as it came."""
-        vended: Mapping[tuple[str, ...], Credentials] = getattr(self.handle, "vended", {})
+        # A catalog that was not opened has vended nothing: a dry run leaves it so.
+        opened = vars(self).get("handle")
+        vended: Mapping[tuple[str, ...], Credentials] = getattr(opened, "vended", {})
         came = vended.get(split_identifier(identifier))
         if came is None:
             given = file_properties(found, found.catalog.properties)

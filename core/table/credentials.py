@@ -91,6 +91,11 @@ class Renewed:
         self._due_ms = self._next_ms(first)
         self._silent_until_ms = 0
 
+    @property
+    def can_change(self) -> bool:
+        """Whether there is somebody to ask for others."""
+        return self._vend is not None
+
     def _next_ms(self, given: Credentials) -> float:
         now_ms = self._clock.now_ms()
         left = (given.ends_ms or 0) - now_ms

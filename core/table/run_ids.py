@@ -44,8 +44,9 @@ def find_on_branch(
     """
     if not wanted:
         return None
+    known = lineage.snapshots_by_id(metadata)
     for snapshot in _history(metadata, branch):
-        for one in (snapshot, _picked_from(metadata, snapshot)):
+        for one in (snapshot, _picked_from(known, snapshot)):
             summary = one.summary.additional_properties if one and one.summary else {}
             if all(summary.get(key) == value for key, value in wanted.items()):
                 return snapshot
@@ -131,16 +132,17 @@ def _history(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
 def _held(metadata: TableMetadata, branch: str) -> set[int]:
     """Return the snapshots whose rows came to a branch."""
     found: set[int] = set()
+    known = lineage.snapshots_by_id(metadata)
     for snapshot in _history(metadata, branch):
-        source = _picked_from(metadata, snapshot)
+        source = _picked_from(known, snapshot)
         found |= {snapshot.snapshot_id} | ({source.snapshot_id} if source else set())
     return found
 
 
-def _picked_from(metadata: TableMetadata, snapshot: Snapshot) -> Snapshot | None:
+def _picked_from(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Snapshot | None:
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     named = summary.get(_PICKED_FROM, "")
-    return metadata.snapshot_by_id(int(named)) if named.isascii() and named.isdigit() else None
+    return known.get(int(named)) if named.isascii() and named.isdigit() else None
 
 
 def _joined(metadata: TableMetadata, branches: frozenset[str]) -> frozenset[str]:

@@ -38,6 +38,8 @@ _UNKNOWN_CODES = re.compile(
     "NotImplemented|MalformedXML|InvalidRequest|MethodNotAllowed|MissingContentMD5"
 )
 _NOT_FOUND = 404
+# One of another kind, by something in between.
+_NOT_AN_ANSWER = 203
 _T = TypeVar("_T")
 _NOT_MET = frozenset({_NOT_FOUND, 409, 412})
 
@@ -115,12 +117,16 @@ class S3:
         """
         left, failed = list(keys), dict[str, str]()
         for attempt in range(1, _TRIES + 1):
-            listed = {"Quiet": True, "Objects": [{"Key": key} for key in left]}
+            listed = {"Quiet": False, "Objects": [{"Key": key} for key in left]}
             try:
                 answer = self._ask("delete_objects", Delete=listed)
             except StoreError as error:
                 return failed | dict.fromkeys(left, str(error))
-            told = {item.get("Key"): item.get("Code", "") for item in answer.get("Errors", ())}
+            # A page of something in between names none of them.
+            told = dict.fromkeys(left, "UNKNOWN")
+            for item in answer.get("Deleted", ()):
+                told.pop(item.get("Key", ""), None)
+            told |= {item.get("Key"): item.get("Code", "") for item in answer.get("Errors", ())}
             failed |= {key: f"AWS Error {told[key]}" for key in left if key in told}
             left = [key for key in left if _BUSY_CODES.search(told.get(key, ""))]
             if not left or attempt == _TRIES:
@@ -144,7 +150,7 @@ class S3:
         """
         condition = {"IfNoneMatch": "*"} if over is None else {"IfMatch": over}
         try:
-            return str(self._ask("put_object", Key=key, Body=data, **condition).get("ETag", ""))
+            return self._put(key, data, condition)
         except StoreError as error:
             if error.status in _NOT_MET:
                 return None
@@ -152,7 +158,13 @@ class S3:
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object in one request."""
-        self._ask("put_object", Key=key, Body=data)
+        self._put(key, data, {})
+
+    def _put(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
+        answer = self._ask("put_object", Key=key, Body=data, **condition)
+        if not answer.get("ETag"):
+            raise StoreError("AWS Error UNKNOWN: an answer that tells of no object", _NOT_AN_ANSWER)
+        return str(answer["ETag"])
 
     def read(self, key: str, most: int) -> bytes | None:
         """Return a whole object by one request, at most a byte more than so many; None where there is none."""
@@ -173,7 +185,10 @@ class S3:
 
         def look() -> tuple[bytes, Any]:
             answer = _told(self._client.get_object, Bucket=self._bucket, Key=key)
-            return _body(answer, most), answer
+            data = _body(answer, most)
+            if answer.get("LastModified") is None:
+                raise StoreError("AWS Error UNKNOWN: an answer that is no object", _NOT_AN_ANSWER)
+            return data, answer
 
         try:
             return _again(look)
@@ -231,6 +246,7 @@ def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         UnsupportedError: it does not know such requests.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - remote stores only
+    from botocore.parsers import ResponseParserError  # noqa: PLC0415
 
     try:
         return call(*arguments, **named)
@@ -241,7 +257,7 @@ def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if status in _UNKNOWN or _UNKNOWN_CODES.search(code):
             raise UnsupportedError(code) from error
         raise StoreError(f"AWS Error {code} (HTTP status {status})", status, code) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError) as error:
         raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}") from error
 
 
@@ -256,7 +272,7 @@ def _body(answer: Any, most: int) -> bytes:
         data = bytes(_told(body.read, most))
     finally:
         body.close()
-    promised = min(int(answer["ContentLength"]), most)
+    promised = min(int(answer.get("ContentLength", len(data))), most)
     if len(data) != promised:
         raise StoreError(f"AWS Error NETWORK_CONNECTION: {len(data)} of {promised} bytes came")
     return data

@@ -10,8 +10,9 @@ whatever the order, at least one of them sees it.
 - Who withdraws puts up the sign, looks for claims, loads the table, spares every file that occurs in a retained
   snapshot of any branch, deletes the others, then the manifests, then its sign.
 
-A claim whose process is known to be gone counts for nothing: it sends no commit any more. Where nobody can tell
-(another machine, or a commit whose answer never came) it counts for ten minutes. Killed half-way, a withdrawal
+A claim whose process is known to be gone counts for nothing where that process changed the catalog itself. Where a
+server does that, the last request of a dead process may still be on its way, and elsewhere nobody can tell (another
+machine, or a commit whose answer never came): there it counts for ten minutes. Killed half-way, a withdrawal
 leaves its sign: nobody can commit what is left, and the next withdrawal ends it. Files are found by the run's
 operation id in their names below the table's data, never by what a manifest lists.
 
@@ -225,7 +226,8 @@ def _refuse_claims(
         told.append((marks.writer, marks.written_ms))
     for process, written_ms in told:
         running = still_runs(process)
-        if running or (running is None and now_ms - written_ms < _DOUBT_MS):
+        ended = running is False and not table.catalog.is_served
+        if running or (not ended and now_ms - written_ms < _DOUBT_MS):
             raise RefusedError(
                 f"run {marks.run_id} of {table.identifier} may be about to be committed by another process",
                 hint="try again when that has ended, or in ten minutes",

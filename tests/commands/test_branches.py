@@ -307,7 +307,6 @@ def writing_between(world: Diverged, other: Callable[[], Any]) -> CommandLine:
 _CHECKED = (
     ("ingest", "db.t", "A", "--overwrite-where", "part = 'a'"),
     ("ingest", "db.t", "NEW", "--upsert", "--key", "id,part"),
-    ("ingest", "db.t", "NEW", "--upsert", "--key", "id,part", "--deletes", "copy-on-write"),
     ("compact", "db.t", "--rewrite-all"),
 )
 

@@ -11,7 +11,7 @@ from flink_tables import FlinkCourse
 
 
 # The long tests have all of them.
-@pytest.mark.parametrize("name", ["a2-append-fv1", "c3-upsert-v3"])
+@pytest.mark.parametrize("name", ["c3-upsert-v3"])
 def test_all_commands_leave_the_rows_that_flink_wrote(
     flink_lent: Callable[[str], FlinkFixture], tmp_path: Path, name: str
 ) -> None:

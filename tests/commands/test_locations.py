@@ -60,14 +60,12 @@ def places(root: Path, middle: str) -> str:
 @pytest.mark.parametrize(
     ("spread", "by_partition", "outside", "expected"),
     [
-        ("false", "true", False, f"(name=[ab]/)?{NAME}"),
         ("true", "true", False, f"{HASH}/(name=[ab]/)?{NAME}"),
         ("true", "false", False, f"{HASH}-{NAME}"),
         ("true", "true", True, f"{HASH}/db/t/(name=[ab]/)?{NAME}"),
-        ("true", "false", True, f"{HASH}/db/t/{NAME}"),
         ("false", "true", True, f"(name=[ab]/)?{NAME}"),
     ],
-    ids=["plain", "hashed", "flat", "hashed elsewhere", "flat elsewhere", "plain elsewhere"],
+    ids=["hashed", "flat", "hashed elsewhere", "plain elsewhere"],
 )
 def test_all_commands_write_to_these_places_and_expiry_empties_them(
     tmp_path: Path, spread: str, by_partition: str, outside: bool, expected: str

@@ -33,6 +33,9 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
     yield "parquet:Lies:lake-v2", range(400)
     yield "parquet:Lies:flink-upsert", range(0, 400, 3)
     yield "parquet:Bombs", range(20)
+    for file in ("orc:zlib", "orc:none", "avro:gzip", "avro:uncompressed"):
+        yield f"formats:Mutants:{file}", range(500)
+    yield "formats:Bombs", range(6)
     yield "parquet:Vectors:lake-v3", range(1000)
     for name, count in (("lake-v2", 400), ("lake-v3", 300), ("pyiceberg-v1", 300)):
         yield f"metadata:Values:{name}", range(count)

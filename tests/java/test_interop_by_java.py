@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import CommandLine
 from foreign_tables import TRANSFORMS, Course, Rows, Values, made
 from java_peer import JavaPeer
 from table_support import pyiceberg_catalog
@@ -116,3 +117,23 @@ def test_all_commands_work_on_a_table_of_java(
         found = maker.sql("SELECT id, _row_id FROM db.t")
         assert None not in {row["_row_id"] for row in found}
         assert len({row["_row_id"] for row in found}) == len(found)
+
+
+def test_a_compaction_right_after_an_upgrade_gives_every_row_an_id(
+    warehouse: Path, java: JavaPeer
+) -> None:
+    maker = Maker(warehouse, java)
+    pyiceberg_catalog(warehouse).create_namespace("db")
+    maker.sql("CREATE TABLE db.t (id BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '2')")
+    for number in range(3):
+        maker.sql(f"INSERT INTO db.t VALUES ({2 * number}), ({2 * number + 1})")
+    maker.sql("ALTER TABLE db.t SET TBLPROPERTIES ('format-version' = '3')")
+    lake = CommandLine(warehouse, engine="inline")
+
+    lake.ok("compact", "db.t", "--option", "min-input-files=2", "--max-files", 2)
+
+    first = {row["id"]: row["_row_id"] for row in maker.sql("SELECT id, _row_id FROM db.t")}
+    assert sorted(first) == list(range(6))
+    assert len({*first.values()} - {None}) == 6
+    lake.ok("compact", "db.t", "--rewrite-all")
+    assert {row["id"]: row["_row_id"] for row in maker.sql("SELECT id, _row_id FROM db.t")} == first

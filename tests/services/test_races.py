@@ -48,6 +48,18 @@ def appends(service: Service, first: int, count: int) -> list[list[object]]:
     return found
 
 
+def upserts(service: Service, first: int, count: int) -> list[list[object]]:
+    """Return the commands that put in so many rows by key, each renaming the one before."""
+    found: list[list[object]] = []
+    for number in range(first, first + count):
+        ids = [number - 1, number] if number > first else [number]
+        names = [f"m{number - 1}", f"n{number}"] if number > first else [f"n{number}"]
+        source = csv(service.folder, f"{number}.csv", id=ids, name=names)
+        # One that failed unheard is repeated without harm.
+        found.append(["ingest", service.table(), source, "--upsert", "--key", "id"])
+    return found
+
+
 def maintenance(service: Service, rounds: int) -> list[list[object]]:
     """Return the commands that compact and expire, so many times."""
     table = service.table()
@@ -57,17 +69,19 @@ def maintenance(service: Service, rounds: int) -> list[list[object]]:
 
 
 def race_and_judge(service: Service, *, count: int, rounds: int) -> None:
-    """Let two processes load so many rows each while a third one compacts and expires."""
+    """Let two processes append and upsert so many rows each while a third one compacts and expires."""
     line = service.line()
     for words in appends(service, 0, 1):
         line.ok(*words)
-    first, second = appends(service, 1, count), appends(service, 1001, count)
+    first, second = appends(service, 1, count), upserts(service, 1001, count)
     race(service, first, second, maintenance(service, rounds))
     for words in maintenance(service, 1):
         line.ok(*words)
 
-    ids = [0, *range(1, 1 + count), *range(1001, 1001 + count)]
-    assert service.rows() == sorted(((number, f"n{number}") for number in ids), key=repr)
+    ids = [*range(1 + count), 1000 + count]
+    expected = [(number, f"n{number}") for number in ids]
+    expected += [(number, f"m{number}") for number in range(1001, 1000 + count)]
+    assert service.rows() == sorted(expected, key=repr)
     left = service.unreferenced()
     if service.kind == "rest":
         # The server, which writes these itself, leaves those of its own lost races.

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import unescape
 
 import pytest
-from faulty_proxy import Answer, Asked, Fault, Forward, Proxy, refused, reset
+from faulty_proxy import Answer, Asked, Fault, Forward, Proxy, page, refused, reset
 from s3_server import S3
 from service_line import Service, csv
 
@@ -77,8 +77,9 @@ def faulty(on_s3: Service, proxy: Proxy, tmp_path: Path) -> Service:
         ("PUT", r"\.parquet\?partNumber", refused(403), 9),
         ("PUT", r"-m0\.avro$", refused(503), 10),
         ("PUT", r"\.parquet\?partNumber", refused(500), 10),
+        ("PUT", r"-m0\.avro$", page, 7),
     ],
-    ids=["manifest", "list", "rows", "busy manifest", "busy rows"],
+    ids=["manifest", "list", "rows", "busy manifest", "busy rows", "no store"],
 )
 def test_a_write_that_the_store_refuses_leaves_nothing_and_changes_nothing(
     faulty: Service, proxy: Proxy, method: str, path: str, fault: Fault, code: int
@@ -125,6 +126,15 @@ def test_a_file_that_cannot_be_deleted_is_told_and_the_others_go(
     again = faulty.line().ok("expire", faulty.table(), *OLD)
     assert again["result"]["data_files"] == 1
     assert faulty.unreferenced() == set()
+
+
+def test_an_answer_that_names_no_file_deletes_none(faulty: Service, proxy: Proxy) -> None:
+    proxy.fail("POST", r"\?delete", *[page] * 20)
+    result = faulty.line()("--json", "expire", faulty.table(), *OLD)
+
+    assert (result.exit_code, result.json()["status"]) == (6, "partial")
+    assert result.json()["result"]["data_files"] == 0
+    assert result.json()["result"]["failed_deletes"] > 0
 
 
 def test_files_for_which_the_store_is_too_busy_are_asked_for_again(

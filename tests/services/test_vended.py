@@ -74,6 +74,18 @@ def test_a_token_that_dies_in_a_run_is_replaced(
     assert on_rest.unreferenced() == set()
 
 
+def test_a_table_that_is_being_made_gets_another_token_too(
+    vended: Service, on_rest: Service, between: Vending
+) -> None:
+    source = csv(vended.folder, "more.csv", id=[3])
+    between.dies_at = between.served + 3
+    document = run(vended, "ingest", vended.table("new"), source, "--create")
+
+    assert (document["code"], document["status"]) == (0, "done"), json.dumps(document)
+    assert between.refused
+    assert on_rest.rows("new") == [(3,)]
+
+
 def test_a_token_that_tells_its_end_is_replaced_before_it(
     vended: Service, between: Vending, monkeypatch: pytest.MonkeyPatch
 ) -> None:

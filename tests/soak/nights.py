@@ -28,6 +28,8 @@ from soak import crashing
 
 STEPS_A_WORLD = 40
 _CHUNK = 25
+# Of the races' tables, in turn.
+_VERSIONS = (2, 3, 2, 3, 1)
 _ONLY = "only"
 _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
@@ -92,6 +94,7 @@ def _shown(total: Counter[str]) -> str:
         "wire faults",
         "tables",
         "judged",
+        "formats",
         "inputs",
     )
     return ", ".join(f"{total[name]} {name}" for name in names)
@@ -106,6 +109,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
     parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
     parser.add_argument("--tables", type=int, default=68, help="that others wrote [68]")
+    parser.add_argument("--formats", type=int, default=0, help="courses of ORC and Avro [0 of 12]")
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
     parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
     parser.add_argument("--stops", type=int, default=10, help="a command and kind of others [10]")
@@ -151,6 +155,8 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     if options.hostile == _ONLY:
         return
     yield from _table_jobs(options)
+    for number in range(options.formats):
+        yield "formats", [number]
     yield from crashing.jobs("kills", options.kills)
     yield from crashing.jobs("doubles", options.double)
     yield from crashing.stops(options.stops)
@@ -173,7 +179,8 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         chosen = [every[number * len(every) // most] for number in range(most)] if most else []
         by_table: dict[tuple[str, int], list[Any]] = {}
         for number, race in enumerate(chosen):
-            by_table.setdefault((race[0], 2 + number % 2), []).append(race[1:])
+            version = _VERSIONS[number % len(_VERSIONS)]
+            by_table.setdefault((race[0], version), []).append(race[1:])
         for table, listed in by_table.items():
             for start in range(0, len(listed), _CHUNK):
                 yield "races", [*table, listed[start : start + _CHUNK]]
@@ -216,6 +223,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "multi-faults": _multi_faults,
             "tables": _tables,
             "judged": _judged,
+            "formats": _formats,
             "wire": _wire,
             "hostile": _hostile,
         }
@@ -260,6 +268,20 @@ def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
             return run_world(seed, STEPS_A_WORLD, judge=judge)[0] + Counter(judged=1)
 
         return _each(seeds, work, lambda seed: seed)
+
+
+def _formats(folder: Path, number: int) -> tuple[Counter[str], list[str]]:
+    from format_courses import COURSES
+    from java_peer import JavaPeer
+
+    course, kind, how = COURSES[number % len(COURSES)]
+
+    def run(folder: Path) -> Counter[str]:
+        with closing(JavaPeer()) as java:
+            course(java, folder, kind, how)
+        return Counter(formats=1)
+
+    return _each([folder], run, lambda _: f"{course.__name__} {kind} {how}")
 
 
 def _races(

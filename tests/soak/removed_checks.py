@@ -11,6 +11,7 @@ _ROW_DELTA = f"{_CORE}/table/test_row_delta.py"
 _MANIFESTS = f"{_CORE}/table/test_manifests.py"
 _HADOOP = f"{_CORE}/table/test_hadoop_commits.py"
 _COMPACTION = f"{_CORE}/compaction/test_execute.py"
+_SORTED = "tests/commands/test_sorted.py"
 _EXPIRE = f"{_CORE}/expiration/test_expire.py"
 _JOURNAL = f"{_CORE}/expiration/test_journal.py"
 _REPLAY = f"{_CORE}/replay/test_execute.py"
@@ -376,6 +377,20 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             "    if found != expected:\n",
             "    if False:\n",
             (_COMPACTION, "tests/commands/test_compact.py"),
+        ),
+        RemovedCheck(
+            "values that sorting changed pass --verify",
+            "core/compaction/rewriting.py",
+            "    if read != written:\n",
+            "    if False:\n",
+            (_SORTED,),
+        ),
+        RemovedCheck(
+            "files claim the table's order whatever their own",
+            "core/table/sort_orders.py",
+            "if fields and tuple(order.fields) == tuple(fields)",
+            "if fields",
+            (_SORTED,),
         ),
         RemovedCheck(
             "a delete that still applies is dropped",

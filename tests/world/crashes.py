@@ -26,6 +26,7 @@ from world.reference import Reference, missing
 _NAMES = ("id", "part", "value")
 _NOT_FOUND = 7
 _READY = "ready"
+_OLD = re.compile(r"metadata\.json|[/-]version-hint\.text(\.unfinished)?$")
 # Temporary manifests, claims, signs, journals and locks.
 _OWN = re.compile(r"/metadata/(lake|[0-9a-f]{32}-[0-9a-f]{32}-00000-)")
 # The first temporary manifest of an ingest that no run id was given.
@@ -46,11 +47,12 @@ class Found:
 
     @property
     def lost(self) -> set[str]:
-        """Files that no snapshot needs, but old metadata."""
+        """Files that no snapshot needs, but old metadata, and a hint that the next commit sweeps away."""
         return {
             name
             for name in self.files - self.held
-            if "metadata.json" not in name and not name.endswith("/version-hint.text")
+            if "metadata.json" not in name
+            and not name.endswith(("/version-hint.text", "-version-hint.text.unfinished"))
         }
 
 
@@ -63,16 +65,23 @@ class Crashes:
         command: the command.
         version: the table's format version.
         kind: the catalog's.
+        place: where the table is, if it is not in that kind's.
     """
 
     def __init__(
-        self, folder: Path, mortals: Mortals, command: Command, version: int, kind: str = "sql"
+        self,
+        folder: Path,
+        mortals: Mortals,
+        command: Command,
+        version: int,
+        kind: str = "sql",
+        place: Place | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._kind = kind
         self._mortals = mortals
-        self.place: Place = PLACES[kind](folder)
+        self.place = place or PLACES[kind](folder)
         self._command = command
         self._words: dict[str, object] = {}
         self._make(version)

@@ -13,7 +13,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 from unittest.mock import patch
 
@@ -59,11 +59,7 @@ class Fault:
 
 
 class Layer:
-    """Counts calls, and lets the chosen ones fail.
-
-    Args:
-        on_disk: whether errors are those of a disk, or else of an object store.
-    """
+    """Counts calls, and lets the chosen ones fail."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -461,8 +457,3 @@ def _storage_faults() -> Iterator[Fault]:
 
 
 STORAGE_FAULTS = {one.name: one for one in _storage_faults()}
-
-
-def renamed(fault: Fault, name: str) -> Fault:
-    """Return a fault under another name."""
-    return replace(fault, name=name)

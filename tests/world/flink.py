@@ -112,7 +112,7 @@ def flink(world: World, random: Random) -> None:
         job = world.kept[mine] = Job(*ids, state_id=ids[0], seen_ms=world.clock.now)
         jobs.append(job)
     if not job.alive:
-        if random.random() < 0.4:
+        if random.random() < (0.1 if job in world.kept.get("busy jobs", []) else 0.4):
             world.counts["flink: stays down"] += 1
             return
         if not restore(world, job, new_id=random.random() < 0.5):
@@ -122,7 +122,7 @@ def flink(world: World, random: Random) -> None:
         _die(world, job, "in a checkpoint")
         return
     _complete(world, job)
-    if random.random() < 0.3:
+    if random.random() < (0.6 if world.config.focus == "jobs" else 0.3):
         _die(world, job, "before its commit")
         return
     _commit_taken(world, job, random)
@@ -296,14 +296,31 @@ def replay(world: World, random: Random) -> None:
     jobs = [job for job in world.kept.get("jobs", []) if job.folder is not None and not job.over]
     if not jobs:
         return
-    job = random.choice(jobs)
-    if random.random() < 0.3:
+    owed = [job for job in jobs if not job.alive and _is_owed(world, job)]
+    job = random.choice(owed if owed and random.random() < 0.8 else jobs)
+    # Best what somebody else is at.
+    busy = world.kept.setdefault("busy jobs", [])
+    if busy and random.random() < 0.8:
+        job = busy[-1]
+    busy.append(job)
+    try:
+        _replay(world, random, job)
+    finally:
+        busy.remove(job)
+
+
+def _replay(world: World, random: Random, job: Job) -> None:
+    if random.random() < 0.2:
         world.no_change("replay", *random.choice([[], ["--status"], [*_word(job), "--dry-run"]]))
         return
     how = ["--checkpoint", str(job.folder)] if random.random() < 0.6 else _word(job)
-    if not job.alive and random.random() < 0.7:
+    if not job.alive and random.random() < 0.8:
         how += ["--quiet-time", "0s"]
     world.step(replaying(job), "replay", *how)
+
+
+def _is_owed(world: World, job: Job) -> bool:
+    return any(not _holds(job.state_id, one) <= world.model.ever_held for one in job.state)
 
 
 def _word(job: Job) -> list[str]:

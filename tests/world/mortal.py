@@ -39,14 +39,21 @@ def _end(answer: Mapping[str, Any]) -> End:
 
 
 class Mortals:
-    """Starts processes; use as a context."""
+    """Starts processes; use as a context.
+
+    Args:
+        environment: more variables for them.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = environment or {}
 
     def __enter__(self) -> Self:
         self._server = subprocess.Popen(
             [sys.executable, "-m", "world.mortal"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(_TESTS)},
+            env={**os.environ, "PYTHONPATH": str(_TESTS), **self._environment},
             text=True,
         )
         return self

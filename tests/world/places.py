@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from sqlalchemy import create_engine, inspect, text
 
 TABLE = "db.t"
+_TABLES = ("iceberg_tables", "iceberg_namespace_properties")
 _VERSION = re.compile(r"v([0-9]+)\.metadata\.json")
 
 
@@ -81,6 +83,57 @@ class FolderPlace(Place):
             if (match := _VERSION.fullmatch(path.name))
         }
         return named[max(named)] if named else None
+
+
+class ServedPlace(Place):
+    """Local files in a SQL catalog on a server; commands find it as `prod` in their environment.
+
+    Args:
+        folder: one of its own.
+        uri: the catalog's, with a database of its own.
+    """
+
+    def __init__(self, folder: Path, uri: str) -> None:
+        super().__init__(folder)
+        self._engine = create_engine(uri)
+        self._rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        self.environment = {
+            "PYICEBERG_CATALOG__PROD__TYPE": "sql",
+            "PYICEBERG_CATALOG__PROD__URI": uri,
+            "PYICEBERG_CATALOG__PROD__WAREHOUSE": f"file://{self.warehouse}",
+        }
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["--catalog", "prod"]
+
+    def _location(self) -> str | None:
+        rows = self._select("iceberg_tables")
+        return rows[0]["metadata_location"] if rows else None
+
+    def _select(self, table: str) -> list[dict[str, Any]]:
+        if not inspect(self._engine).has_table(table):
+            return []
+        with self._engine.connect() as connection:
+            found = connection.execute(text(f"SELECT * FROM {table}"))
+            return [dict(row) for row in found.mappings()]
+
+    def save(self, name: str) -> None:
+        super().save(name)
+        self._rows[name] = {table: self._select(table) for table in _TABLES}
+
+    def restore(self, name: str) -> bool:
+        for table in _TABLES:
+            if not inspect(self._engine).has_table(table):
+                continue
+            with self._engine.begin() as connection:
+                connection.execute(text(f"DELETE FROM {table}"))
+                for row in self._rows.get(name, {}).get(table, []):
+                    columns = ", ".join(row)
+                    values = ", ".join(f":{column}" for column in row)
+                    insert = f"INSERT INTO {table} ({columns}) VALUES ({values})"
+                    connection.execute(text(insert), row)
+        return super().restore(name)
 
 
 def _located(database: Path) -> Iterable[str]:

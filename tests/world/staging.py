@@ -12,6 +12,7 @@ from world.model import ID, Effect, Operation, adding, upserting
 from world.simulation import DAY_MS, MAIN, PARTS, World
 
 _FRESH = 10_000
+ENDS = ("finish", "replay", "discard")
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,24 @@ def end(world: World, random: Random) -> None:
     runs = world.kept.get("runs", [])
     if not runs:
         return
+    # Best what somebody else is at.
+    busy = world.kept.setdefault("busy runs", [])
     run = runs[-1] if random.random() < 0.6 else random.choice(runs)
-    how = random.choice(["finish", "replay", "discard", "discard dry"])
+    if busy and random.random() < 0.8:
+        run = busy[-1]
+    busy.append(run)
+    try:
+        _end(world, random, run)
+    finally:
+        busy.remove(run)
+
+
+def _end(world: World, random: Random, run: Run) -> None:
+    end_by(world, run, random.choice([*ENDS, "discard dry"]))
+
+
+def end_by(world: World, run: Run, how: str) -> None:
+    """End a run in one way."""
     finishing = Operation(f"{how} a run", run.effect, run.branch, holds=run.holds)
     if how == "finish":
         world.step(finishing, "ingest", *run.words)

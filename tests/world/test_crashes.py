@@ -6,13 +6,15 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from world.crashes import Crashes, crash
-from world.killed import COMMANDS
+from world.killed import COMMANDS, ONCE, SAME
 from world.mortal import AFTER, End, Mortals
 from world.sleeping import Sleepers
+from world.struck import Struck
 
 _PARTLY = 6
 
@@ -28,7 +30,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("crashes")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+# Those that no run id was given work as those with one, until they are run again.
+_EVERYDAY = [name for name, one in COMMANDS.items() if one.again not in {SAME, ONCE}]
+
+
+@pytest.mark.parametrize("name", [*_EVERYDAY, "append"])
 def test_a_killed_command_is_ended_by_its_next_run(
     folder: Path, mortals: Mortals, name: str
 ) -> None:
@@ -55,8 +61,6 @@ def test_what_a_commit_needs_outlives_a_power_cut(
     ("name", "others", "call"),
     [
         ("expire", "roll back, append and expire", "delete"),
-        ("expire", "tag an old snapshot", "create"),
-        ("compact", "compact and expire", "persist"),
         ("replay", "append and expire", "commit_table"),
     ],
 )
@@ -67,6 +71,14 @@ def test_who_slept_while_others_worked_looks_again(
     kinds = [one.split()[0] for one in sleepers.crashes.calls]
 
     assert sleepers.sleep((kinds.index(call), AFTER if call == "delete" else "before")) == 1
+
+
+def test_a_process_that_gets_a_signal_leaves_what_the_next_run_ends(
+    folder: Path, mortals: Mortals
+) -> None:
+    struck = Struck(folder, mortals, "append, with run id", 2)
+
+    assert sum(struck.strike(Random(seed))["random kills"] for seed in ("a", "b")) == 2
 
 
 def test_who_wakes_up_leaves_the_lock_to_who_took_it_over(folder: Path, mortals: Mortals) -> None:

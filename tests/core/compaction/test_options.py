@@ -116,3 +116,25 @@ def test_an_unknown_option_is_refused_with_the_list() -> None:
 def test_values_out_of_range_are_refused(name: str, text: str) -> None:
     with pytest.raises(InvalidRequestError):
         compaction_options({}, {name: text}, {})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "option", "field", "value"),
+    [
+        ("sort", "compression-factor=1.5", "compression_factor", 1.5),
+        ("zorder", "shuffle-partitions-per-file=4", "partitions_per_file", 4),
+        ("zorder", "var-length-contribution=16", "text_bytes", 16),
+        ("zorder", "max-output-size=12", "most_curve_bytes", 12),
+    ],
+)
+def test_each_strategy_takes_its_own_options(
+    strategy: str, option: str, field: str, value: float
+) -> None:
+    name, _, text = option.partition("=")
+    options = compaction_options({"strategy": strategy, "by": "a"}, {name: text}, {})
+
+    assert getattr(options, field) == value
+    for other in ("binpack", "sort"):
+        if other != strategy and (other, strategy) != ("sort", "zorder"):
+            with pytest.raises(InvalidRequestError, match="unknown option"):
+                compaction_options({"strategy": other}, {name: text}, {})

@@ -15,6 +15,8 @@ from pyiceberg.transforms import IdentityTransform
 from table_support import FixedClock, files_below, make_table, open_session, write_file
 
 from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError
+from lake.core.processes import process_name
+from lake.core.table.catalog import TableCatalog
 from lake.core.table.files import EQUALITY_DELETES
 from lake.core.table.run_ids import OPERATION_ID
 from lake.core.table.staged_runs import (
@@ -179,6 +181,21 @@ def test_a_writer_on_another_machine_counts_for_ten_minutes(session: Any) -> Non
     with pytest.raises(RefusedError):
         withdraw(session, table, marks)
     session.clock.now += 10 * 60_000
+    assert withdraw(session, table, marks).files == 3
+
+
+def test_the_last_request_of_a_dead_writer_may_be_on_its_way_to_a_server(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = session.table("db.t")
+    place, _, _ = process_name().partition("#")
+    marks = replace(MARKS, writer=f"{place}#{2**22 + 1}@1", written_ms=session.clock.now)
+    lay_down(table, run_of(table, marks=marks))
+    monkeypatch.setattr(TableCatalog, "is_served", True)
+
+    with pytest.raises(RefusedError):
+        withdraw(session, table, marks)
+    monkeypatch.setattr(TableCatalog, "is_served", False)
     assert withdraw(session, table, marks).files == 3
 
 

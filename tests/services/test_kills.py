@@ -1,0 +1,120 @@
+"""Processes killed around the request that commits: what the server makes of it then, once and for all."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faulty_proxy import Answer, Asked, Forward, Proxy, ResetError
+from postgres_server import Postgres
+from rest_server import RestServer
+from service_line import Service, csv
+from world.crashes import Crashes
+from world.killed import COMMANDS
+from world.mortal import Mortals
+from world.places import ServedPlace
+
+COMMIT = r"/tables/t$"
+_REFUSED = 3
+
+
+@pytest.fixture
+def proxy(rest: tuple[RestServer, str]) -> Iterator[Proxy]:
+    with Proxy(rest[0].uri) as running:
+        yield running
+
+
+@pytest.fixture
+def behind(on_rest: Service, proxy: Proxy) -> Service:
+    """A table with one row in it, behind the proxy."""
+    first = csv(on_rest.folder, "first.csv", id=[0])
+    on_rest.line().ok("ingest", on_rest.table(), first, "--create")
+    return Service(
+        "behind",
+        {**on_rest.properties, "uri": proxy.uri},
+        on_rest.folder,
+        on_rest.list_files,
+        on_rest.namespace,
+    )
+
+
+class Killing:
+    """A fault that kills who sent the request, before or after the server has it, or holds it back."""
+
+    def __init__(self, service: Service, proxy: Proxy, *arguments: object, arrives: bool) -> None:
+        self.held: list[Forward] = []
+        self._arrives = arrives
+        proxy.fail("POST", COMMIT, self)
+        line = service.line()
+        (line.warehouse.parent).mkdir(parents=True, exist_ok=True)
+        self._process: subprocess.Popen[bytes] = line.start(*arguments)
+        self._process.communicate(timeout=600)
+        assert self._process.returncode < 0
+        assert proxy.unused == 0
+
+    def __call__(self, asked: Asked, forward: Forward) -> Answer:
+        if self._arrives:
+            forward()
+        else:
+            self.held.append(forward)
+        # The request may come before whoever started the process knows it.
+        while not hasattr(self, "_process"):
+            time.sleep(0.01)
+        self._process.kill()
+        raise ResetError
+
+
+def ingest(service: Service) -> list[object]:
+    source = csv(service.folder, "one.csv", id=[1])
+    return ["ingest", service.table(), source, "--run-id", "r"]
+
+
+@pytest.mark.parametrize("arrives", [True, False], ids=["unread", "unsent"])
+def test_who_was_killed_in_a_commit_is_ended_by_the_next_run(
+    behind: Service, proxy: Proxy, arrives: bool
+) -> None:
+    killing = Killing(behind, proxy, *ingest(behind), arrives=arrives)
+    second = behind.line().ok(*ingest(behind))
+    # What was held back on its way comes now.
+    late = [forward().status for forward in killing.held]
+
+    assert second["status"] == ("nothing-to-do" if arrives else "done")
+    assert late == [409] * len(killing.held)
+    assert behind.line().ok(*ingest(behind))["status"] == "nothing-to-do"
+    assert behind.rows() == [(0,), (1,)]
+    assert behind.unreferenced() == set()
+
+
+def test_what_may_still_be_committed_is_not_discarded(behind: Service, proxy: Proxy) -> None:
+    killing = Killing(behind, proxy, *ingest(behind), arrives=False)
+    discard = ("ingest", behind.table(), "--discard", "r")
+    refused = behind.line()("--json", *discard)
+    (late,) = (forward().status for forward in killing.held)
+
+    assert refused.exit_code == _REFUSED, refused
+    assert late < 300
+    assert behind.rows() == [(0,), (1,)]
+    assert behind.line().ok(*ingest(behind))["status"] == "nothing-to-do"
+    assert behind.rows() == [(0,), (1,)]
+    assert behind.unreferenced() == set()
+
+
+@pytest.mark.parametrize("name", ["append, with run id", "expire"])
+def test_who_was_killed_around_the_database_s_commit_is_ended_by_the_next_run(
+    postgres: Postgres, tmp_path: Path, name: str
+) -> None:
+    place = ServedPlace(tmp_path, postgres.uri())
+    with Mortals(place.environment) as mortals:
+        crashes = Crashes(tmp_path, mortals, COMMANDS[name], 2, place=place)
+        kinds = [call.split()[0] for call in crashes.calls]
+        points = [
+            point
+            for point in crashes.points()
+            if kinds[point[0]] in {"commit_table", "_write_metadata", "do_commit"}
+        ]
+
+        assert [crashes.kill(point) for point in points] == [1] * len(points)
+        assert len(points) >= 6
