@@ -372,7 +372,7 @@ def _check(index: DeleteIndex, tables: Sequence[pa.Table]) -> None:
     if strange:
         raise CorruptFileError(f"delete files of the unknown content {sorted(strange)}")
     vectors = index.paths.filter(pa.array(index.is_vector))
-    if vectors.null_count:
+    if vectors.null_count or pc.any(pc.equal(pc.binary_length(vectors), 0)).as_py():
         raise CorruptFileError("a deletion vector does not tell which data file it is for")
     if len(pc.unique(vectors)) < len(vectors):
         counted = pc.value_counts(vectors)
