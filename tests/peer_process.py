@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 
@@ -20,8 +22,11 @@ class PeerProcess:
             answers: how lines of its output begin that are answers; others are chatter.
         """
         self._answers = answers
+        # By its environment PySpark tells its children of a session on Spark Connect that a test has.
+        environment = {key: value for key, value in os.environ.items() if "SPARK_" not in key}
         self._process = subprocess.Popen(
             command,
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -44,8 +49,10 @@ class PeerProcess:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        # Of a process that died its output tells.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
         for line in self._process.stdout:
             if line.startswith(self._answers):
                 answer: dict[str, Any] = json.loads(line)
