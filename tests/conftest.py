@@ -16,6 +16,7 @@ from command_line import CommandLine
 
 # Long files come first, so that no process is left with one of them when the others have ended.
 _LONGEST = ("cluster", "services", "java", "world", "commands")
+_ALL = bool(os.environ.get("LAKE_SOAK"))
 _ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 
@@ -87,8 +88,12 @@ def _need_java() -> None:
         pytest.skip(f"needs {reason}")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the files by how long their folders' take."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long tests out unless they are asked for; order the files by how long their folders' take."""
+    left = [item for item in items if not _ALL and item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
     here = Path(__file__).parent
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.relative_to(here).parts[0], len(places)))

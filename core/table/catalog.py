@@ -233,7 +233,9 @@ class TableCatalog:
         self, identifier: str, begin: Callable[[], CreateTableTransaction], location: str
     ) -> Callable[[], Credentials] | None:
         """Return how to ask once more for credentials of a table that does not exist yet: it is begun again."""
-        vended: Mapping[tuple[str, ...], Credentials] | None = getattr(self.handle, "vended", None)
+        vended: Mapping[tuple[str, ...], Credentials] | None = getattr(
+            vars(self).get("handle"), "vended", None
+        )
         if vended is None:
             return None
 

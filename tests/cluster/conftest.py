@@ -33,11 +33,12 @@ _LONG = {
 }
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long ones out, unless they are asked for."""
-    left = [item for item in items if not os.environ.get("LAKE_SOAK") and item.name in _LONG]
-    items[:] = [item for item in items if item not in left]
-    config.hook.pytest_deselected(items=left)
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the long ones."""
+    for item in items:
+        if item.name in _LONG:
+            item.add_marker("long")
 
 
 @pytest.fixture(autouse=True)

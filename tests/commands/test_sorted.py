@@ -390,7 +390,8 @@ def test_a_z_order_lets_filters_on_each_column_skip_files(
     assert sorted(map(str, all_rows(files))) == sorted(map(str, rows))
     for column in ("id", "number"):
         plan = sending.ok("scan", "db.t", "--plan", "--where", f"{column} < 2000")["plan"]
-        assert plan["skipped_files"] >= plan["files"]
+        # Unsorted, each file holds such a row; where the cuts fall is the sample's choice.
+        assert plan["skipped_files"] * 2 >= plan["files"]
 
 
 @pytest.mark.parametrize("place", ["lake", "sending"])

@@ -14,6 +14,7 @@ from table_support import pyiceberg_catalog
 pytestmark = pytest.mark.java
 
 
+@pytest.mark.long
 def test_java_sees_on_a_branch_what_lake_did_there_and_nothing_on_main(
     warehouse: Path, tmp_path: Path, java: JavaPeer
 ) -> None:

@@ -54,7 +54,12 @@ def lake_log(
 
 
 @pytest.mark.parametrize(
-    ("version", "partitions"), [(1, ""), (2, " PARTITIONED BY (bucket(2, id), day)"), (3, "")]
+    ("version", "partitions"),
+    [
+        pytest.param(1, "", marks=pytest.mark.long),
+        (2, " PARTITIONED BY (bucket(2, id), day)"),
+        (3, ""),
+    ],
 )
 def test_copy_on_write_histories_are_told_as_java_tells_them(
     java: Any, lake: CommandLine, version: int, partitions: str, tmp_path: Path

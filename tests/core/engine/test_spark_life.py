@@ -376,7 +376,14 @@ def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> 
     engine.stop()
 
 
-@pytest.mark.parametrize("damage", ["garbage", "cut", "flipped"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param("garbage", marks=pytest.mark.long),
+        pytest.param("cut", marks=pytest.mark.long),
+        "flipped",
+    ],
+)
 def test_a_damaged_archive_does_not_break_the_start(
     own: SparkEngine,
     archived: Path,

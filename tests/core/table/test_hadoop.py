@@ -213,7 +213,8 @@ def test_half_written_metadata_is_refused(orders: Path, size: int) -> None:
     error = failure(lake_on(orders.parent.parent.parent)("--json", "snapshots", "db.orders"))
 
     assert error["kind"] == "corrupt"
-    assert "the metadata of table db.orders cannot be read" in error["message"]
+    told = ("the metadata of table db.orders cannot be read", "is no table metadata")
+    assert any(words in error["message"] for words in told)
 
 
 @pytest.mark.parametrize("cut", [0, 10, -9, -1])

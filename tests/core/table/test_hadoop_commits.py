@@ -772,7 +772,7 @@ def refused(lake: CommandLine, source: Path, words: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("write.metadata.path", "/elsewhere", "write.metadata.path"),
+        ("write.metadata.path", "/some/where/else", "write.metadata.path"),
         (CODEC, "zstd", "not none or gzip"),
         (CODEC, "", "not none or gzip"),
     ],
