@@ -5,6 +5,8 @@ That process tries inputs of a kind, and writes a line of JSON before and after 
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import importlib
 import json
 import os
@@ -18,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import pyarrow as pa
 
 _TESTS = Path(__file__).parent.parent
 SECONDS = 120
@@ -151,6 +155,7 @@ def serve() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     numbers = json.loads(sys.stdin.buffer.read())
     kind = kind_of(sys.argv[1], Path(sys.argv[2]))
+    _give_back()
     for number in numbers:
         out.write(json.dumps({"begin": number}) + "\n")
         out.write(json.dumps(_tried(kind, number)) + "\n")
@@ -178,6 +183,13 @@ def _tried(kind: Kind, number: int) -> dict[str, Any]:
         "bytes": peak,
         "inputs": getattr(kind, "at_once", 1),
     }
+
+
+def _give_back() -> None:
+    """Free what making the inputs took, which is not lake's."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def _forget_peak() -> None:
