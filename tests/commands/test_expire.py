@@ -142,3 +142,20 @@ def test_files_of_a_table_in_this_ones_folder_stay(lake: CommandLine, warehouse:
     assert document["result"]["snapshots"] == 2
     assert "in another's within them" in " ".join(document["warnings"])
     assert ids_in(warehouse, "db.inner") == [1]
+
+
+def test_a_plan_counts_no_file_that_a_kept_snapshot_reaches_by_another_manifest(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    merging = "commit.manifest.min-count-to-merge=2"
+    for number in range(2):
+        (tmp_path / "rows.csv").write_text(f"id\n{number}\n")
+        lake.ok("ingest", "db.t", tmp_path / "rows.csv", "--create", "--property", merging)
+
+    document = lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--dry-run")
+
+    assert {key: document["plan"][key] for key in ("snapshots", "data_files", "manifests")} == {
+        "snapshots": 1,
+        "data_files": 0,
+        "manifests": 1,
+    }

@@ -189,14 +189,14 @@ def _validation() -> tuple[RemovedCheck, ...]:
             validation,
             "(spec is None or is_global(spec))",
             "spec is None",
-            (_COMMIT, _ROW_DELTA, _COMPACTION),
+            (_ROW_DELTA,),
         ),
         RemovedCheck(
             "a rewrite's deletes are not looked at",
             validation,
             '_ADDS_DELETES = frozenset({"overwrite", "delete", "replace"})',
             '_ADDS_DELETES = frozenset({"overwrite", "delete"})',
-            (_COMMIT, _ROW_DELTA, _COMPACTION),
+            (_ROW_DELTA,),
         ),
         RemovedCheck(
             "a replaced file may be gone already",
@@ -294,21 +294,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
             '            pc.invert(pc.is_in(same_name(candidates["path"]), value_set=live))\n'
             "        )\n",
             "",
-            (_EXPIRE, _RACES),
-        ),
-        RemovedCheck(
-            "two spellings of a path are two files",
-            "core/expiration/reach.py",
-            'pc.is_in(same_name(candidates["path"]), value_set=live)',
-            'pc.is_in(candidates["path"], value_set=live)',
-            (_EXPIRE,),
-        ),
-        RemovedCheck(
-            "statistics of kept snapshots go",
-            "core/expiration/reach.py",
-            'return going.filter(pc.invert(pc.is_in(going["path"], value_set=held)))',
-            "return going",
-            (_EXPIRE,),
+            ("tests/commands/test_expire.py",),
         ),
         RemovedCheck(
             "the floor of 24 hours is gone",

@@ -494,3 +494,15 @@ def test_steps_leave_what_the_same_commits_one_by_one_leave(
             told.append(ids_in(world.warehouse, snapshot_id=snapshot.snapshot_id))
         summaries.append(told)
     assert summaries[0] == summaries[1]
+
+
+def test_snapshots_of_one_commit_get_ids_of_their_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = iter([7, 7, 7, 8])
+    monkeypatch.setattr(type(world.session.ids), "snapshot_id", lambda _: next(drawn))
+
+    done = world.commit(*(AppendFiles(added=[write_file(world.table, [n])]) for n in range(2)))
+
+    assert done.snapshot_ids == (7, 8)
+    assert ids_in(world.warehouse) == [0, 1]

@@ -32,7 +32,15 @@ from lake.core.table.commit import Committed, commit_snapshot
 from lake.core.table.files import DataFile
 from lake.core.table.live import live_files
 from lake.core.table.manifests import read_manifest_list, read_manifests
-from lake.core.table.operations import AppendFiles, DeleteKey, Operation, OverwriteFiles, RowDelta
+from lake.core.table.operations import (
+    AppendFiles,
+    DeleteKey,
+    Operation,
+    OverwriteFiles,
+    RewriteFiles,
+    RowDelta,
+)
+from lake.core.table.producer import Producer
 
 
 class World:
@@ -257,3 +265,64 @@ def test_a_file_that_is_replaced_takes_its_own_deletes_along(world: World) -> No
     assert snapshot.summary is not None
     assert snapshot.summary.additional_properties["total-delete-files"] == "0"
     assert ids_in(world.warehouse) == list(range(2, 10))
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+def test_deletes_meanwhile_conflict_with_an_overwrite(world: World, isolation: str) -> None:
+    rewritten = OverwriteFiles(
+        added=[world.file(*range(10), 99)],
+        removed_paths=[world.first.path],
+        base_snapshot_id=world.head,
+        isolation=isolation,
+    )
+    world.commit(world.delta(world.positions(1)), fresh=True)
+
+    with pytest.raises(CommitConflictError):
+        world.commit(rewritten)
+
+    assert ids_in(world.warehouse) == [0, *range(2, 10)]
+
+
+def test_a_replaced_delete_must_be_live_though_nothing_is_validated(tmp_path: Path) -> None:
+    world = World(tmp_path, 2)
+    (old,) = world.positions(2)
+    world.commit(world.delta([old]))
+    key = DeleteKey(old.path, old.content_offset)
+    again = world.delta(world.positions(1, 2), replaced_deletes=[key], validates=False)
+    world.commit(world.delta(world.positions(2, 3), replaced_deletes=[key]), fresh=True)
+
+    with pytest.raises(ConflictingFilesError):
+        world.commit(again)
+
+
+def test_key_deletes_for_all_partitions_conflict_with_a_rewrite_in_any(tmp_path: Path) -> None:
+    world = World(tmp_path, 2)
+    keys = equality_file(world.table, [{"id": 1}], ["id"])
+    with pyiceberg_catalog(tmp_path).load_table("db.t").update_spec() as update:
+        update.add_identity("name")
+    world.table = world.session.table("db.t")
+    old, new = (write_file(world.table, [1], partition=(b"n1",)) for _ in range(2))
+    world.commit(AppendFiles(added=[old]))
+    rewrite = RewriteFiles(added=[new], removed_paths=[old.path], base_snapshot_id=world.head)
+    world.commit(world.delta([keys], validates=False), fresh=True)
+
+    with pytest.raises(ConflictingFilesError):
+        world.commit(rewrite)
+
+
+def test_deletes_that_a_rewrite_brought_meanwhile_conflict(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite = RewriteFiles(
+        added=[world.file(*range(10))],
+        removed_paths=[world.first.path],
+        base_snapshot_id=world.head,
+    )
+    deletes = world.delta(world.positions(1))
+    with monkeypatch.context() as patched:
+        # As Iceberg Java's rewrites of delete files are.
+        patched.setattr(Producer, "_operation_name", lambda *_: "replace")
+        world.commit(deletes, fresh=True)
+
+    with pytest.raises(ConflictingFilesError):
+        world.commit(rewrite)
