@@ -168,7 +168,7 @@ def _validation() -> tuple[RemovedCheck, ...]:
             validation,
             "    for entries in since.added_deletes():\n        _refuse_any",
             "    for entries in ():\n        _refuse_any",
-            (_COMMIT, _RACES),
+            (_ROW_DELTA,),
         ),
         RemovedCheck(
             "new deletes for replaced files are lost",
