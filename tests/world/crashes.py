@@ -29,8 +29,8 @@ _READY = "ready"
 _OLD = re.compile(r"metadata\.json|[/-]version-hint\.text(\.unfinished)?$")
 # Temporary manifests, claims, signs, journals and locks.
 _OWN = re.compile(r"/metadata/(lake|[0-9a-f]{32}-[0-9a-f]{32}-00000-)")
-# The first temporary manifest of an ingest that no run id was given.
-_PENDING = re.compile(r"([0-9a-f]{32})-[0-9a-f]{32}-00000-0-1-00001\.avro")
+# Temporary manifests of an ingest that no run id was given; the last is written first.
+_PENDING = re.compile(r"([0-9a-f]{32})-[0-9a-f]{32}-00000-0-1-0000[12]\.avro")
 Rows = list[tuple[Any, ...]]
 Point = tuple[int, str]
 
@@ -171,6 +171,9 @@ class Crashes:
         self.restore()
         kills = 0
         for point in points:
+            if kills and self._command.again == ONCE and self.look().rows == self.after.rows:
+                # It had committed: once more would add its rows once more.
+                break
             ended = self.run(point)
             kills += ended.code is None
             assert ended.code in self._good, (point, ended)
@@ -229,10 +232,10 @@ class Crashes:
 
     def _discard(self, told: object) -> None:
         """Discard what killed runs left that could still be committed."""
-        for path in self.look().lost:
-            if pending := _PENDING.search(path):
-                ended = self.run(arguments=["ingest", TABLE, "--discard", pending[1]])
-                assert ended.code == 0, (told, ended)
+        found = (_PENDING.search(path) for path in self.look().lost)
+        for run in sorted({pending[1] for pending in found if pending}):
+            ended = self.run(arguments=["ingest", TABLE, "--discard", run])
+            assert ended.code == 0, (told, ended)
 
     def _check_third(self, found: Found, told: object) -> None:
         again = self._command.again
