@@ -54,7 +54,7 @@ def _written(table: Table, rows: pa.Table) -> tuple[str, int]:
     location = f"{table.data_location}/{uuid.uuid4()}-deletes.parquet"
     path = Path(location.removeprefix("file://"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, path)
+    pq.write_table(rows, path, write_page_checksum=True)
     return location, path.stat().st_size
 
 

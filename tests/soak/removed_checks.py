@@ -383,7 +383,7 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             "core/compaction/dangling.py",
             "np.where(is_equality, numbers <= oldest, numbers < oldest)",
             "numbers <= oldest",
-            (_COMPACTION, "tests/commands/test_compact.py"),
+            (_ROW_DELTA,),
         ),
         RemovedCheck(
             "row ids are made anew",

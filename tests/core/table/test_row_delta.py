@@ -20,6 +20,7 @@ from table_support import (
     write_file,
 )
 
+from lake.core.compaction import dangling
 from lake.core.errors import (
     CommitConflictError,
     ConflictingFilesError,
@@ -326,3 +327,18 @@ def test_deletes_that_a_rewrite_brought_meanwhile_conflict(
 
     with pytest.raises(ConflictingFilesError):
         world.commit(rewrite)
+
+
+def test_positions_of_a_commits_own_rows_do_not_dangle(tmp_path: Path) -> None:
+    world = World(tmp_path, 2)
+    empty = OverwriteFiles(added=[], removed_paths=[world.first.path], base_snapshot_id=world.head)
+    world.commit(empty)
+    own = world.file(1, 2)
+    deletes = [position_file(world.table, [(own.path, 0)])]
+    world.commit(RowDelta(added=[own], deletes=deletes, base_snapshot_id=world.head))
+    head = world.table.metadata.current_snapshot()
+    assert head is not None
+
+    found = live_files(world.table, head, columns=dangling.COLUMNS, paired=False)
+
+    assert dangling.dangling_deletes(found) == []
