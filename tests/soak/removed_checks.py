@@ -390,7 +390,7 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             "core/compaction/execute.py",
             "return moved_schema(self.table.schema, self.table.metadata)",
             "return self.table.schema",
-            (_COMPACTION, "tests/commands/test_compact.py"),
+            ("tests/java/test_compact_deletes_by_java.py",),
         ),
         RemovedCheck(
             "an upsert ignores rows of its keys that came meanwhile",
