@@ -26,6 +26,7 @@ _LONGEST = 4096
 _TRIES = 10
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_MAKE_NAMELESS = os.O_RDWR | getattr(os, "O_TMPFILE", 0) | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +62,13 @@ class HeldLock:
         self._descriptor = descriptor
         self._owner = owner
         self._over = threading.Event()
-        self._beat()
         self._beats = threading.Thread(target=self._keep_young, name="lake-lock", daemon=True)
         self._beats.start()
 
     def _keep_young(self) -> None:
         while not self._over.wait(HEARTBEAT_SECONDS):
-            self._beat()
-
-    def _beat(self) -> None:
-        now_ms = SystemClock().now_ms()
-        told = json.dumps(asdict(replace(self._owner, heartbeat_ms=now_ms)))
-        # Its own inode, whoever may have taken the name over.
-        with suppress(OSError):
-            os.pwrite(self._descriptor, told.encode(), 0)
+            # Its own inode, whoever may have taken the name over.
+            _tell(self._descriptor, self._owner)
 
     def release(self) -> None:
         """Remove the file, unless another run has taken its name over."""
@@ -108,7 +102,7 @@ def take(path: str, me: Owner) -> HeldLock | Owner | None:
     """
     for _ in range(_TRIES):
         try:
-            return HeldLock(path, os.open(path, _MAKE, 0o600), me)
+            return HeldLock(path, _make(path, me), me)
         except FileExistsError:
             pass
         except OSError:
@@ -123,6 +117,38 @@ def take(path: str, me: Owner) -> HeldLock | Owner | None:
             return owner
     # So many others come and go that one of them is at work.
     return Owner()
+
+
+def _make(path: str, me: Owner) -> int:
+    """Make a lock's file, where there is none; it tells its owner from its first moment, where the disk can do that.
+
+    Raises:
+        FileExistsError: there is one.
+        OSError: it cannot be made.
+    """
+    descriptor = None
+    try:
+        descriptor = os.open(os.path.dirname(path), _MAKE_NAMELESS, 0o600)
+        _tell(descriptor, me)
+        # Without a folder's descriptor Python would link the link.
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
+    except OSError as error:
+        if descriptor is not None:
+            os.close(descriptor)
+        if isinstance(error, FileExistsError):
+            raise
+    else:
+        return descriptor
+    descriptor = os.open(path, _MAKE, 0o600)
+    _tell(descriptor, me)
+    return descriptor
+
+
+def _tell(descriptor: int, owner: Owner) -> None:
+    now_ms = SystemClock().now_ms()
+    told = json.dumps(asdict(replace(owner, heartbeat_ms=now_ms)))
+    with suppress(OSError):
+        os.pwrite(descriptor, told.encode(), 0)
 
 
 def _owner_unless_dead(path: str) -> Owner | None:

@@ -40,7 +40,7 @@ def run_alone(
     Args:
         session: the invocation's.
         table: as it was loaded.
-        work: gets the table and the run's operation id.
+        work: gets the table as it then is and the run's operation id.
         command: the verb.
         branch: what the verb works on, where it has one.
         wait_ms: how long to wait for the other; None to leave at once, with status already-running.
@@ -49,9 +49,10 @@ def run_alone(
         LockedError: the other run went on all that time.
     """
     operation_id = session.ids.uuid()
-    with _turn(session, table, command, operation_id, wait_ms or 0) as (owner, waited):
+    with _turn(session, table, command, operation_id, wait_ms or 0) as owner:
         if owner is None:
-            return work(table.refreshed() if waited else table, operation_id)
+            # Another run may have ended since the table was loaded.
+            return work(table.refreshed(), operation_id)
     if wait_ms is not None:
         raise LockedError(
             f"another run held {table.identifier} for longer than --wait: {_words(owner)}",
@@ -72,11 +73,10 @@ def run_alone(
 @contextmanager
 def _turn(
     session: Session, table: Table, command: str, operation_id: str, wait_ms: int
-) -> Iterator[tuple[Owner | None, bool]]:
-    """Hold a table's lock for a block, if there can be one; give who else does, and whether it took a wait."""
+) -> Iterator[Owner | None]:
+    """Hold a table's lock for a block, if there can be one; give who else does."""
     me = this_process(command, operation_id)
     until = session.clock.monotonic() + wait_ms / 1000
-    waited = False
     taken: HeldLock | HeldObject | Owner | None = None
     try:
         while True:
@@ -85,9 +85,8 @@ def _turn(
                 taken = _take(table, me)
             if not isinstance(taken, Owner) or session.clock.monotonic() >= until:
                 break
-            waited = True
             session.clock.sleep(_LOOK_SECONDS)
-        yield taken if isinstance(taken, Owner) else None, waited
+        yield taken if isinstance(taken, Owner) else None
     finally:
         if isinstance(taken, HeldLock | HeldObject):
             with uninterrupted():

@@ -17,7 +17,8 @@ from table_support import files_below, ids_in, make_table
 from lake.core.clock import SystemClock
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
-from lake.core.table.lock_file import HeldLock, take, this_process
+from lake.core.table import lock_file
+from lake.core.table.lock_file import HeldLock, Owner, take, this_process
 
 COMMANDS = [
     ("compact", "db.t", "--rewrite-all"),
@@ -139,6 +140,20 @@ def test_a_wait_ends_with_the_other_run_and_sees_what_it_did(
     assert len(waits) == 1
     assert document["status"] == "done"
     assert document["result"]["rewritten_files"] == 4
+
+
+def test_a_run_sees_what_another_did_until_it_had_the_lock(
+    lake: CommandLine, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(path: str, me: Owner) -> HeldLock | Owner | None:
+        monkeypatch.undo()
+        lake.ok(*COMMANDS[0])
+        return take(path, me)
+
+    monkeypatch.setattr(lock_file, "take", taken)
+
+    assert lake.ok(*COMMANDS[0])["result"]["rewritten_files"] == 1
+    assert ids_in(lake.warehouse) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import textwrap
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +74,47 @@ def test_a_lock_tells_its_owner_and_goes_with_it(path: Path) -> None:
     assert not path.exists()
 
 
+def test_whoever_meets_a_lock_in_its_first_moment_is_told_its_owner(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met = []
+
+    class Killed(BaseException):
+        pass
+
+    def link(*arguments: Any, **named: Any) -> None:
+        os_link(*arguments, **named)
+        met.append(lock_file.owner_in(path.read_bytes()).operation_id)
+        raise Killed
+
+    os_link = os.link
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(Killed):
+        taken(path)
+
+    assert met == ["op-1"]
+    assert os.listdir(path.parent) == ["lake.lock"]
+
+
+def test_a_disk_without_nameless_files_has_locks_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(place: Any, flags: int, *arguments: Any, **named: Any) -> int:
+        if flags == lock_file._MAKE_NAMELESS:
+            raise OSError(errno.EOPNOTSUPP, "not supported")
+        return os_open(place, flags, *arguments, **named)
+
+    os_open = os.open
+    monkeypatch.setattr(os, "open", opened)
+    lock = taken(path)
+    told = take(str(path), this_process("expire", "op-2"))
+
+    assert isinstance(told, Owner)
+    assert told.operation_id == "op-1"
+    lock.release()
+    assert os.listdir(path.parent) == []
+
+
 def test_the_second_is_told_who_holds_it(path: Path) -> None:
     lock = taken(path)
     other = take(str(path), this_process("expire", "op-2"))
@@ -125,7 +168,7 @@ def test_a_paused_owner_that_lost_its_lock_leaves_it_to_the_next(
     paused = taken(path)
     aged(path, _GONE)
     lock = taken(path)
-    paused._beat()
+    lock_file._tell(paused._descriptor, paused._owner)
     told = path.read_text()
     paused.release()
 
