@@ -12,14 +12,14 @@ import pyarrow as pa
 from lake.core.compaction.verify import ContentHash, hash_all
 from lake.core.deletes.apply import Deletes
 from lake.core.engine import TaskContext
-from lake.core.errors import LakeError, StoppedError
+from lake.core.errors import LakeError
 from lake.core.rows.key_ranges import KeySample, Ranges, decoded
 from lake.core.rows.order_keys import RowOrder
 from lake.core.rows.ordered_writer import OrderedWriter, open_ordered_writer
 from lake.core.rows.outbox import Outbox, claim, claimed
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
 from lake.core.rows.sorting import with_keys
-from lake.core.rows.writer import TableWriter, WriteSettings, open_writer
+from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.table.files import DataFile
 
 # While a row group is encoded, the next one's rows are read.
@@ -28,7 +28,6 @@ _AHEAD_BYTES = 128 * 1024 * 1024
 _SMALL_ROWS = 16 * 1024
 _SMALL_BYTES = 2 * 1024 * 1024
 _REPORTS = 50
-_SIGTERM = 15
 
 
 def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -39,13 +38,13 @@ def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mappin
     content = ContentHash() if payload["verify"] else None
     read = reported = 0
     with (
-        _writer(payload, settings, context) as writer,
+        open_ordered_writer(context, settings, task=payload["task"]) as writer,
         closing(Deletes(context.storage, reading, files)) as deletes,
     ):
         # One thread decodes while this one encodes: both cores work on one output file.
         batches = _together(_of_files(files, reading, deletes, context))
         for batch in read_ahead(batches, _AHEAD_BYTES):
-            _go_on(context)
+            context.go_on()
             if content is not None:
                 content.add(batch)
             writer.write(batch)
@@ -63,18 +62,6 @@ def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mappin
     }
 
 
-def _writer(
-    payload: Mapping[str, Any], settings: WriteSettings, context: TaskContext
-) -> TableWriter | OrderedWriter:
-    return open_ordered_writer(
-        context.storage,
-        settings,
-        task=payload["task"],
-        attempt=context.attempt,
-        stopped=context.stopped,
-    )
-
-
 def sample(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Report some keys of the rows of files, deleted or not; reads their columns only."""
     reading = ReadSettings.from_plain(payload["reading"])
@@ -85,7 +72,7 @@ def sample(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping
     files = [FileSlice.from_plain(file) for file in payload["files"]]
     for file in files:
         for batch in read_batches(context.storage, file, reading):
-            _go_on(context)
+            context.go_on()
             found.add(order.keys(batch, reading.projection))
     yield found.to_plain()
 
@@ -107,7 +94,7 @@ def send(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int
     with closing(Deletes(context.storage, reading, files)) as deletes:
         batches = _together(_of_files(files, reading, deletes, context))
         for batch in read_ahead(batches, _AHEAD_BYTES):
-            _go_on(context)
+            context.go_on()
             rows += batch.num_rows
             if content is not None:
                 content.add(batch)
@@ -126,9 +113,9 @@ def receive(
     claims = []
     files = open_writer(context.storage, settings, task=payload["task"], attempt=context.attempt)
     order = settings.order or RowOrder()
-    with OrderedWriter(files, order, settings.schema, context.stopped) as writer:
+    with OrderedWriter(files, order, settings.schema, context.go_on) as writer:
         for blob in blobs:
-            _go_on(context)
+            context.go_on()
             stream = pa.ipc.open_stream(blob)
             if (told := claimed(stream)) is not None:
                 claims.append(told)
@@ -141,11 +128,6 @@ def receive(
             slices = [FileSlice.of(file).to_plain() for file in written]
             found = _hash_of(slices, ReadSettings.from_plain(payload["reading"]), context)
     yield {"claims": claims, "files": plain, "hash": found}
-
-
-def _go_on(context: TaskContext) -> None:
-    if context.stopped.is_set():
-        raise StoppedError(_SIGTERM)
 
 
 def compare(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -187,7 +169,7 @@ def _of_files(
     files: Iterable[FileSlice], reading: ReadSettings, deletes: Deletes, context: TaskContext
 ) -> Iterator[pa.RecordBatch]:
     for file in files:
-        _go_on(context)
+        context.go_on()
         yield from read_batches(context.storage, file, reading, deletes)
 
 

@@ -6,11 +6,13 @@ so nothing is pickled but rows, and the same function runs in this process, in a
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from lake.core.errors import StoppedError
 from lake.core.table.storage import Storage
 
 
@@ -50,6 +52,15 @@ class TaskContext:
     storage: Storage
     attempt: str
     stopped: threading.Event = field(default_factory=threading.Event)
+
+    def go_on(self) -> None:
+        """Stop here if the batch of tasks has ended early.
+
+        Raises:
+            StoppedError: it has.
+        """
+        if self.stopped.is_set():
+            raise StoppedError(signal.SIGTERM)
 
 
 # A task function: (payload, context) -> an iterator of JSON-ready results.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lake.core.deletes.apply import Deletes
 from lake.core.engine import TaskContext
-from lake.core.errors import BadInputError, StoppedError
+from lake.core.errors import BadInputError
 from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, row_mask
 from lake.core.rows.key_ranges import KeySample, Ranges, decoded
 from lake.core.rows.order_keys import RowOrder
@@ -29,25 +29,24 @@ from lake.core.rows.schema import top_columns
 from lake.core.rows.sorting import with_keys
 from lake.core.rows.source_rows import as_table_rows, source_batches
 from lake.core.rows.sources import Source
-from lake.core.rows.writer import TableWriter, WriteSettings
+from lake.core.rows.writer import WriteSettings
 from lake.core.table.files import DataFile
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
 
-_SIGTERM = 15
 _SHOWN = 200
 
 
 def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Read a task's units and write their rows; reports each unit's end, then the files."""
     settings = WriteSettings.from_plain(payload["write"])
-    with task_writer(payload, settings, context) as writer:
+    with open_ordered_writer(context, settings, task=payload["task"]) as writer:
         for unit, batches in task_units(payload, settings.schema, context):
             rows = 0
             for batch in read_ahead(batches):
-                go_on(context)
+                context.go_on()
                 writer.write(batch)
                 rows += batch.num_rows
             yield report([], rows_read=rows, input_bytes=unit["input_bytes"])
@@ -67,7 +66,7 @@ def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
     rows = 0
     for _, batches in task_units(payload, settings.schema, context):
         for batch in read_ahead(batches):
-            go_on(context)
+            context.go_on()
             rows += batch.num_rows
             for reducer, part in split(batch):
                 yield from outbox.add(reducer, part)
@@ -110,7 +109,7 @@ def sample_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Ma
     sample = KeySample(payload["sampled"], payload["task"])
     for _, batches in task_units(payload, schema, context):
         for batch in batches:
-            go_on(context)
+            context.go_on()
             sample.add(order.keys(batch, schema))
     yield sample.to_plain()
 
@@ -121,12 +120,12 @@ def receive_rows(
     """Write the rows that were sent to one reducer; reports the files, and what tasks claim."""
     settings = WriteSettings.from_plain(payload["write"])
     claims = []
-    with task_writer(payload, settings, context) as writer:
+    with open_ordered_writer(context, settings, task=payload["task"]) as writer:
         write = writer.write
         if payload["keyed"] and isinstance(writer, OrderedWriter):
             write = writer.write_keyed
         for blob in blobs:
-            go_on(context)
+            context.go_on()
             stream = pa.ipc.open_stream(blob)
             if (told := claimed(stream)) is not None:
                 claims.append(told)
@@ -150,11 +149,11 @@ def write_kept(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
         return
     removed = 0
     with (
-        task_writer(payload, settings, context) as writer,
+        open_ordered_writer(context, settings, task=payload["task"]) as writer,
         closing(Deletes(context.storage, reading, [file])) as deletes,
     ):
         for batch in read_ahead(read_batches(context.storage, file, reading, deletes)):
-            go_on(context)
+            context.go_on()
             mask = row_mask(condition, batch, settings.schema)
             removed += pc.sum(mask).as_py()
             writer.write(batch.filter(pc.invert(mask)))
@@ -176,29 +175,10 @@ def _any_match(
         return any(batch.num_rows for batch in found)
 
 
-def task_writer(
-    payload: Mapping[str, Any], settings: WriteSettings, context: TaskContext
-) -> TableWriter | OrderedWriter:
-    """Return a task's writer, which sorts if the settings have an order."""
-    return open_ordered_writer(
-        context.storage,
-        settings,
-        task=payload["task"],
-        attempt=context.attempt,
-        stopped=context.stopped,
-    )
-
-
 def report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -> dict[str, Any]:
     """Return what a task tells the driver of files that it wrote and input that it read."""
     plain = [file.to_plain() for file in files]
     return {"files": plain, "rows_read": rows_read, "input_bytes": input_bytes}
-
-
-def go_on(context: TaskContext) -> None:
-    """Stop here if the task was cancelled."""
-    if context.stopped.is_set():
-        raise StoppedError(_SIGTERM)
 
 
 # Rows, checked

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core.errors import StoppedError
+from lake.core.engine import TaskContext
 from lake.core.rows.sorting import RowSorter, with_keys, without_keys
 from lake.core.rows.writer import (
     AbortedUnlessClosed,
@@ -16,27 +16,24 @@ from lake.core.rows.writer import (
     open_writer,
 )
 from lake.core.table.files import DataFile
-from lake.core.table.storage import Storage
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from lake.core.rows.order_keys import RowOrder
 
-_SIGTERM = 15
-
 
 class OrderedWriter(AbortedUnlessClosed):
     """Keeps all rows until it is closed, and writes them in order. Use it as a context manager."""
 
     def __init__(
-        self, writer: TableWriter, order: RowOrder, schema: Schema, stopped: threading.Event
+        self, writer: TableWriter, order: RowOrder, schema: Schema, go_on: Callable[[], None]
     ) -> None:
         self._writer = writer
         self._order = order
         self._schema = schema
-        self._stopped = stopped
-        self._sorter = RowSorter(go_on=self._go_on)
+        self._go_on = go_on
+        self._sorter = RowSorter(go_on=go_on)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
@@ -61,21 +58,12 @@ class OrderedWriter(AbortedUnlessClosed):
         self._sorter.close()
         self._writer.abort()
 
-    def _go_on(self) -> None:
-        if self._stopped.is_set():
-            raise StoppedError(_SIGTERM)
-
 
 def open_ordered_writer(
-    storage: Storage,
-    settings: WriteSettings,
-    *,
-    task: int,
-    attempt: str,
-    stopped: threading.Event,
+    context: TaskContext, settings: WriteSettings, *, task: int
 ) -> TableWriter | OrderedWriter:
-    """Return a writer of data files that sorts if the settings have an order; see `open_writer`."""
-    writer = open_writer(storage, settings, task=task, attempt=attempt)
+    """Return a task's writer of data files, which sorts if the settings have an order; see `open_writer`."""
+    writer = open_writer(context.storage, settings, task=task, attempt=context.attempt)
     if settings.order is None:
         return writer
-    return OrderedWriter(writer, settings.order, settings.schema, stopped)
+    return OrderedWriter(writer, settings.order, settings.schema, context.go_on)

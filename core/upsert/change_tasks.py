@@ -26,7 +26,7 @@ from lake.core.deletes.delta import (
 from lake.core.deletes.key_encoding import hash_keys, partition_of
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.ingest.tasks import go_on, report, task_units
+from lake.core.ingest.tasks import report, task_units
 from lake.core.rows.outbox import Outbox, claim, claimed
 from lake.core.rows.partitioning import Places, group_places, partition_number
 from lake.core.rows.reader import read_ahead
@@ -95,7 +95,7 @@ def receive_changes(
         context.storage, settings, task=payload["task"], attempt=context.attempt
     ) as writer:
         for blob in blobs:
-            go_on(context)
+            context.go_on()
             stream = pa.ipc.open_stream(blob)
             if (told := claimed(stream)) is not None:
                 claims.append(told)
@@ -165,7 +165,7 @@ class _Changes:
         self, batches: Iterator[pa.RecordBatch], where: str
     ) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         for batch in read_ahead(batches):
-            go_on(self._context)
+            self._context.go_on()
             self._counts["rows_read"] += batch.num_rows
             usable = self._usable(batch, where)
             *columns, texts = usable.columns

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from lake.core.deletes.writers import open_equality_writer
 from lake.core.engine import TaskContext
-from lake.core.ingest.tasks import go_on
 from lake.core.rows.schema import arrow_schema, schema_from_plain
 from lake.core.rows.writer import WriteSettings
 from lake.core.upsert.key_rows import read_arrow
@@ -29,7 +28,7 @@ def write_deletes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[
         context.storage, settings, columns=columns, equality_ids=payload["ids"], names=names
     ) as writer:
         for batch in read_arrow(context.storage, payload["keys"]):
-            go_on(context)
+            context.go_on()
             writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         files = writer.close()
     yield {"deletes": [file.to_plain() for file in files]}

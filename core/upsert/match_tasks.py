@@ -20,7 +20,6 @@ from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.writers import DeletedRows, open_position_writer
 from lake.core.engine import TaskContext
 from lake.core.errors import LakeError
-from lake.core.ingest.tasks import go_on
 from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.table.files import DataFile
@@ -125,7 +124,7 @@ def _find(
 
     parts = (part for number, file in enumerate(files) for part in rows_of(number, file))
     for chunk in _chunks(parts, chunk_rows):
-        go_on(context)
+        context.go_on()
         for bucket, rows, ordinals in buckets.find(chunk.keys):
             seen.add(bucket, ordinals)
             numbers, positions = chunk.files[rows], chunk.positions[rows]
@@ -174,7 +173,7 @@ class _Buckets:
         for bucket, path in enumerate(self.paths):
             if path is None:
                 continue
-            go_on(self._context)
+            self._context.go_on()
             rows = np.flatnonzero(numbers == bucket)
             if len(rows):
                 yield from self._found(bucket, keys.take(pa.array(rows)), rows)
@@ -209,7 +208,7 @@ def _delete(
         context.storage, settings, format_version=payload["format_version"], names=names
     ) as writer:
         for file, positions in hit:
-            go_on(context)
+            context.go_on()
             writer.add(
                 DeletedRows(
                     path=file.path,
@@ -240,7 +239,7 @@ def _copy(
             for positions, batch in read_positions(
                 context.storage, files[number], reading, deletes
             ):
-                go_on(context)
+                context.go_on()
                 writer.write(batch.filter(pa.array(np.isin(positions, gone, invert=True))))
         kept = writer.close()
     expected = sum(found.rows[number] - len(found.positions[number]) for number in hit)

@@ -13,7 +13,6 @@ from lake.core import paths
 from lake.core.deletes.key_encoding import Int64s, hash_keys, partition_of
 from lake.core.deletes.keys import KeyIndex
 from lake.core.engine import TaskContext
-from lake.core.ingest.tasks import go_on
 from lake.core.rows.outbox import Outbox
 from lake.core.upsert.key_rows import arrow_file, read_arrow
 
@@ -38,7 +37,7 @@ def send_keys(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
     outbox = Outbox(payload["buckets"])
     width = payload["key_columns"]
     for batch in _source_keys(payload["files"], context):
-        go_on(context)
+        context.go_on()
         buckets = partition_of(hash_keys(_first(batch, width)), payload["buckets"])
         order = np.argsort(buckets, kind="stable")
         ends = np.cumsum(np.bincount(buckets, minlength=payload["buckets"]))
@@ -81,7 +80,7 @@ def _settle(
     batches: Iterable[pa.RecordBatch], payload: Mapping[str, Any], context: TaskContext
 ) -> dict[str, Any]:
     table = pa.Table.from_batches(batches)
-    go_on(context)
+    context.go_on()
     width = payload["key_columns"]
     keys = _first(table, width)
     order = [name for name in table.column_names[width:] if name not in {"unit", "row"}]

@@ -17,7 +17,8 @@ import pyarrow as pa
 from lake.core import paths
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.ingest.tasks import go_on, report, task_units, task_writer
+from lake.core.ingest.tasks import report, task_units
+from lake.core.rows.ordered_writer import open_ordered_writer
 from lake.core.rows.outbox import Outbox, claim
 from lake.core.rows.partitioning import group_rows, partition_number
 from lake.core.rows.reader import read_ahead
@@ -34,11 +35,11 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     write the keys).
     """
     settings = WriteSettings.from_plain(payload["write"])
-    with task_writer(payload, settings, context) as writer:
+    with open_ordered_writer(context, settings, task=payload["task"]) as writer:
         for unit, batches in task_units(payload, settings.schema, context):
             with _UnitRows(payload, settings, unit, context) as rows:
                 for batch in read_ahead(batches):
-                    go_on(context)
+                    context.go_on()
                     writer.write(rows.kept(batch))
             yield {
                 **report([], rows_read=rows.read, input_bytes=unit["input_bytes"]),
@@ -56,7 +57,7 @@ def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
     for unit, batches in task_units(payload, settings.schema, context):
         with _UnitRows(payload, settings, unit, context) as rows:
             for batch in read_ahead(batches):
-                go_on(context)
+                context.go_on()
                 parts = group_rows(rows.kept(batch), settings.spec, settings.schema)
                 for partition, part in parts:
                     yield from outbox.add(partition_number(partition, payload["reducers"]), part)

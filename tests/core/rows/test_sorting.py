@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import random
-import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from rows_support import write_settings
 
+from lake.core.engine import TaskContext
 from lake.core.errors import StoppedError
 from lake.core.rows import sorting
 from lake.core.rows.key_ranges import KeySample, Ranges, cuts, decoded
@@ -82,17 +82,17 @@ def test_more_parts_than_are_merged_at_once_are_merged_in_levels(
 
 
 def test_a_stopped_task_leaves_no_file(tmp_path: Path) -> None:
-    stopped = threading.Event()
+    context = TaskContext(Storage(), "a")
     place = write_settings(tmp_path, SCHEMA)
     chosen = type(place)(
         **{name: getattr(place, name) for name in place.__dataclass_fields__} | {"order": BY_ID}
     )
     with (
         pytest.raises(StoppedError),
-        open_ordered_writer(Storage(), chosen, task=0, attempt="a", stopped=stopped) as writer,
+        open_ordered_writer(context, chosen, task=0) as writer,
     ):
         writer.write(rows_with([3, 1, 2]))
-        stopped.set()
+        context.stopped.set()
         writer.close()
     assert not list(tmp_path.rglob("*.parquet"))
 
