@@ -6,10 +6,8 @@ it however the process ends.
 
 from __future__ import annotations
 
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +15,7 @@ import pyarrow as pa
 from lake.core.changes.identity import encode_rows
 from lake.core.changes.matching import Mask
 from lake.core.deletes.key_encoding import partition_of
-from lake.core.errors import StorageError
+from lake.core.rows.batch_spool import BatchSpool
 
 MEMORY_BYTES = 48 * 1024 * 1024
 PARTS = 256
@@ -38,8 +36,8 @@ class RowSpool:
         self._limit = MEMORY_BYTES if memory_bytes is None else memory_bytes
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._file: IO[bytes] | None = None
-        self._places: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._spool = BatchSpool("rows that do not fit in memory")
+        self._pieces: dict[int, list[int]] = defaultdict(list)
 
     def add(self, batch: pa.RecordBatch, inserted: Mask) -> None:
         """Take rows and whether each was put there."""
@@ -52,18 +50,17 @@ class RowSpool:
 
     def parts(self) -> Iterator[tuple[pa.RecordBatch, Mask]]:
         """Give all rows back, part by part; nothing may be added any more."""
-        if self._file is None:
+        if not self._pieces:
             if self._held:
                 yield _apart(self._held)
             return
         self._spill()
-        for number in sorted(self._places):
-            yield _apart([self._read(place) for place in self._places[number]])
+        for part in sorted(self._pieces):
+            yield _apart([self._spool.read(number) for number in self._pieces[part]])
 
     def close(self) -> None:
         """Free the disk."""
-        if self._file is not None:
-            self._file.close()
+        self._spool.close()
 
     def _spill(self) -> None:
         if not self._held:
@@ -76,29 +73,7 @@ class RowSpool:
         rows, edges = rows.take(pa.array(order)), np.searchsorted(parts[order], range(PARTS + 1))
         for number in np.flatnonzero(np.diff(edges)).tolist():
             piece = rows.slice(edges[number], edges[number + 1] - edges[number])
-            self._places[number].append(self._write(piece))
-
-    def _write(self, rows: pa.RecordBatch) -> tuple[int, int]:
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="lake-changes-", buffering=0)  # noqa: SIM115
-            start = self._file.seek(0, 2)
-            with pa.ipc.new_stream(self._file, rows.schema) as writer:
-                writer.write_batch(rows)
-            return start, self._file.tell() - start
-        except OSError as error:
-            raise StorageError(
-                f"rows that do not fit in memory cannot be kept in {tempfile.gettempdir()}: {error}",
-                hint="set TMPDIR to a folder with more room",
-            ) from error
-
-    def _read(self, place: tuple[int, int]) -> pa.RecordBatch:
-        start, length = place
-        file = self._file
-        if file is None:
-            raise ValueError("nothing was spilled")
-        file.seek(start)
-        return _together(list(pa.ipc.open_stream(pa.py_buffer(file.read(length)))))
+            self._pieces[number].append(self._spool.write(piece))
 
 
 def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

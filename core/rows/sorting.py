@@ -6,14 +6,13 @@ and gives what is no greater than the least of the blocks' last keys.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core.errors import StorageError
+from lake.core.rows.batch_spool import BatchSpool
 from lake.core.rows.byte_keys import byte_order, count_up_to
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ _MOST_RUNS = 64
 _FEWEST_RUNS = 4
 # The last column of a batch with keys, whatever names the others have.
 _KEY = "key"
+_ROWS = "rows that are sorted"
 
 
 def with_keys(batch: pa.RecordBatch, order: RowOrder, schema: Schema) -> pa.RecordBatch:
@@ -66,7 +66,7 @@ class RowSorter:
     _held: list[pa.RecordBatch] = field(default_factory=list)
     _bytes: int = 0
     # Parts that were merged so many times.
-    _levels: list[list[_Run]] = field(default_factory=list)
+    _levels: list[list[BatchSpool]] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
@@ -98,14 +98,14 @@ class RowSorter:
         if not self._held:
             return
         self.go_on()
-        run = _Run()
+        run = BatchSpool(_ROWS)
         rows = in_order(self._held)
         self._held, self._bytes = [], 0
         for block in _blocks(rows):
             run.write(block)
         self._keep(run, 0)
 
-    def _keep(self, run: _Run, level: int) -> None:
+    def _keep(self, run: BatchSpool, level: int) -> None:
         """Keep a part, and merge those of a level when they have become many."""
         if level == len(self._levels):
             self._levels.append([])
@@ -116,7 +116,7 @@ class RowSorter:
             self._levels[level] = runs
             return
         self._levels[level] = []
-        together = _Run()
+        together = BatchSpool(_ROWS)
         for batch in self._merged(runs):
             for block in _blocks(batch):
                 together.write(block)
@@ -124,7 +124,7 @@ class RowSorter:
             one.close()
         self._keep(together, level + 1)
 
-    def _merged(self, runs: Sequence[_Run]) -> Iterator[pa.RecordBatch]:
+    def _merged(self, runs: Sequence[BatchSpool]) -> Iterator[pa.RecordBatch]:
         heads = [_Head(run) for run in runs]
         while heads := [head for head in heads if head.rows is not None]:
             self.go_on()
@@ -132,53 +132,10 @@ class RowSorter:
             yield in_order([part for head in heads if (part := head.take(bound)) is not None])
 
 
-class _Run:
-    """Rows in order on disk, block by block."""
-
-    def __init__(self) -> None:
-        self._file: IO[bytes] | None = None
-        self.places: list[tuple[int, int]] = []
-        self.widest = 0
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Write a block.
-
-        Raises:
-            StorageError: there is no room.
-        """
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="lake-sort-", buffering=0)  # noqa: SIM115
-            start = self._file.seek(0, 2)
-            with pa.ipc.new_stream(self._file, rows.schema) as writer:
-                writer.write_batch(rows)
-            length = self._file.tell() - start
-            self.places.append((start, length))
-            self.widest = max(self.widest, length)
-        except OSError as error:
-            raise StorageError(
-                f"rows that are sorted cannot be kept in {tempfile.gettempdir()}: {error}",
-                hint="set TMPDIR to a folder with more room",
-            ) from error
-
-    def read(self, number: int) -> pa.RecordBatch:
-        """Read a block."""
-        if self._file is None:
-            raise ValueError("nothing was written")
-        start, length = self.places[number]
-        self._file.seek(start)
-        return pa.ipc.open_stream(pa.py_buffer(self._file.read(length))).read_next_batch()
-
-    def close(self) -> None:
-        """Free the disk."""
-        if self._file is not None:
-            self._file.close()
-
-
 class _Head:
     """Where a part is read: the rows of its present block that were not given yet."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: BatchSpool) -> None:
         self._run = run
         self._next = 0
         self.rows: pa.RecordBatch | None = None
@@ -188,7 +145,7 @@ class _Head:
     @property
     def more(self) -> bool:
         """Whether there are blocks behind this one."""
-        return self._next < len(self._run.places)
+        return self._next < len(self._run)
 
     def take(self, bound: bytes | None) -> pa.RecordBatch | None:
         """Return rows up to a bound, None for no row."""
