@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,12 +11,9 @@ import pyarrow.compute as pc
 
 from lake.core import paths
 from lake.core.arrays import one_array
-from lake.core.errors import CorruptFileError
-from lake.core.table.avro import Block, Container, read_container
-from lake.core.table.manifest_decode import decode_manifest_rows
 from lake.core.table.manifest_read import runs
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
-from lake.core.table.manifests import read_manifests
+from lake.core.table.manifests import read_manifest_lists, read_manifests
 from lake.core.table.spelling import same_name
 from lake.core.table.whole_lists import check_list, count_lists, shortfall
 
@@ -28,9 +23,7 @@ if TYPE_CHECKING:
 
     from lake.core.table.storage import Storage
 
-_FETCH_THREADS = 16
-# What is held in memory at a time: manifest lists, and bytes of these or of manifests.
-_LISTS = 256
+# What is held in memory of manifests at a time.
 _WINDOW_BYTES = 64 * 1024 * 1024
 _NONE = pa.array([], pa.string())
 
@@ -115,52 +108,17 @@ def _distinct(lists: Iterable[pa.Table], seen: pa.Array) -> pa.Table:
 def _lists(
     storage: Storage, metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of manifest lists; those of one layout are decoded together, they are many and alike."""
-    with ThreadPoolExecutor(_FETCH_THREADS) as pool:
-        for start in range(0, len(snapshots), _LISTS):
-            some = snapshots[start : start + _LISTS]
-            by_schema: dict[bytes, list[_List]] = {}
-            for one in pool.map(lambda item: _list(storage, item), some):
-                by_schema.setdefault(one.container.schema_json, []).append(one)
-            for schema, group in by_schema.items():
-                for part in runs(group, lambda item: item.container.size, _WINDOW_BYTES):
-                    rows = _rows_of_lists(schema, part)
-                    _check(storage, metadata, part, rows)
-                    yield rows
-
-
-@dataclass(frozen=True, slots=True)
-class _List:
-    snapshot: Snapshot
-    container: Container
-
-
-def _list(storage: Storage, snapshot: Snapshot) -> _List:
-    location = snapshot.manifest_list
-    return _List(snapshot, read_container(storage.read(location), name=location))
-
-
-def _rows_of_lists(schema_json: bytes, group: Sequence[_List]) -> pa.Table:
-    containers = [item.container for item in group]
-    blocks: list[Block] = [block for container in containers for block in container.blocks]
-    try:
-        return decode_manifest_rows(schema_json, blocks, name=containers[0].name)
-    except CorruptFileError:
-        # Read alone, the damaged one is named.
-        for container in containers:
-            decode_manifest_rows(schema_json, container.blocks, name=container.name)
-        raise
-
-
-def _check(
-    storage: Storage, metadata: TableMetadata, group: Sequence[_List], rows: pa.Table
-) -> None:
-    """Check that no list lacks rows: what it names would be taken for never committed."""
-    sizes = [item.container.objects for item in group]
-    starts = np.cumsum([0, *sizes]).tolist()
-    for item, start, counts in zip(group, starts, count_lists(rows, sizes), strict=False):
-        if shortfall(metadata, item.snapshot, counts):
-            check_list(storage, metadata, item.snapshot, rows.slice(start, counts.manifests))
+    """Yield the rows of manifest lists, all whole: what one lacks would be taken for never committed."""
+    owners: dict[str, list[Snapshot]] = {}
+    for snapshot in snapshots:
+        owners.setdefault(snapshot.manifest_list, []).append(snapshot)
+    for names, sizes, rows in read_manifest_lists(storage, list(owners)):
+        starts = np.cumsum([0, *sizes]).tolist()
+        for name, start, counts in zip(names, starts, count_lists(rows, sizes), strict=False):
+            for snapshot in owners[name]:
+                if shortfall(metadata, snapshot, counts):
+                    check_list(storage, metadata, snapshot, rows.slice(start, counts.manifests))
+        yield rows
 
 
 def _windows(manifests: pa.Table) -> Iterator[pa.Table]:

@@ -12,8 +12,10 @@ import pytest
 from command_line import CommandLine
 from table_support import make_table, open_session, pyiceberg_catalog, write_file
 
+from lake.core.errors import CorruptFileError
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.manifests import MANIFEST_SCHEMA
+from lake.core.table.occurrences import occurring
 from lake.core.table.operations import AppendFiles, RewriteFiles
 from lake.core.table.whole_lists import IGNORE_TOTALS, Counts, count_lists
 
@@ -85,6 +87,16 @@ def test_a_shorter_list_of_what_is_kept_stops_expiry(warehouse: Path, snapshot: 
     result = CommandLine(warehouse)("--json", *EXPIRE)
     assert result.exit_code == 7
     assert sorted(warehouse.rglob("*.parquet")) == before
+
+
+@pytest.mark.parametrize("snapshot", [0, 1, 2])
+def test_files_of_a_shorter_list_are_not_taken_for_strangers(
+    warehouse: Path, snapshot: int
+) -> None:
+    cut(warehouse, snapshot, snapshot)
+    table = open_session(warehouse).table("db.t")
+    with pytest.raises(CorruptFileError, match=f"names {snapshot} live data files"):
+        occurring(table.storage, table.metadata, ["file:///stranger"])
 
 
 def test_nothing_is_committed_on_a_shorter_list(warehouse: Path, tmp_path: Path) -> None:
