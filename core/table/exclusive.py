@@ -40,7 +40,7 @@ def create(path: str, data: bytes) -> None:
     finally:
         with suppress(OSError):
             os.unlink(temporary)
-    _persist(os.path.dirname(path))
+    flush(os.path.dirname(path))
 
 
 def _link(temporary: str, path: str) -> None:
@@ -75,7 +75,7 @@ def replace(path: str, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
-    _persist(os.path.dirname(path))
+    flush(os.path.dirname(path))
 
 
 def _temporary(path: str) -> str:
@@ -98,8 +98,9 @@ def _write(path: str, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _persist(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def flush(path: str) -> None:
+    """Make a file's contents, or the names in a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -29,6 +29,7 @@ from lake.core.errors import (
     StorageError,
 )
 from lake.core.table.credentials import Credentials, Renewed
+from lake.core.table.exclusive import flush
 from lake.core.table.s3 import S3, UnsupportedError, completed, is_plain
 from lake.core.table.storage_errors import is_refusal, typed_errors
 
@@ -211,8 +212,8 @@ class Storage:
         if not parsed.is_local:
             return
         with typed_errors(location):
-            _flush(parsed.path)
-            _flush(os.path.dirname(parsed.path))
+            flush(parsed.path)
+            flush(os.path.dirname(parsed.path))
 
     @_again_when_renewed
     def is_folder(self, location: str) -> bool:
@@ -400,15 +401,7 @@ def _make_folders(path: str) -> None:
     for folder in reversed(missing):
         with suppress(FileExistsError):
             os.mkdir(folder)
-        _flush(os.path.dirname(folder))
-
-
-def _flush(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        flush(os.path.dirname(folder))
 
 
 def _unless_gone(error: OSError) -> None:

@@ -594,7 +594,7 @@ def test_an_error_behind_the_step_is_a_success(
     def lost(_: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(exclusive, "_persist", lost)
+    monkeypatch.setattr(exclusive, "flush", lost)
     lake.ok("ingest", "db.t", source(1, 2))
 
     assert ids(lake, tmp_path) == [0, 1]
