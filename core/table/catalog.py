@@ -239,31 +239,26 @@ class TableCatalog:
         if vended is None:
             return None
 
-        def vend() -> Credentials:
-            with catalog_errors(f"table {identifier}"):
-                again = begin()
+        def ask() -> Credentials:
             # A server may have chosen another place, for which these would be.
-            if again._table.metadata.location != location:  # noqa: SLF001
+            if begin()._table.metadata.location != location:  # noqa: SLF001
                 raise NotFoundError(f"table {identifier} would lie elsewhere by now")
-            given = vended[split_identifier(identifier)]
-            self._hide(given)
-            return given
+            return vended[split_identifier(identifier)]
 
-        return vend
+        return partial(self._vend, identifier, ask)
 
     def _vender(self, identifier: str) -> Callable[[], Credentials] | None:
         """Return how to ask for a table's credentials once more; None where the catalog gives none."""
         ask: Callable[[tuple[str, ...]], Credentials] | None = getattr(self.handle, "vend", None)
         if ask is None:
             return None
+        return partial(self._vend, identifier, partial(ask, split_identifier(identifier)))
 
-        def vend() -> Credentials:
-            with catalog_errors(f"table {identifier}"):
-                given = ask(split_identifier(identifier))
-            self._hide(given)
-            return given
-
-        return vend
+    def _vend(self, identifier: str, ask: Callable[[], Credentials]) -> Credentials:
+        with catalog_errors(f"table {identifier}"):
+            given = ask()
+        self._hide(given)
+        return given
 
     def _no_table(self, identifier: str) -> NotFoundError:
         hint = "check the name and --catalog or --warehouse"
