@@ -116,32 +116,29 @@ def _sums(values: Any, ends: Any, sizes: Sequence[int]) -> Any:
 
 def shortfall(metadata: TableMetadata, snapshot: Snapshot, counts: Counts) -> str | None:
     """Return how a list names fewer live files than its snapshot's summary counts; None if it does not."""
-    if metadata.properties.get(IGNORE_TOTALS, "").lower() == "true":
-        return None
-    for found, kind in ((counts.data, "data"), (counts.deletes, "delete")):
-        total = _total(snapshot, f"total-{kind}-files")
-        if found is not None and found < total:
-            return (
-                f"{snapshot.manifest_list} names {found} live {kind} files in {counts.manifests} manifests, "
-                f"the summary of snapshot {snapshot.snapshot_id} counts {total}"
-            )
-    return None
+    where = f" in {counts.manifests} manifests"
+    return _fewer(metadata, snapshot, counts, "total", "live", where)
 
 
 def shortfall_of_added(
     metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
 ) -> str | None:
     """Return how a list names fewer files that its snapshot added than the summary counts."""
+    own = manifests.filter(pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id))
+    return _fewer(metadata, snapshot, count_list(own), "added", "added", "")
+
+
+def _fewer(
+    metadata: TableMetadata, snapshot: Snapshot, counts: Counts, key: str, word: str, where: str
+) -> str | None:
     if metadata.properties.get(IGNORE_TOTALS, "").lower() == "true":
         return None
-    own = manifests.filter(pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id))
-    counts = count_list(own)
     for found, kind in ((counts.data, "data"), (counts.deletes, "delete")):
-        total = _total(snapshot, f"added-{kind}-files")
+        total = _total(snapshot, f"{key}-{kind}-files")
         if found is not None and found < total:
             return (
-                f"{snapshot.manifest_list} names {found} added {kind} files, the summary of snapshot "
-                f"{snapshot.snapshot_id} counts {total}"
+                f"{snapshot.manifest_list} names {found} {word} {kind} files{where}, "
+                f"the summary of snapshot {snapshot.snapshot_id} counts {total}"
             )
     return None
 
