@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.rows.avro_schemas import avro_schema, defined_once
+from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema, schema_to_plain
 from lake.core.table.avro import AVRO_CODECS, BlockWriter
 from lake.core.table.avro_encode import encode_records
@@ -63,15 +63,13 @@ class AvroForm:
         return AvroFile(storage, self, path)
 
 
-class AvroFile:
+class AvroFile(NewFile):
     """An Avro file that is being written."""
 
     def __init__(self, storage: Storage, form: AvroForm, path: str) -> None:
-        self._storage = storage
+        super().__init__(storage, path)
         self._form = form
-        self._path = path
         self._rows = 0
-        self._sink = storage.open_output(path)
         header = {**form.metadata, "iceberg.schema": _json(form.schema)}
         self._blocks = BlockWriter(
             self._sink,
@@ -80,11 +78,6 @@ class AvroFile:
             codec=form.codec,
             seed=path,
         )
-
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return int(self._sink.tell())
 
     def write(self, table: pa.Table) -> None:
         """Write blocks."""
@@ -99,17 +92,10 @@ class AvroFile:
 
     def close(self, **described: Any) -> DataFile:
         """Finish the file, make it durable and return its entry, with whatever else that is to say."""
-        size = self.size
-        self._sink.close()
-        self._storage.persist(self._path)
+        size = self._persist()
         return DataFile(
             path=self._path, format="AVRO", record_count=self._rows, size_bytes=size, **described
         )
-
-    def abandon(self) -> None:
-        """Stop writing."""
-        with suppress(OSError, pa.ArrowException):
-            self._sink.close()
 
 
 def _json(schema: Schema) -> str:

@@ -18,6 +18,7 @@ from lake.core.rows.orc_tail import Tail
 from lake.core.rows.orc_times import check_times
 from lake.core.rows.orc_types import orc_schema
 from lake.core.rows.required import null_in_required
+from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
@@ -89,16 +90,14 @@ class OrcForm:
         return OrcFile(storage, self, path)
 
 
-class OrcFile:
+class OrcFile(NewFile):
     """An ORC file that is being written."""
 
     def __init__(self, storage: Storage, form: OrcForm, path: str) -> None:
         import pyarrow.orc  # noqa: PLC0415 - a library of its own, which few tables need
 
-        self._path = path
-        self._storage = storage
+        super().__init__(storage, path)
         self._form = form
-        self._sink = storage.open_output(path)
         self._writer = pyarrow.orc.ORCWriter(self._sink, **form.options)
         self._metrics = ColumnMetrics(form.columns)
         self._rows = 0
@@ -140,9 +139,7 @@ class OrcFile:
     def close(self, **described: Any) -> DataFile:
         """Finish the file, make it durable and return its entry, with whatever else that is to say."""
         self._writer.close()
-        size = int(self._sink.tell())
-        self._sink.close()
-        self._storage.persist(self._path)
+        size = self._persist()
         # PyArrow does not tell where the stripes that it writes begin.
         with self._storage.open_input(self._path) as source:
             stripes = Tail.of(open_orc(source), self._path).stripes
@@ -167,8 +164,7 @@ class OrcFile:
         """Stop writing."""
         with suppress(RuntimeError, OSError, pa.ArrowException):
             self._writer.close()
-        with suppress(OSError, pa.ArrowException):
-            self._sink.close()
+        super().abandon()
 
 
 def _rows(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:

@@ -21,6 +21,7 @@ from pyiceberg.types import (
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.rows import metrics
 from lake.core.rows.required import fill_masked
+from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
@@ -86,24 +87,17 @@ class ParquetForm:
         return ParquetFile(storage, self, path)
 
 
-class ParquetFile:
+class ParquetFile(NewFile):
     """A Parquet file that is being written."""
 
     def __init__(self, storage: Storage, form: ParquetForm, path: str) -> None:
-        self._path = path
-        self._storage = storage
+        super().__init__(storage, path)
         self._format = form
-        self._sink = storage.open_output(path)
         self._footer: list[Any] = []
         self._nans = metrics.NanCounter(form.columns)
         self._writer = pq.ParquetWriter(
             self._sink, form.arrow, metadata_collector=self._footer, **form.options
         )
-
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return int(self._sink.tell())
 
     def write(self, table: pa.Table) -> None:
         """Write a row group."""
@@ -121,9 +115,7 @@ class ParquetFile:
         if self._format.metadata:
             self._writer.add_key_value_metadata(self._format.metadata)
         self._writer.close()
-        size = self.size
-        self._sink.close()
-        self._storage.persist(self._path)
+        size = self._persist()
         footer, form = self._footer[0], self._format
         found = metrics.footer_metrics(footer, form.columns, form.modes, self._nans.counts)
         return DataFile(
@@ -147,8 +139,7 @@ class ParquetFile:
         # After an error in the middle of a row group there is no footer to write.
         with suppress(RuntimeError, OSError, pa.ArrowException):
             self._writer.close()
-        with suppress(OSError, pa.ArrowException):
-            self._sink.close()
+        super().abandon()
 
 
 def row_group_start(group: Any) -> int:

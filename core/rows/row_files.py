@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -38,13 +40,20 @@ class RowFile(Protocol):
         """
 
 
-class NewFile(Protocol):
+class NewFile(ABC):
     """A data file that is being written."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._sink = storage.open_output(path)
 
     @property
     def size(self) -> int:
         """About how many bytes it has so far."""
+        return int(self._sink.tell())
 
+    @abstractmethod
     def write(self, table: pa.Table) -> None:
         """Write rows with the format's Arrow schema.
 
@@ -52,11 +61,21 @@ class NewFile(Protocol):
             BadInputError: they do not fit it.
         """
 
+    @abstractmethod
     def close(self, **described: Any) -> DataFile:
         """Finish the file, make it durable and return its entry, with whatever else that is to say."""
 
+    def _persist(self) -> int:
+        """Make what was written durable and return how many bytes it has."""
+        size = int(self._sink.tell())
+        self._sink.close()
+        self._storage.persist(self._path)
+        return size
+
     def abandon(self) -> None:
         """Stop writing."""
+        with suppress(OSError, pa.ArrowException):
+            self._sink.close()
 
 
 class FileForm(Protocol):
