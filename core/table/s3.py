@@ -168,22 +168,14 @@ class S3:
 
     def get(self, key: str, most: int) -> Held | None:
         """Return a small object; None where there is none."""
-        found = self._found(key, most)
-        if found is None:
-            return None
-        data, answer = found
-        now = _seconds(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
-        return Held(data, answer.get("ETag", ""), now - answer["LastModified"].timestamp())
 
-    def _found(self, key: str, most: int) -> tuple[bytes, Any] | None:
-        """Return an object's first bytes and what the store tells of it; None where there is none."""
-
-        def look() -> tuple[bytes, Any]:
+        def look() -> Held:
             answer = _told(self._client.get_object, Bucket=self._bucket, Key=key)
             data = _body(answer, most)
             if answer.get("LastModified") is None:
                 raise StoreError("AWS Error UNKNOWN: an answer that is no object", _NOT_AN_ANSWER)
-            return data, answer
+            now = _seconds(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
+            return Held(data, answer.get("ETag", ""), now - answer["LastModified"].timestamp())
 
         try:
             return _again(look)

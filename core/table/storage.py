@@ -177,7 +177,10 @@ class Storage:
         """
         with typed_errors(location), self.open_input(location) as source:
             length = source.size()
-            _check_limit(location, length, limit)
+            if length > limit:
+                raise CorruptFileError(
+                    f"{location} has {length} bytes, more than the {limit} allowed"
+                )
             data = bytes(source.read())
         if len(data) != length:
             raise StorageError(f"{location}: the storage gave {len(data)} of its {length} bytes")
@@ -352,7 +355,7 @@ class Storage:
         buckets: dict[S3, dict[str, str]] = {}
         left = []
         for location in wanted:
-            reached = None if location.startswith("/") else self._reached(location)
+            reached = None if location.startswith(("/", "file:")) else self._reached(location)
             if reached is None:
                 left.append(location)
             else:
@@ -408,11 +411,6 @@ def _unless_gone(error: OSError) -> None:
     """Raise what hides files of a folder; one that is not there, or not any more, hides none."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
-
-
-def _check_limit(location: str, length: int, limit: int) -> None:
-    if length > limit:
-        raise CorruptFileError(f"{location} has {length} bytes, more than the {limit} allowed")
 
 
 @lru_cache(maxsize=16)
