@@ -47,10 +47,9 @@ class HeldObject:
         self._over.set()
         self._beats.join()
         with suppress(OSError, UnsupportedError):
-            reached = self._storage.s3(self._location)
-            held = reached and reached[0].get(reached[1], _LONGEST)
-            if reached and held and _is_of(held, self._owner):
-                reached[0].remove(reached[1])
+            held = _get(self._storage, self._location)
+            if held and _is_of(held, self._owner):
+                self._storage.ask_s3(self._location, lambda bucket, key: bucket.remove(key))
 
 
 def take(storage: Storage, location: str, me: Owner) -> HeldObject | Owner | None:
@@ -61,13 +60,9 @@ def take(storage: Storage, location: str, me: Owner) -> HeldObject | Owner | Non
         location: the object's.
         me: who asks.
     """
-    reached = storage.s3(location)
-    if reached is None:
-        return None
-    bucket, key = reached
     for _ in range(_TRIES):
         try:
-            held = bucket.get(key, _LONGEST)
+            held = _get(storage, location)
             # An answer was lost: it was made all the same.
             if held and _is_of(held, me):
                 return HeldObject(storage, location, held.tag, me)
@@ -82,13 +77,15 @@ def take(storage: Storage, location: str, me: Owner) -> HeldObject | Owner | Non
     return Owner()
 
 
+def _get(storage: Storage, location: str) -> Held | None:
+    return storage.ask_s3(location, lambda bucket, key: bucket.get(key, _LONGEST))
+
+
 def _put(storage: Storage, location: str, owner: Owner, *, over: str | None) -> str | None:
     told = json.dumps(asdict(replace(owner, heartbeat_ms=SystemClock().now_ms())))
-    reached = storage.s3(location)
-    if reached is None:
-        raise UnsupportedError(location)
-    bucket, key = reached
-    return bucket.create(key, told.encode(), over=over)
+    return storage.ask_s3(
+        location, lambda bucket, key: bucket.create(key, told.encode(), over=over)
+    )
 
 
 def _is_of(held: Held, owner: Owner) -> bool:

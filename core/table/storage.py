@@ -42,6 +42,7 @@ _RETRY_SECONDS = 60
 # What Arrow puts into one part.
 _PUT_BYTES = 5 * 1024 * 1024
 _Call = TypeVar("_Call", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 
 def _again_when_renewed(call: _Call) -> _Call:
@@ -119,6 +120,19 @@ class Storage:
         properties = tuple(sorted(self.credentials.at(location).items()))
         bucket = _open_bucket(parsed.authority, properties)
         return (bucket, key) if bucket else None
+
+    @_again_when_renewed
+    def ask_s3(self, location: str, ask: Callable[[S3, str], _T]) -> _T:
+        """Return what asking an object's bucket gives, with the object's key there.
+
+        Raises:
+            UnsupportedError: only Arrow reaches it, or the store does not know such requests.
+            StoreError: the store refused or did not answer.
+        """
+        reached = self.s3(location)
+        if reached is None:
+            raise UnsupportedError(location)
+        return ask(*reached)
 
     @_again_when_renewed
     def open_input(self, location: str) -> Any:
