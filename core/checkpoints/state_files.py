@@ -5,8 +5,9 @@ from __future__ import annotations
 from lake.core import paths
 from lake.core.checkpoints.byte_reader import ByteReader
 from lake.core.checkpoints.handles import InlineState, StateFile, StreamState
-from lake.core.errors import BadInputError, CorruptFileError, RefusedError
+from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.table.storage import Storage
+from lake.core.table.storage_errors import typed_errors
 
 
 def read_state(storage: Storage, metadata: str, state: StreamState | None) -> ByteReader:
@@ -24,6 +25,7 @@ def read_state(storage: Storage, metadata: str, state: StreamState | None) -> By
     Raises:
         CorruptFileError: the file is not as long as the handle says.
         NotFoundError: there is no such file.
+        LakeError: the storage refuses it, or does not answer.
         RefusedError: the bytes are kept in a way that operator state never is.
     """
     if isinstance(state, InlineState):
@@ -31,10 +33,7 @@ def read_state(storage: Storage, metadata: str, state: StreamState | None) -> By
     if not isinstance(state, StateFile):
         kind = state.kind if state else 0
         raise RefusedError(f"{metadata}: operator state in a handle of the kind {kind}")
-    try:
-        return _read_file(storage, _place(storage, metadata, state), state)
-    except OSError as error:
-        raise BadInputError(f"{metadata}: its state in {state.path} cannot be read") from error
+    return _read_file(storage, _place(storage, metadata, state), state)
 
 
 def _place(storage: Storage, metadata: str, state: StateFile) -> str:
@@ -68,7 +67,7 @@ def _read_file(storage: Storage, location: str, state: StateFile) -> ByteReader:
             f"{location} has {length} bytes, its checkpoint says {(state.start or 0) + state.size}"
         )
     start = state.start or 0
-    with storage.open_input(location) as source:
+    with typed_errors(location), storage.open_input(location) as source:
         source.seek(start)
         data = source.read(state.size)
     if len(data) != state.size:

@@ -12,7 +12,7 @@ from replay_support import take_checkpoint, write_manifest
 from lake.core.checkpoints.state import FLINK_SINK
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.catalog import open_catalog
+from lake.core.table.catalog import Table, open_catalog
 from lake.core.table.version3 import allow_writing
 from world.foreign import data_files
 
@@ -83,11 +83,18 @@ def checkpoints(warehouse: Path, kind: str) -> None:
     allow_writing()
     settings = Settings(warehouse=str(warehouse), catalog_type=kind)
     table = Session(settings=settings, catalog=open_catalog(settings)).table("db.t")
+    taken = {number: rows(60 + number, value=number) for number in (1, 2, 3)}
+    leave_checkpoint(table, warehouse / "checkpoint", taken)
+
+
+def leave_checkpoint(
+    table: Table, folder: Path, taken: Mapping[int, Sequence[Mapping[str, Any]]]
+) -> None:
+    """Leave a Flink job's last checkpoint, none of whose rows, by checkpoint, were committed."""
     named = {}
-    for number in (1, 2, 3):
-        files = data_files(table, rows(60 + number, value=number))
+    for number, loaded in taken.items():
+        files = data_files(table, loaded)
         named[number] = [(write_manifest(table, files, checkpoint_id=number, counter=number), 0)]
-    folder = warehouse / "checkpoint"
     folder.mkdir()
     take_checkpoint(folder, FLINK_SINK, named)
 
