@@ -113,7 +113,7 @@ def append_by_pyiceberg(world: World, random: Random) -> None:
         data = [{name: row.get(name) for name in names} for row in rows]
         handle.append(pa.Table.from_pylist(data, schema))
 
-    world.other_writer(Operation("pyiceberg append", adding(rows)), work)
+    world.other_writer(Operation("pyiceberg append", adding(rows), cleans=True), work)
 
 
 def delete_by_position(world: World, random: Random) -> None:

@@ -34,6 +34,8 @@ class Operation:
         may_drop: whether it may drop refs that are older than they may be.
         names: columns by name when it began.
         base: the branch's head when it began.
+        heads: where all refs pointed then.
+        cleans: whether it deletes what it wrote when it is told of a conflict, even one with its own commit.
         swaps: metadata changes that it landed; ``snapshots`` those it added.
         faulted: the catalog gave it a wrong answer.
         holds: names of what its snapshots bring that must come once, e.g. a job's checkpoint.
@@ -52,6 +54,8 @@ class Operation:
     may_drop: bool = False
     names: Mapping[str, int] = field(default_factory=lambda: NAMES)
     base: int | None = None
+    heads: Mapping[str, int] = field(default_factory=dict)
+    cleans: bool = False
     swaps: int = 0
     snapshots: list[int] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)

@@ -42,6 +42,7 @@ from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
 from world import hooks
 from world.catalog import SimCatalog
 from world.model import Expiry, Model, Operation, adding, state_of
+from world.processes import Processes
 from world.reference import DATA, EQUALITY, POSITIONS, Contents, Reference, missing
 from world.scheduler import Broken, Scheduler
 from world.time import START_MS, SimClock, SimIds
@@ -131,6 +132,7 @@ class World:
         self.kept: dict[str, Any] = {}
         self.open_outcomes: set[str] = set()
         self._operations: dict[str | None, Operation] = {}
+        self._processes = Processes(self.scheduler.actor)
         # Told of every hook, with what is about to be done and where.
         self.watch: Callable[[str, str], None] | None = None
         self._values = itertools.count()
@@ -160,6 +162,7 @@ class World:
             hooks.remembered_decoding(),
             hooks.file_times(self._written_ms),
             hooks.seeded_libraries(self.clock.now_ms, self.ids.uuid4),
+            self._processes.inside(),
         ):
             yield
 
@@ -237,6 +240,8 @@ class World:
         kind = self._faults.choice(
             ["lost", "not sent", "late", "late", "conflict after landing", "conflict"]
         )
+        if kind == "conflict after landing" and self._operation.cleans:
+            kind = "lost"
         if kind in {"lost", "conflict after landing"}:
             commit()
         if kind == "late":
@@ -282,6 +287,10 @@ class World:
     def run_lake(self, verb: str, *arguments: object, session: Session | None = None) -> Outcome:
         """Run a command; its error is raised as it is."""
         opened = session or self.session()
+        with self._processes.one():
+            return self._run_in_process(opened, verb, arguments)
+
+    def _run_in_process(self, opened: Session, verb: str, arguments: Sequence[object]) -> Outcome:
         state = State(open_session=lambda _, __: opened, command=verb)
         try:
             words = [verb, TABLE, *map(str, arguments)]
@@ -305,6 +314,7 @@ class World:
         if current is not None:
             head = current.refs.get(operation.branch)
             operation.base = head.snapshot_id if head else None
+            operation.heads = {name: ref.snapshot_id for name, ref in current.refs.items()}
             operation.names = {field.name: field.field_id for field in current.schema().fields}
         outer = self._operations.get(actor)
         self._operations[actor] = operation
@@ -476,14 +486,18 @@ class World:
         }
         named = {ref.snapshot_id for ref in after.refs.values()}
         own = {item.snapshot_id for item in heads.get(expiry.branch or MAIN, ())}
-        # What is asked of one branch is not asked of the others: the table's properties hold there.
-        others = {name for name in heads if expiry.branch not in {None, name}}
-        elsewhere = {item.snapshot_id for name in others for item in heads[name]}
-        lasting = {
-            item.snapshot_id
-            for name, chain in heads.items()
-            for item in chain[: 1 if name in others else expiry.retain_last]
+        # What is asked of one branch is not asked of the others: the table's properties hold there, for what
+        # was on them when the expiry began.
+        others = {
+            name: _chain(before, operation.heads[name])
+            for name in heads
+            if expiry.branch not in {None, name} and name in operation.heads
         }
+        elsewhere = {item.snapshot_id for chain in others.values() for item in chain}
+        lasting = {chain[0].snapshot_id for chain in others.values() if chain}
+        for name, chain in heads.items():
+            if expiry.branch in {None, name}:
+                lasting |= {item.snapshot_id for item in chain[: expiry.retain_last]}
         for item in gone:
             one = item.snapshot_id
             assert one not in named, f"{operation.name} forgot {one}, where a ref points"

@@ -1,0 +1,56 @@
+"""The processes of a world: each command is one of its own, which is gone when it has ended."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+from lake.core import processes
+
+_NAMED = ("lake.core.ingest.runs", "lake.core.table.withdrawal", "lake.core.table.lock_file")
+_ASKED = ("lake.core.table.withdrawal", "lake.core.table.lock_file", "lake.core.table.lock_object")
+
+
+class Processes:
+    """Knows which run.
+
+    Args:
+        actor: names who is at work.
+    """
+
+    def __init__(self, actor: Callable[[], str | None]) -> None:
+        self._actor = actor
+        self._numbers = itertools.count()
+        # Of each actor, those that wait for one that it began in their midst, and that one.
+        self._running: dict[str | None, list[str]] = {}
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Let what the actor does be done by a new process."""
+        running = self._running.setdefault(self._actor(), [])
+        running.append(f"world#{next(self._numbers)}")
+        try:
+            yield
+        finally:
+            running.pop()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Let lake ask for these."""
+        with ExitStack() as stack:
+            for module in _NAMED:
+                stack.enter_context(patch(f"{module}.process_name", self._name))
+            for module in _ASKED:
+                stack.enter_context(patch(f"{module}.still_runs", self._runs))
+            yield
+
+    def _name(self) -> str:
+        running = self._running.get(self._actor())
+        return running[-1] if running else processes.process_name()
+
+    def _runs(self, name: str) -> bool | None:
+        if name.startswith("world#"):
+            return any(name in running for running in self._running.values())
+        return processes.still_runs(name)
