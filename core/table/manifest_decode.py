@@ -49,6 +49,8 @@ _REQUIRED_ENTRY = ("status", "file_path", "file_format", "record_count", "file_s
 _REQUIRED_MANIFEST = ("manifest_path", "manifest_length", "partition_spec_id")
 # Decoded always: what the checks and the inheritance look at.
 _CHECKED = ("status", "content", "record_count", "file_size_in_bytes")
+# Of what stands in lists and maps.
+_REQUIRED_ITEMS = frozenset({"key", "value", "contains_null"})
 _ABSENT_IN_V1 = {"content": 0, "sequence_number": 0, "min_sequence_number": 0}
 _NEVER_NEGATIVE = ("manifest_length", "sequence_number", "min_sequence_number")
 _COUNTS = {ADDED: "added", EXISTING: "existing", DELETED: "deleted"}
@@ -375,6 +377,8 @@ def _conform(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         if not pa.types.is_list(column.type):
             raise problem
         items = _conform(column.values, kind.value_type, name)
+        if _has_holes(items):
+            raise CorruptFileError(f"{name} holds a list or map with a value missing")
         validity, offsets = column.buffers()[:2]
         parts = [validity, offsets]
         return pa.Array.from_buffers(
@@ -390,6 +394,13 @@ def _conform(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         return column.cast(kind)
     except pa.ArrowInvalid as error:
         raise problem from error
+
+
+def _has_holes(items: pa.Array) -> bool:
+    if not pa.types.is_struct(items.type):
+        return bool(items.null_count)
+    required = [item.name for item in items.type if item.name in _REQUIRED_ITEMS]
+    return any(items.field(name).null_count for name in required)
 
 
 def _conform_struct(column: pa.Array, kind: pa.StructType, name: str) -> pa.Array:

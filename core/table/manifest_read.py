@@ -37,17 +37,21 @@ _LISTS_AT_ONCE = 256
 _T = TypeVar("_T")
 
 
-def read_manifest_list(
-    storage: Storage, location: str, *, expected_length: int | None = None
-) -> pa.Table:
+def read_manifest_list(storage: Storage, location: str, *, sure: bool = False) -> pa.Table:
     """Return a manifest list's rows as `MANIFEST_COLUMNS`.
 
+    Args:
+        storage: where it lies.
+        location: the list's.
+        sure: read it twice, because nothing in it would tell a wrong byte in a name.
+
     Raises:
-        CorruptFileError: the file is damaged, or not ``expected_length`` bytes long.
+        CorruptFileError: the file is damaged, or its bytes are others each time.
         NotFoundError: there is no such file.
     """
     data = storage.read(location)
-    _check_length(location, len(data), expected_length)
+    if sure and storage.read(location) != data:
+        raise CorruptFileError(f"{location} was read twice, and differs")
     container = read_container(data, name=location)
     rows = decode_manifest_rows(container.schema_json, container.blocks, name=location)
     if pc.count_distinct(rows["manifest_path"]).as_py() != rows.num_rows:
@@ -188,7 +192,10 @@ def _open(storage: Storage, manifest: Manifest) -> Opened:
     if manifest.get("key_metadata") is not None:
         raise BadInputError(f"{path} is encrypted, which lake does not read")
     data = storage.read(path)
-    _check_length(path, len(data), manifest["manifest_length"])
+    if len(data) != manifest["manifest_length"]:
+        raise CorruptFileError(
+            f"{path} has {len(data)} bytes, the table's metadata says {manifest['manifest_length']}"
+        )
     return open_manifest(manifest, read_container(data, name=path))
 
 
@@ -226,13 +233,6 @@ def _wanted(columns: Collection[str] | None) -> list[str]:
     if unknown:
         raise ValueError(f"no such columns of manifest entries: {sorted(unknown)}")
     return [column for column in ENTRY_COLUMNS if column in columns]
-
-
-def _check_length(location: str, length: int, expected: int | None) -> None:
-    if expected is not None and length != expected:
-        raise CorruptFileError(
-            f"{location} has {length} bytes, the table's metadata says {expected}"
-        )
 
 
 def _concat(tables: Sequence[pa.Table]) -> pa.Table:

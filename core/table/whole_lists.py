@@ -53,14 +53,22 @@ class Counts:
     deletes: int | None
 
 
-def read_list(storage: Storage, metadata: TableMetadata, snapshot: Snapshot) -> pa.Table:
+def read_list(
+    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, *, sure: bool = False
+) -> pa.Table:
     """Return a snapshot's manifests (`MANIFEST_COLUMNS`).
+
+    Args:
+        storage: where the list lies.
+        metadata: the table's.
+        snapshot: whose list it is.
+        sure: read it twice, because what it names will be handed on.
 
     Raises:
         CorruptFileError: the list cannot be read, or names nothing though the snapshot has files.
         NotFoundError: it is missing.
     """
-    manifests = read_manifest_list(storage, snapshot.manifest_list)
+    manifests = read_manifest_list(storage, snapshot.manifest_list, sure=sure)
     # No writer is so wrong, whatever its totals are worth.
     told = None if manifests.num_rows else shortfall(metadata, snapshot, count_list(manifests))
     if told:

@@ -32,7 +32,8 @@ def opened(data: bytes) -> Opened:
     """Read a whole Avro file."""
     reader = fastavro.reader(io.BytesIO(data))
     records = [dict(row) for row in reader]  # type: ignore[call-overload]
-    header = {key: value for key, value in reader.metadata.items() if not key.startswith("avro.")}
+    own = ("avro.", "lake.sync-marker")
+    header = {key: value for key, value in reader.metadata.items() if not key.startswith(own)}
     return Opened(json.loads(reader.metadata["avro.schema"]), records, header, reader.codec)
 
 

@@ -109,7 +109,8 @@ def _split(path: Path, change: Callable[[Any], Any] = lambda row: row) -> None:
     with path.open("rb") as file:
         reader = fastavro.reader(file)
         rows, schema = [change(row) for row in reader], reader.writer_schema  # type: ignore[arg-type]
-        kept = {key: value for key, value in reader.metadata.items() if not key.startswith("avro.")}
+        own = ("avro.", "lake.sync-marker")
+        kept = {key: value for key, value in reader.metadata.items() if not key.startswith(own)}
     assert schema is not None
     with path.open("wb") as file:
         # A block ends once it has so many bytes.

@@ -9,6 +9,8 @@ _COMMIT = f"{_CORE}/table/test_commit.py"
 _CHAIN = f"{_CORE}/table/test_commit_chain.py"
 _ROW_DELTA = f"{_CORE}/table/test_row_delta.py"
 _MANIFESTS = f"{_CORE}/table/test_manifests.py"
+_AVRO = f"{_CORE}/table/test_avro.py"
+_WHOLE_LISTS = f"{_CORE}/table/test_whole_lists.py"
 _HADOOP = f"{_CORE}/table/test_hadoop_commits.py"
 _COMPACTION = f"{_CORE}/compaction/test_execute.py"
 _SORTED = "tests/commands/test_sorted.py"
@@ -556,9 +558,23 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a manifest of another length is read",
             "core/table/manifest_read.py",
-            "    if expected is not None and length != expected:\n",
+            '    if len(data) != manifest["manifest_length"]:\n',
             "    if False:\n",
             (_MANIFESTS,),
+        ),
+        RemovedCheck(
+            "a manifest with a wrong byte is read",
+            "core/table/avro.py",
+            "    if header.is_sealed and digest.digest()[:_SYNC_BYTES] != header.sync:\n",
+            "    if False:\n",
+            (_AVRO,),
+        ),
+        RemovedCheck(
+            "a list that is built on is read once",
+            "core/table/manifest_read.py",
+            "    if sure and storage.read(location) != data:\n",
+            "    if False:\n",
+            (_WHOLE_LISTS,),
         ),
         RemovedCheck(
             "a manifest with other counts than its list says is read",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import struct
 import zlib
@@ -192,6 +193,30 @@ def test_a_file_cut_anywhere_but_at_a_blocks_edge_is_refused() -> None:
         assert part.blocks == whole.blocks[: len(part.blocks)]
     # At a block's edge the cut file is a valid shorter one: only the level above knows better.
     assert shorter == len(whole.blocks)
+
+
+def test_a_wrong_byte_is_told_or_changes_nothing() -> None:
+    schema = record(("number", "long"), ("name", "string"))
+    data = write_container(
+        schema,
+        encode_records(schema, pa.table({"number": [1, 2, 3], "name": ["a", "b", "c"]}), 30),
+        metadata={"mark": "m"},
+    )
+    whole = read_container(data, name="x")
+    told = 0
+    for at, bit in itertools.product(range(len(data)), (0, 4, 7)):
+        wrong = bytearray(data)
+        wrong[at] ^= 1 << bit
+        try:
+            found = read_container(bytes(wrong), name="x")
+        except CorruptFileError:
+            told += 1
+            continue
+        # What tells of wrong bytes was hit itself.
+        assert found.blocks == whole.blocks
+        assert len(found.metadata.items() ^ whole.metadata.items()) == 2
+
+    assert told > 2.5 * len(data)
 
 
 @pytest.mark.parametrize("tail", [b"\x00", b"\x00" * 18, b"\x02\x02a" + b"x" * 16])

@@ -10,13 +10,20 @@ import fastavro
 import pyarrow as pa
 import pytest
 from command_line import CommandLine
-from table_support import make_table, open_session, pyiceberg_catalog, write_file
+from table_support import (
+    files_below,
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+    write_file,
+)
 
 from lake.core.errors import CorruptFileError
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.manifests import MANIFEST_SCHEMA
 from lake.core.table.occurrences import occurring
 from lake.core.table.operations import AppendFiles, RewriteFiles
+from lake.core.table.storage import Storage
 from lake.core.table.whole_lists import IGNORE_TOTALS, Counts, count_lists
 
 
@@ -105,6 +112,29 @@ def test_nothing_is_committed_on_a_shorter_list(warehouse: Path, tmp_path: Path)
     result = CommandLine(warehouse)("--json", "ingest", "db.t", tmp_path / "more.csv")
     assert result.exit_code == 7
     assert IGNORE_TOTALS in result.json()["error"]["hint"]
+
+
+def test_nothing_is_committed_on_a_list_that_is_another_when_it_is_read_again(
+    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte of a name that goes wrong on the way would lose all that the manifest holds."""
+    read, seen = Storage.read, set()
+
+    def once_wrong(storage: Storage, location: str, **named: Any) -> bytes:
+        data = bytearray(read(storage, location, **named))
+        if "/snap-" in location and location not in seen:
+            seen.add(location)
+            data[-20] ^= 1
+        return bytes(data)
+
+    (tmp_path / "more.csv").write_text("id,name\n9,x\n")
+    before = files_below(warehouse)
+    monkeypatch.setattr(Storage, "read", once_wrong)
+    result = CommandLine(warehouse)("--json", "ingest", "db.t", tmp_path / "more.csv")
+
+    assert result.exit_code == 7
+    assert "was read twice, and differs" in result.json()["error"]["message"]
+    assert files_below(warehouse) == before
 
 
 def test_a_table_may_say_that_its_totals_are_wrong(warehouse: Path, tmp_path: Path) -> None:
