@@ -146,7 +146,7 @@ def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
-    from world import faults
+    from world import creations, faults
     from world.races import pairs, singles, windows
 
     part = 1.0 if options.hostile == _ONLY else float(options.hostile)
@@ -163,7 +163,8 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     yield from crashing.cuts(options.cuts)
     yield from crashing.random_kills(options.random_kills, options.seed)
     for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
-        tables = [(name, version) for name in faults.COMMANDS for version in (2, 3)]
+        names = [*faults.COMMANDS, creations.NAME]
+        tables = [(name, version) for name in names for version in (2, 3)]
         each, more = divmod(most, len(tables))
         for number, table in enumerate(tables):
             if each or number < more:
@@ -323,9 +324,9 @@ def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], l
 def _faults(
     folder: Path, name: str, version: int, most: int, seed: str
 ) -> tuple[Counter[str], list[str]]:
-    from world.faults import Faults, base_table, chosen
+    from world.faults import chosen
 
-    table = Faults(base_table(folder, version), name)
+    table = _faulty(folder, name, version)
     return _each(
         chosen(table, most, seed),
         lambda fault: table.fault(fault) + Counter(faults=1),
@@ -336,14 +337,23 @@ def _faults(
 def _multi_faults(
     folder: Path, name: str, version: int, most: int, seed: str
 ) -> tuple[Counter[str], list[str]]:
-    from world.faults import Faults, base_table, several
+    from world.faults import several
 
-    table = Faults(base_table(folder, version), name)
+    table = _faulty(folder, name, version)
     return _each(
         several(table, most, seed),
         lambda faults: table.fault(*faults) + Counter({"multi-faults": 1}),
         lambda faults: f"version {version}, {name}: {faults}",
     )
+
+
+def _faulty(folder: Path, name: str, version: int) -> Any:
+    from world import creations
+    from world.faults import Faults, base_table
+
+    if name == creations.NAME:
+        return creations.Creations(folder, version)
+    return Faults(base_table(folder, version), name)
 
 
 def _each(

@@ -40,10 +40,10 @@ class FaultyCatalog(NoopCatalog):
         )
 
     def create_namespace_if_not_exists(self, namespace: Any, properties: Any = None) -> None:
-        pass
+        self._behind.create_namespace_if_not_exists(namespace)
 
-    def table_exists(self, identifier: Any) -> bool:
-        return self._behind.current(identifier) is not None
+    def create_table_transaction(self, *arguments: Any, **named: Any) -> Any:
+        return self._behind.create_table_transaction(*arguments, **named)
 
 
 def _http(status: int) -> Exception:

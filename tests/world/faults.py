@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 import pyarrow.parquet as pq
@@ -421,7 +421,17 @@ def _without_time(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def chosen(table: Faults, most: int, seed: str) -> list[tuple[str, int]]:
+class Table(Protocol):
+    """A command on a table of its own, and the faults that can befall it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def plans(self) -> Iterator[tuple[str, int]]:
+        """Yield each fault's name with each number of a call that it can befall."""
+
+
+def chosen(table: Table, most: int, seed: str) -> list[tuple[str, int]]:
     """Return some of a table's faults, spread over all."""
     every = list(table.plans())
     if len(every) <= most:
@@ -429,7 +439,7 @@ def chosen(table: Faults, most: int, seed: str) -> list[tuple[str, int]]:
     return sorted(Random(f"{seed} {table.name}").sample(every, most))
 
 
-def several(table: Faults, most: int, seed: str) -> list[list[tuple[str, int]]]:
+def several(table: Table, most: int, seed: str) -> list[list[tuple[str, int]]]:
     """Return sets of two or three of a table's faults, at calls of their own."""
     random = Random(f"{seed} several {table.name}")
     every = list(table.plans())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from world.creations import Creations
 from world.faults import FAULTS, Faults, base_table, chosen
 from world.faulty import DELETE, LIST, LOOK, READ, SYNC, WRITE
 from world.races import Races
@@ -28,3 +30,9 @@ def test_a_fault_changes_all_or_nothing_and_the_next_run_ends_it(base: Races, na
     table = Faults(base, name)
     for fault in chosen(table, 3, "everyday"):
         table.fault(fault)
+
+
+def test_a_fault_makes_a_table_with_all_its_rows_or_none(tmp_path: Path) -> None:
+    made = Creations(tmp_path, 2)
+    for fault in chosen(made, 4, "everyday"):
+        made.fault(fault)

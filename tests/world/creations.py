@@ -1,0 +1,107 @@
+"""A load that makes its table, with a fault at the n-th call of storage, catalog or clock, and then again without.
+
+The table is there with all its rows or not at all, what is not told of leaves nothing, and the next run ends it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from command_line import CommandLine, Result
+from table_support import files_below, ids_in, pyiceberg_catalog
+
+from lake.core.clock import SystemClock
+from lake.core.session import Session, open_session
+from lake.core.settings import Settings
+from world.catalog_faults import FaultyCatalog
+from world.clock_faults import CLOCK, FaultyClock
+from world.faults import FAULTS
+from world.faulty import CANARY, Fault, Layer
+
+NAME = "create"
+_IDS = [1, 2, 3]
+_LINE = ("ingest", "db.new", "--create", "--partition-by", "part", "--run-id", "run-1")
+
+
+class Creations:
+    """A catalog without a table, one fault after the other.
+
+    Args:
+        folder: for the source and the warehouse.
+        version: the new table's format version.
+    """
+
+    name = NAME
+
+    def __init__(self, folder: Path, version: int) -> None:
+        self._source, self._warehouse = folder / "source.parquet", folder / "warehouse"
+        self._version = version
+        self._layer = Layer()
+        rows = {"id": pa.array(_IDS, pa.int64()), "part": ["x", "y", "x"]}
+        pq.write_table(pa.table(rows), self._source, write_page_checksum=True)
+        result = self._run({})
+        assert result.exit_code == 0, result
+        assert self._rows() == _IDS
+        self.calls = Counter(call.kind for call in self._layer.calls)
+
+    def plans(self) -> Iterator[tuple[str, int]]:
+        """Yield each fault's name with each number of a call that it can befall."""
+        for name, fault in FAULTS.items():
+            for number in range(self.calls[fault.kind]):
+                yield name, number
+
+    def fault(self, *faults: tuple[str, int]) -> Counter[str]:
+        """Run with faults, judge, run without, judge; return what was counted."""
+        shutil.rmtree(self._warehouse)
+        chosen = [FAULTS[name] for name, _ in faults]
+        ended = self._run({(FAULTS[name].kind, number): FAULTS[name] for name, number in faults})
+        assert self._layer.happened, "the fault did not happen"
+        self._judge(ended, chosen)
+        again, third = self._run({}), self._run({})
+        assert again.exit_code == third.exit_code == 0, (ended, again, third)
+        assert third.json()["status"] == "nothing-to-do", third
+        assert self._rows() == _IDS, (ended, again)
+        code = ended.exit_code
+        return Counter({f"{name}: {code}": 1 for name, _ in faults} | {f"exit {code}": 1})
+
+    def _run(self, plan: Mapping[tuple[str, int], Fault]) -> Result:
+        properties = ("--property", f"format-version={self._version}")
+        lake = CommandLine(self._warehouse, engine="inline", open_session=self._session)
+        with self._layer.inside():
+            self._layer.begin(plan)
+            return lake("--json", *_LINE, self._source, *properties)
+
+    def _session(self, settings: Settings) -> Session:
+        session = open_session(settings)
+        handle = session.catalog.handle
+        session.catalog.__dict__["handle"] = FaultyCatalog(handle, self._layer)
+        session.clock = FaultyClock(SystemClock(), self._layer)
+        return session
+
+    def _judge(self, ended: Result, faults: list[Fault]) -> None:
+        spoken = ended.stdout + ended.stderr
+        assert CANARY not in spoken, f"a secret is told: {spoken}"
+        assert "Traceback" not in spoken, f"a trace: {spoken[-1500:]}"
+        allowed = {0, 5, 6}.union(*(fault.codes for fault in faults))
+        assert ended.exit_code in allowed, f"exit {ended.exit_code}: {spoken[-800:]}"
+        document: dict[str, Any] = ended.json()
+        if ended.exit_code in {0, 6}:
+            wrong_time = any(fault.kind == CLOCK for fault in faults)
+            assert self._rows() == _IDS or wrong_time, f"done, but not all: {ended}"
+        elif ended.exit_code == 5:
+            assert self._rows() in (_IDS, None), f"neither all nor nothing: {ended}"
+        else:
+            assert self._rows() is None, f"failed, but the table is there: {ended}"
+            left = files_below(self._warehouse)
+            assert not left or document["warnings"], f"left behind: {left} by {ended}"
+
+    def _rows(self) -> list[int] | None:
+        if not pyiceberg_catalog(self._warehouse).table_exists("db.new"):
+            return None
+        return sorted(ids_in(self._warehouse, "db.new"))
