@@ -12,7 +12,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -54,6 +54,30 @@ class Owner:
     ttl_seconds: int = TTL_SECONDS
 
 
+class Heartbeat:
+    """Keeps a lock young from now on, on a thread of its own.
+
+    Args:
+        beat: tells that the owner lives; False where there is nothing left to keep.
+    """
+
+    def __init__(self, beat: Callable[[], bool]) -> None:
+        self._beat = beat
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="lake-lock", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while not self._over.wait(HEARTBEAT_SECONDS):
+            if not self._beat():
+                return
+
+    def stop(self) -> None:
+        """End it; no beat comes afterwards."""
+        self._over.set()
+        self._thread.join()
+
+
 class HeldLock:
     """A lock file of one's own, from when it was made to `release`."""
 
@@ -61,19 +85,16 @@ class HeldLock:
         self._path = path
         self._descriptor = descriptor
         self._owner = owner
-        self._over = threading.Event()
-        self._beats = threading.Thread(target=self._keep_young, name="lake-lock", daemon=True)
-        self._beats.start()
+        self._heartbeat = Heartbeat(self._beat)
 
-    def _keep_young(self) -> None:
-        while not self._over.wait(HEARTBEAT_SECONDS):
-            # Its own inode, whoever may have taken the name over.
-            _tell(self._descriptor, self._owner)
+    def _beat(self) -> bool:
+        # Its own inode, whoever may have taken the name over.
+        _tell(self._descriptor, self._owner)
+        return True
 
     def release(self) -> None:
         """Remove the file, unless another run has taken its name over."""
-        self._over.set()
-        self._beats.join()
+        self._heartbeat.stop()
         try:
             with suppress(OSError), _sole_remover(self._descriptor, wait=True):
                 if _names(self._path, self._descriptor):

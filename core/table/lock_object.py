@@ -7,13 +7,12 @@ heeds none lets two runs that begin in the same moment both go on, which is safe
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import suppress
 from dataclasses import asdict, replace
 
 from lake.core.clock import SystemClock
 from lake.core.processes import still_runs
-from lake.core.table.lock_file import HEARTBEAT_SECONDS, TTL_SECONDS, Owner, owner_in
+from lake.core.table.lock_file import TTL_SECONDS, Heartbeat, Owner, owner_in
 from lake.core.table.s3 import Held, UnsupportedError
 from lake.core.table.storage import Storage
 
@@ -29,23 +28,20 @@ class HeldObject:
         self._location = location
         self._tag = tag
         self._owner = owner
-        self._over = threading.Event()
-        self._beats = threading.Thread(target=self._keep_young, name="lake-lock", daemon=True)
-        self._beats.start()
+        self._heartbeat = Heartbeat(self._beat)
 
-    def _keep_young(self) -> None:
-        while not self._over.wait(HEARTBEAT_SECONDS):
-            with suppress(OSError, UnsupportedError):
-                tag = _put(self._storage, self._location, self._owner, over=self._tag)
-                if tag is None:
-                    # Another has taken it over: nothing is left to keep.
-                    return
-                self._tag = tag
+    def _beat(self) -> bool:
+        with suppress(OSError, UnsupportedError):
+            tag = _put(self._storage, self._location, self._owner, over=self._tag)
+            if tag is None:
+                # Another has taken it over.
+                return False
+            self._tag = tag
+        return True
 
     def release(self) -> None:
         """Remove the object, unless another run has taken it over."""
-        self._over.set()
-        self._beats.join()
+        self._heartbeat.stop()
         with suppress(OSError, UnsupportedError):
             held = _get(self._storage, self._location)
             if held and _is_of(held, self._owner):

@@ -271,6 +271,14 @@ def _python_peak(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
+def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
+    """Return each one's median, and how often lake's goes into Java's."""
+    found = {name: round(statistics.median(each), 2) for name, each in seconds.items() if each}
+    if "java" in found:
+        found["ratio"] = round(found["java"] / found["lake"], 2)
+    return found
+
+
 def timed(command: list[str], **environment: str) -> tuple[float, float, str]:
     """Run a process; return its seconds, peak memory in MiB, and output."""
     started = time.perf_counter()
@@ -357,10 +365,7 @@ def main() -> None:
             took, _, _ = timed(java_command(used, arguments.sort))
             seconds["java"].append(took)
             print(f"java {took:.2f} s", flush=True)
-    medians = {name: round(statistics.median(each), 2) for name, each in seconds.items() if each}
-    if "java" in medians:
-        medians["ratio"] = round(medians["java"] / medians["lake"], 2)
-    print(json.dumps({**medians, "peak_mib": round(max(peaks))}))
+    print(json.dumps({**medians(seconds), "peak_mib": round(max(peaks))}))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 import sys
 import tempfile
 import uuid
@@ -26,7 +25,7 @@ import pyarrow as pa
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from compact import copy_of, timed  # noqa: E402
+from compact import copy_of, medians, timed  # noqa: E402
 from manifests import SCHEMA, SPEC, entries  # noqa: E402
 from table_support import make_table, pyiceberg_catalog  # noqa: E402
 
@@ -237,10 +236,7 @@ def compare(kept: Path, used: Path, rounds: int, *, java: bool) -> None:
             print(
                 f"    {before - files_left(used)} files went, {files_left(used)} stay", flush=True
             )
-    medians = {name: round(statistics.median(each), 2) for name, each in seconds.items() if each}
-    if "java" in medians:
-        medians["ratio"] = round(medians["java"] / medians["lake"], 2)
-    print(json.dumps(medians))
+    print(json.dumps(medians(seconds)))
 
 
 def measure(warehouse: Path, *commands: tuple[str, ...]) -> None:

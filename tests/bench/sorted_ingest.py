@@ -11,12 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 import sys
 import tempfile
 from pathlib import Path
 
-from compact import ROOT, SCHEMA, data_files, lineitems, timed
+from compact import ROOT, SCHEMA, data_files, lineitems, medians, timed
 from pyarrow import parquet
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
@@ -90,10 +89,7 @@ def main() -> None:
             took, _, _ = timed(peer)
             seconds["java"].append(took)
             print(f"java {took:.2f} s, {left(used)}", flush=True)
-    medians = {name: round(statistics.median(each), 2) for name, each in seconds.items() if each}
-    if "java" in medians:
-        medians["ratio"] = round(medians["java"] / medians["lake"], 2)
-    print(json.dumps({**medians, "peak_mib": round(max(peaks))}))
+    print(json.dumps({**medians(seconds), "peak_mib": round(max(peaks))}))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -27,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
 from command_line import CommandLine  # noqa: E402
-from compact import copy_of, timed  # noqa: E402
+from compact import copy_of, medians, timed  # noqa: E402
 
 _FILES = 10
 _MERGE = """
@@ -134,10 +133,7 @@ def main() -> None:
         seconds["java"].append(took)
         same = rows_and_sum(used, folder) == ours
         print(f"java {took:.2f} s, the same rows: {same}", flush=True)
-    medians = {name: round(statistics.median(each), 2) for name, each in seconds.items() if each}
-    if "java" in medians:
-        medians["ratio"] = round(medians["java"] / medians["lake"], 2)
-    print(json.dumps({**medians, "peak_mib": round(max(peaks))}))
+    print(json.dumps({**medians(seconds), "peak_mib": round(max(peaks))}))
 
 
 if __name__ == "__main__":
