@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.transforms import IdentityTransform, Transform, VoidTransform
+from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, VoidTransform
 from pyiceberg.types import UUIDType
 
 from lake.core.arrays import one_array
+from lake.core.errors import RefusedError
 from lake.core.table.partition_values import from_single_values, partition_type, single_values
 
 if TYPE_CHECKING:
@@ -38,7 +39,15 @@ def partition_columns(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
 def transformed(
     batch: pa.RecordBatch, schema: Schema, source_id: int, transform: Transform[Any, Any]
 ) -> pa.Array:
-    """Return a transform's values of a column."""
+    """Return a transform's values of a column.
+
+    Raises:
+        RefusedError: the transform is of a newer format.
+    """
+    if isinstance(transform, UnknownTransform):
+        raise RefusedError(
+            "the table is partitioned by a transform that lake does not know: only readers may pass it over"
+        )
     source = source_column(batch, schema, source_id)
     kind = schema.find_type(source_id)
     if isinstance(transform, VoidTransform):

@@ -406,7 +406,7 @@ def _send(
         raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
-    except theirs.BadRequestError as error:
+    except (theirs.BadRequestError, theirs.ValidationError) as error:
         after = _look(session, table, landed, error)
         if after is None:
             raise BadInputError(

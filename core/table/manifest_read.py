@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table.metadata import TableMetadata
@@ -25,6 +26,7 @@ from lake.core.table.manifest_decode import (
     open_manifest,
 )
 from lake.core.table.manifest_schemas import ENTRY_COLUMNS
+from lake.core.table.spelling import same_name
 from lake.core.table.storage import Storage
 
 # Manifests are decoded together up to so many bytes, but shared out among the threads from so many on.
@@ -53,10 +55,7 @@ def read_manifest_list(storage: Storage, location: str, *, sure: bool = False) -
     if sure and storage.read(location) != data:
         raise CorruptFileError(f"{location} was read twice, and differs")
     container = read_container(data, name=location)
-    rows = decode_manifest_rows(container.schema_json, container.blocks, name=location)
-    if pc.count_distinct(rows["manifest_path"]).as_py() != rows.num_rows:
-        raise CorruptFileError(f"{location} names a manifest twice")
-    return rows
+    return _rows_of([container])
 
 
 def read_manifest_lists(
@@ -100,9 +99,8 @@ def _try_list(storage: Storage, location: str) -> Container | BadInputError:
 def _decoded_lists(
     group: Sequence[Container], unreadable: list[str] | None
 ) -> Iterator[tuple[list[str], list[int], pa.Table]]:
-    blocks = [block for one in group for block in one.blocks]
     try:
-        rows = decode_manifest_rows(group[0].schema_json, blocks, name=group[0].name)
+        rows = _rows_of(group)
     except BadInputError:
         if len(group) > 1:
             # One of them is damaged: read alone, it is named.
@@ -114,6 +112,17 @@ def _decoded_lists(
         unreadable.append(group[0].name)
     else:
         yield [one.name for one in group], [one.objects for one in group], rows
+
+
+def _rows_of(lists: Sequence[Container]) -> pa.Table:
+    """Decode lists that are written alike; one that names a manifest twice lacks another."""
+    blocks = [block for one in lists for block in one.blocks]
+    rows = decode_manifest_rows(lists[0].schema_json, blocks, name=lists[0].name)
+    owners = np.repeat(np.arange(len(lists)), [one.objects for one in lists])
+    codes = same_name(rows["manifest_path"]).dictionary_encode().indices.to_numpy()
+    if len(np.unique(owners * (rows.num_rows + 1) + codes)) != rows.num_rows:
+        raise CorruptFileError(f"{lists[0].name} names a manifest twice")
+    return rows
 
 
 def read_manifest(

@@ -13,6 +13,7 @@ from hostile.commands import READS, WRITES, Commands
 from hostile.guard import WrongError
 from hostile.tables import broken_table, edited
 
+_DEEPEST = 200
 _TURNS = (
     "scan",
     "plan",
@@ -96,7 +97,7 @@ def _changed(document: Any, chance: random.Random) -> str:
             return f"{name} from {other}"
         case "deep":
             value: Any = outer[key]
-            for _ in range(chance.choice((1, 5, 500))):
+            for _ in range(chance.choice((1, 5, 200))):
                 value = [value]
             outer[key] = value
             return f"{name} deep"
@@ -112,7 +113,8 @@ def _places(value: Any, name: str) -> Iterator[tuple[Any, Any, str]]:
         items = enumerate(value)
     for key, item in items:
         yield value, key, f"{name}.{key}"
-        yield from _places(item, f"{name}.{key}")
+        if name.count(".") < _DEEPEST:
+            yield from _places(item, f"{name}.{key}")
 
 
 class Lies:

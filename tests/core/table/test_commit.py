@@ -11,11 +11,13 @@ import pytest
 from delete_support import position_file, vectors
 from history_model import History
 from pyiceberg.exceptions import (
+    BadRequestError,
     CommitFailedException,
     CommitStateUnknownException,
     ForbiddenError,
     ServerError,
     ServiceUnavailableError,
+    ValidationError,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
@@ -35,6 +37,7 @@ from table_support import (
 )
 
 from lake.core.errors import (
+    BadInputError,
     CommitConflictError,
     CommitUnknownError,
     ConflictingFilesError,
@@ -329,6 +332,31 @@ def test_refused_credentials_are_told_as_such_and_change_nothing(world: World) -
     with pytest.raises(NotAuthorisedError):
         world.append(1)
     assert world.session.owned == set()
+
+
+NOT_ACCEPTED = [BadRequestError("400"), ValidationError("an unknown transform")]
+
+
+@pytest.mark.parametrize("answer", NOT_ACCEPTED)
+def test_what_a_catalog_does_not_accept_changed_nothing(world: World, answer: Exception) -> None:
+    before = files_below(world.warehouse)
+    inject(world.session, [refused_with(answer)])
+    with pytest.raises(BadInputError, match="does not accept the commit"):
+        world.append(1)
+
+    assert world.ids == []
+    # The data file is its caller's.
+    assert len(files_below(world.warehouse) - before) == 1
+
+
+@pytest.mark.parametrize("answer", NOT_ACCEPTED)
+def test_what_a_catalog_does_not_accept_after_it_landed_is_there(
+    world: World, answer: Exception
+) -> None:
+    inject(world.session, [applied_then(answer)])
+    world.append(1)
+
+    assert world.ids == [1]
 
 
 @pytest.mark.parametrize("times", range(1, 5))

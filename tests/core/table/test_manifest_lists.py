@@ -57,7 +57,7 @@ def read(
         st.tuples(
             st.sampled_from([1, 2, 3]),
             st.lists(st.text("abc/", min_size=1, max_size=9), max_size=5, unique=True),
-            st.sampled_from(["whole", "whole", "cut", "missing", "no list"]),
+            st.sampled_from(["whole", "whole", "cut", "missing", "no list", "twice"]),
         ),
         max_size=8,
     )
@@ -68,7 +68,10 @@ def test_each_list_has_its_own_rows_and_those_that_cannot_be_read_are_named(
     storage = MemoryStorage({})
     for number, (version, names, state) in enumerate(lists):
         data = list_of(version, names)
-        stored = {"whole": data, "cut": data[:-3], "no list": b"Obj\x01\x00"}.get(state)
+        again = list_of(version, ["/x/y", *names, "file:/x/y"])
+        stored = {"whole": data, "cut": data[:-3], "no list": b"Obj\x01\x00", "twice": again}.get(
+            state
+        )
         if stored is not None:
             storage.files[f"l{number}"] = stored
     locations = [f"l{number}" for number in range(len(lists))]
@@ -108,3 +111,12 @@ def test_a_list_with_impossible_rows_is_named_among_many() -> None:
     assert (sorted(found), unreadable) == (["l0", "l2"], ["l1"])
     with pytest.raises(CorruptFileError, match="l1"):
         read(storage, ["l0", "l1", "l2"])
+
+
+def test_a_list_that_names_a_manifest_twice_lacks_another() -> None:
+    storage = MemoryStorage({"l": list_of(2, ["a", "b", "a"]), "m": list_of(2, ["a", "b"])})
+
+    with pytest.raises(CorruptFileError, match="l names a manifest twice"):
+        read_manifest_list(storage, "l")
+    with pytest.raises(CorruptFileError, match="l names a manifest twice"):
+        read(storage, ["m", "l"])
