@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table.metadata import TableMetadata
 
+from lake.core.arrays import one_array
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.table.avro import Container, read_container
 from lake.core.table.manifest_decode import (
@@ -119,8 +120,11 @@ def _rows_of(lists: Sequence[Container]) -> pa.Table:
     blocks = [block for one in lists for block in one.blocks]
     rows = decode_manifest_rows(lists[0].schema_json, blocks, name=lists[0].name)
     owners = np.repeat(np.arange(len(lists)), [one.objects for one in lists])
-    codes = same_name(rows["manifest_path"]).dictionary_encode().indices.to_numpy()
-    if len(np.unique(owners * (rows.num_rows + 1) + codes)) != rows.num_rows:
+    # Many lists hold the same names: only how each is spelled is looked at.
+    names = one_array(rows["manifest_path"]).dictionary_encode()
+    spelled = same_name(names.dictionary).dictionary_encode().indices.to_numpy()
+    named = owners * (rows.num_rows + 1) + spelled[names.indices.to_numpy()]
+    if len(np.unique(named)) != rows.num_rows:
         raise CorruptFileError(f"{lists[0].name} names a manifest twice")
     return rows
 
