@@ -10,6 +10,7 @@ _CHAIN = f"{_CORE}/table/test_commit_chain.py"
 _ROW_DELTA = f"{_CORE}/table/test_row_delta.py"
 _MANIFESTS = f"{_CORE}/table/test_manifests.py"
 _AVRO = f"{_CORE}/table/test_avro.py"
+_LISTS = f"{_CORE}/table/test_manifest_lists.py"
 _WHOLE_LISTS = f"{_CORE}/table/test_whole_lists.py"
 _HADOOP = f"{_CORE}/table/test_hadoop_commits.py"
 _COMPACTION = f"{_CORE}/compaction/test_execute.py"
@@ -568,6 +569,13 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             "    if header.is_sealed and digest.digest()[:_SYNC_BYTES] != header.sync:\n",
             "    if False:\n",
             (_AVRO,),
+        ),
+        RemovedCheck(
+            "a list that names a manifest twice is read",
+            "core/table/manifest_read.py",
+            "    if len(np.unique(named)) != rows.num_rows:\n",
+            "    if False:\n",
+            (_LISTS,),
         ),
         RemovedCheck(
             "a list that is built on is read once",
