@@ -33,7 +33,8 @@ from lake.core.rows.reader import read_ahead
 from lake.core.rows.rendering import json_lines
 from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import arrow_schema
-from lake.core.upsert.key_rows import arrow_file, unusable
+from lake.core.upsert.batch_files import batch_file
+from lake.core.upsert.key_rows import unusable
 from lake.core.upsert.row_kinds import UNKNOWN, row_kinds, unknown_kind
 
 # Of a row in a message; so many characters tell which it is.
@@ -215,7 +216,7 @@ class _Changes:
     def _set_aside(self, batch: pa.RecordBatch) -> None:
         self._counts["rejected"] += batch.num_rows
         if self._aside is None:
-            file = arrow_file(self._context.storage, self._aside_path, batch.schema)
+            file = batch_file(self._context.storage, self._aside_path)
             self._aside = self._files.enter_context(file)
         self._aside.write_batch(batch)
 

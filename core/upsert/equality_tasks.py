@@ -11,7 +11,7 @@ from lake.core.deletes.writers import open_equality_writer
 from lake.core.engine import TaskContext
 from lake.core.rows.schema import arrow_schema, schema_from_plain
 from lake.core.rows.writer import WriteSettings
-from lake.core.upsert.key_rows import read_arrow
+from lake.core.upsert.batch_files import batches_in
 
 
 def write_deletes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -27,7 +27,7 @@ def write_deletes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[
     with open_equality_writer(
         context.storage, settings, columns=columns, equality_ids=payload["ids"], names=names
     ) as writer:
-        for batch in read_arrow(context.storage, payload["keys"]):
+        for batch in batches_in(context.storage, payload["keys"]):
             context.go_on()
             writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         files = writer.close()

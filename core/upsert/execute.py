@@ -33,7 +33,7 @@ from lake.core.table.operations import (
     RowDelta,
 )
 from lake.core.table.staging import Staging, staged
-from lake.core.upsert.key_rows import read_arrow
+from lake.core.upsert.batch_files import batches_in
 from lake.core.upsert.matching import Matched, Matcher
 from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
@@ -332,7 +332,7 @@ class _Run:
             wanted = list(bits[:left])
             left -= len(wanted)
             start = 0
-            for batch in read_arrow(self._storage, bucket["keys"]) if wanted else ():
+            for batch in batches_in(self._storage, bucket["keys"]) if wanted else ():
                 end = start + batch.num_rows
                 for row in (row for row in wanted if start <= row < end):
                     yield tuple(_shown(column[row - start]) for column in batch.columns)

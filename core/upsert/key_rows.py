@@ -1,10 +1,8 @@
-"""The keys of rows: cut out of batches, checked, and kept in Arrow files between an upsert's steps."""
+"""The keys of rows: cut out of batches, and checked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +13,6 @@ from pyiceberg.schema import Schema
 from lake.core.errors import CorruptFileError
 from lake.core.expressions import field_path
 from lake.core.rows.keys import KeyColumn
-from lake.core.table.storage import Storage
 
 Mask = npt.NDArray[np.bool_]
 
@@ -51,23 +48,3 @@ def unusable(column: pa.Array) -> tuple[Mask, str] | None:
         return None
     mask: Mask = missing.to_numpy(zero_copy_only=False)
     return (mask, what) if mask.any() else None
-
-
-@contextmanager
-def arrow_file(storage: Storage, path: str, schema: pa.Schema) -> Iterator[Any]:
-    """Open a new Arrow file for batches; it is whole only if the block ends well."""
-    with storage.open_output(path) as sink:
-        writer = pa.ipc.new_file(sink, schema)
-        try:
-            yield writer
-        finally:
-            with suppress(pa.ArrowException):
-                writer.close()
-
-
-def read_arrow(storage: Storage, path: str) -> Iterator[pa.RecordBatch]:
-    """Yield an Arrow file's batches."""
-    with storage.open_input(path) as source:
-        reader = pa.ipc.open_file(source)
-        for number in range(reader.num_record_batches):
-            yield reader.get_batch(number)

@@ -23,7 +23,8 @@ from lake.core.errors import LakeError
 from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.table.files import DataFile
-from lake.core.upsert.key_rows import columns_of, cut, read_arrow
+from lake.core.upsert.batch_files import batches_in
+from lake.core.upsert.key_rows import columns_of, cut
 from lake.core.upsert.options import COPY_ON_WRITE
 
 # With several buckets each is loaded once for about so many rows of the table.
@@ -190,7 +191,7 @@ class _Buckets:
         if self._loaded is None or self._loaded[0] != bucket:
             self._loaded = None
             path = self.paths[bucket] or ""
-            batches = list(read_arrow(self._context.storage, path))
+            batches = list(batches_in(self._context.storage, path))
             self._loaded = bucket, KeyIndex.build(pa.Table.from_batches(batches))
         return self._loaded[1]
 

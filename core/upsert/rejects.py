@@ -12,7 +12,7 @@ from lake.core.rows.sinks import FORMATS, SUFFIXES, writing
 from lake.core.session import Session
 from lake.core.table.catalog import Table
 from lake.core.table.storage import Storage
-from lake.core.upsert.key_rows import read_arrow
+from lake.core.upsert.batch_files import batches_in
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -42,7 +42,7 @@ def write_rejects(
         with open(draft, "xb") as stream, writing(_format(path) or "", stream, schema) as sink:
             for claim in claims:
                 if claim["rejects"]:
-                    for batch in read_arrow(storage, claim["rejects"]):
+                    for batch in batches_in(storage, claim["rejects"]):
                         sink.write(batch)
         os.replace(draft, path)
     except OSError as error:

@@ -14,7 +14,7 @@ from lake.core.deletes.key_encoding import Int64s, hash_keys, partition_of
 from lake.core.deletes.keys import KeyIndex
 from lake.core.engine import TaskContext
 from lake.core.rows.outbox import Outbox
-from lake.core.upsert.key_rows import arrow_file, read_arrow
+from lake.core.upsert.batch_files import batch_file, batches_in
 
 # Beyond so many different values a column is told by its least and greatest.
 _MOST_VALUES = 100
@@ -64,7 +64,7 @@ def _source_keys(
     """Yield units' keys with where each row was."""
     for file in files:
         row = 0
-        for batch in read_arrow(context.storage, file["keys"]):
+        for batch in batches_in(context.storage, file["keys"]):
             rows = np.arange(row, row + batch.num_rows)
             unit = np.full(batch.num_rows, file["place"], np.int32)
             row += batch.num_rows
@@ -122,7 +122,7 @@ def _ranks(table: pa.Table, order: list[str]) -> Int64s:
 
 
 def _write(context: TaskContext, path: str, table: pa.Table) -> None:
-    with arrow_file(context.storage, path, table.schema) as file:
+    with batch_file(context.storage, path) as file:
         for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
             file.write_batch(batch)
 

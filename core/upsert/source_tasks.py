@@ -23,7 +23,8 @@ from lake.core.rows.outbox import Outbox, claim
 from lake.core.rows.partitioning import group_rows, partition_number
 from lake.core.rows.reader import read_ahead
 from lake.core.rows.writer import WriteSettings
-from lake.core.upsert.key_rows import Mask, arrow_file, columns_of, cut, read_arrow, unusable
+from lake.core.upsert.batch_files import batch_file, batches_in
+from lake.core.upsert.key_rows import Mask, columns_of, cut, unusable
 
 
 def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -144,7 +145,7 @@ class _UnitRows:
         # The second reading would only write them again.
         if self._losers is None:
             if self._rejects is None:
-                file = arrow_file(self._storage, self._rejects_path, batch.schema)
+                file = batch_file(self._storage, self._rejects_path)
                 self._rejects = self._files.enter_context(file)
             self._rejects.write_batch(batch)
 
@@ -152,7 +153,7 @@ class _UnitRows:
         if not keys.num_rows:
             return
         if self._keys is None:
-            file = arrow_file(self._storage, self._path, keys.schema)
+            file = batch_file(self._storage, self._path)
             self._keys = self._files.enter_context(file)
         self._keys.write_batch(keys)
         self._key_bytes += keys.nbytes
@@ -174,7 +175,7 @@ def lost_rows(storage: Any, losers: Sequence[str], place: int) -> Any:
     """Return the rows of a unit that lose against others of their keys, ascending."""
     found = [np.zeros(0, np.int64)]
     for path in losers:
-        for batch in read_arrow(storage, path):
+        for batch in batches_in(storage, path):
             mine = batch.column("unit").to_numpy() == place
             found.append(batch.column("row").to_numpy()[mine])
     return np.sort(np.concatenate(found))
