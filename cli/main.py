@@ -81,6 +81,9 @@ def _work(arguments: list[str], state: State, stops: Stops) -> _Ending:
 
 
 def _run(arguments: list[str], state: State) -> _Ending:
+    for argument in arguments:
+        if not _is_text(argument):
+            return InvalidRequestError(f"{argument!r} is no text in UTF-8")
     try:
         ended = build_app()(args=arguments, prog_name="lake", standalone_mode=False, obj=state)
     except LakeError as error:
@@ -97,6 +100,14 @@ def _run(arguments: list[str], state: State) -> _Ending:
     except Exception as error:  # noqa: BLE001 - a defect: told as one, with its trace
         return error
     return ended if isinstance(ended, Outcome | int) else 0
+
+
+def _is_text(argument: str) -> bool:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in argument
 
 
 def _tell(ending: _Ending, state: State, renderer: Renderer) -> int:

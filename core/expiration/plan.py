@@ -209,7 +209,8 @@ def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits
         return True
     snapshot = metadata.snapshot_by_id(ref.snapshot_id)
     if snapshot is None:
-        return False
+        # Not all catalogs can remove what points to nothing; it holds nothing.
+        return True
     age = limits.now_ms - snapshot.timestamp_ms
     return age <= (ref.max_ref_age_ms or limits.ref_age_ms)
 

@@ -52,6 +52,8 @@ _CHECKED = ("status", "content", "record_count", "file_size_in_bytes")
 # Of what stands in lists and maps.
 _REQUIRED_ITEMS = frozenset({"key", "value", "contains_null"})
 _ABSENT_IN_V1 = {"content": 0, "sequence_number": 0, "min_sequence_number": 0}
+# Rows or bytes of one file; sums of them fit into 64 bits.
+_MOST = 2**50
 _NEVER_NEGATIVE = ("manifest_length", "sequence_number", "min_sequence_number")
 _COUNTS = {ADDED: "added", EXISTING: "existing", DELETED: "deleted"}
 
@@ -283,8 +285,11 @@ class _EntryReader:
         self._reject(
             pa.array((status < EXISTING) | (status > DELETED)), "an entry of unknown status"
         )
-        self._reject(pa.array(rows < 0), "a file with fewer than no rows")
-        self._reject(pa.array(self._numbers("file_size_in_bytes") < 0), "a file of negative size")
+        self._reject(
+            pa.array((rows < 0) | (rows > _MOST)), "a file of an impossible number of rows"
+        )
+        size = self._numbers("file_size_in_bytes")
+        self._reject(pa.array((size < 0) | (size > _MOST)), "a file of an impossible size")
         content = self._numbers("content")
         of_manifest = self._of_manifest("content").to_numpy(zero_copy_only=False)
         fits = np.where(of_manifest == 0, content == 0, (content == 1) | (content == 2))  # noqa: PLR2004

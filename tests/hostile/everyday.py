@@ -13,9 +13,11 @@ _FEW = {
     f"avro:Lies:{_TABLE}": (59, 73, 84, 90),
     f"parquet:Flips:{_TABLE}": (0, 1, 2, 3),
     f"metadata:Values:{_TABLE}": range(10),
-    # A transform to come.
-    f"metadata:Lies:{_TABLE}": (60,),
+    # A ref to nothing, a transform to come.
+    f"metadata:Lies:{_TABLE}": (48, 60),
     f"places:Named:{_TABLE}": (0, 16, 45, 98, 151),
+    # NUL, bytes that are no text.
+    "places:Arguments": (92, 134),
 }
 INPUTS = [(kind, number) for kind, numbers in _FEW.items() for number in numbers]
 

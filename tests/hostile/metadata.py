@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -296,11 +297,19 @@ def _lies(text: bytes, canary: Path) -> dict[str, Callable[[], bytes]]:
         text, lambda one: one.update(properties={f"k{n}": "v" * 100 for n in range(10**5)})
     )
     found["bomb of spaces"] = lambda: text + b" " * 2**28
-    found["gzip bomb"] = lambda: gzip.compress(text + b" " * 2**30, 1)
-    found["gzip bomb of digits"] = lambda: gzip.compress(b'{"a":' + b"1" * 2**29, 1)
+    found["gzip bomb"] = lambda: _bomb(text, b" ", 2**30)
+    found["gzip bomb of digits"] = lambda: _bomb(b'{"a":', b"1", 2**29)
     found["gzip cut"] = lambda: gzip.compress(text)[:-20]
     found["gzip not so"] = lambda: text
     return found
+
+
+def _bomb(start: bytes, byte: bytes, times: int) -> bytes:
+    """Pack a text and so many bytes behind it, which are never in memory at once."""
+    piece = byte * 2**20
+    packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS + 16)
+    pieces = [packer.compress(start), *(packer.compress(piece) for _ in range(times // len(piece)))]
+    return b"".join([*pieces, packer.flush()])
 
 
 def _circle(snapshots: list[Any]) -> None:

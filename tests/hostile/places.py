@@ -119,6 +119,21 @@ def traps(root: Path, canary: Path) -> Iterator[None]:
         shutil.rmtree(data / "folder.parquet", ignore_errors=True)
 
 
+_LOCATION = "the location"
+
+
+@contextmanager
+def _new_folders(place: str | None) -> Iterator[None]:
+    """Remove the folders on the way to a place that are not there yet."""
+    path = Path(place) if place and place.startswith("/") and "\0" not in place else None
+    new = [one for one in (path, *path.parents) if not os.path.lexists(one)] if path else []
+    try:
+        yield
+    finally:
+        if new:
+            shutil.rmtree(new[-1], ignore_errors=True)
+
+
 class Named:
     """Odd locations in the entries, lists, statistics and logs of a table's head and of an expired snapshot."""
 
@@ -135,7 +150,7 @@ class Named:
             "an expired list": lambda text: self._metadata("list", text),
             "statistics": lambda text: self._metadata("statistics", text),
             "the log": lambda text: self._metadata("log", text),
-            "the location": lambda text: self._metadata("location", text),
+            _LOCATION: lambda text: self._metadata("location", text),
         }
         self.count = len(self._odd) * len(self._places)
 
@@ -148,18 +163,27 @@ class Named:
                 broken = make(text)
             except (UnicodeEncodeError, ValueError):
                 return "cannot be written"
+            # Where the table is, by what it says of itself, it may write.
+            own = text if place == _LOCATION else None
             ends = []
             for command in _COMMANDS:
                 for path, content in broken.items():
                     self._table.write(path, content)
-                with traps(self._table.root, self._canary), self._watched():
-                    ends.append(self._end(command))
-                self._table.restore()
+                try:
+                    with (
+                        traps(self._table.root, self._canary),
+                        _new_folders(own),
+                        self._watched(own),
+                    ):
+                        ends.append(self._end(command, own))
+                finally:
+                    self._table.restore()
             return " / ".join(ends)
 
-    def _end(self, command: str) -> str:
+    def _end(self, command: str, own: str | None) -> str:
         result = self._commands.run(command)
-        if self._table.canary_changed():
+        touched = self._table.canary_changed() if own is None else self._table.canary_harmed()
+        if touched:
             raise WrongError(f"{command} touched the canary: {result}")
         lost = self._table.changes()[1] & self._table.truth.needed
         if lost:
@@ -172,14 +196,17 @@ class Named:
         return {0: "done", 6: "done in part"}.get(result.exit_code, "typed")
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Let nothing be written, or deleted, outside the table's own folder."""
+    def _watched(self, own: str | None) -> Iterator[None]:
+        """Let nothing be written, or deleted, outside the table's own folder and where it says that it is."""
         outside: list[str] = []
 
         def watching(real: Any) -> Any:
             def call(storage: Storage, location: str, *rest: Any, **named: Any) -> Any:
+                inside = _inside(location, self._table.root) or (
+                    own and location.startswith(f"{own}/")
+                )
                 # A run's own notes lie where the metadata says that the table does.
-                if "/lake-" not in location and not _inside(location, self._table.root):
+                if "/lake-" not in location and not inside:
                     outside.append(location)
                 return real(storage, location, *rest, **named)
 

@@ -322,6 +322,11 @@ class BrokenTable:
         """Whether anything beside the warehouse was touched."""
         return _look(self._canary) != self._canaries
 
+    def canary_harmed(self) -> bool:
+        """Whether anything beside the warehouse was changed or removed."""
+        now = _look(self._canary)
+        return any(now.get(path) != before for path, before in self._canaries.items())
+
 
 def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Any:
     return next(one for one in metadata.snapshots if one.snapshot_id == snapshot_id)

@@ -1036,8 +1036,10 @@ def test_the_damaged_one_of_many_is_named() -> None:
     [
         ({"status": 3}, "unknown status"),
         ({"status": -1}, "unknown status"),
-        ({"data_file": {"record_count": -1}}, "fewer than no rows"),
-        ({"data_file": {"file_size_in_bytes": -1}}, "negative size"),
+        ({"data_file": {"record_count": -1}}, "impossible number of rows"),
+        ({"data_file": {"record_count": 2**62}}, "impossible number of rows"),
+        ({"data_file": {"file_size_in_bytes": -1}}, "impossible size"),
+        ({"data_file": {"file_size_in_bytes": 2**62}}, "impossible size"),
         ({"data_file": {"file_path": ""}}, "without a path"),
         ({"data_file": {"content": 1}}, "does not belong"),
     ],
