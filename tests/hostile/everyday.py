@@ -16,8 +16,6 @@ _FEW = {
     # A ref to nothing, a transform to come.
     f"metadata:Lies:{_TABLE}": (48, 60),
     f"places:Named:{_TABLE}": (0, 16, 45, 98, 151),
-    # NUL, bytes that are no text.
-    "places:Arguments": (92, 134),
 }
 INPUTS = [(kind, number) for kind, numbers in _FEW.items() for number in numbers]
 
