@@ -163,23 +163,41 @@ def _resolve(
 
     The fields carry the ids by which their parts are found, whether the file has them or the name mapping.
     """
-    if not any(_has_ids(item) for item in file_schema):
-        if settings.name_mapping:
-            file_schema = _mapped(file_schema, settings.name_mapping, file.path)
-        elif file.format != "PARQUET":
-            # Iceberg Java goes by names in other formats.
-            file_schema = _by_names(file_schema, settings.schema)
-        else:
-            # No ids at all and no mapping: Iceberg Java numbers the file's columns from 1.
-            file_schema = pa.schema(
-                [_with_id(item, number) for number, item in enumerate(file_schema, 1)]
-            )
+    if any(_has_ids(item) for item in file_schema):
+        _check_ids(file_schema, wanted, file.path)
+    elif settings.name_mapping:
+        file_schema = _mapped(file_schema, settings.name_mapping, file.path)
+    elif file.format != "PARQUET":
+        # Iceberg Java goes by names in other formats.
+        file_schema = _by_names(file_schema, settings.schema)
+    else:
+        # No ids at all and no mapping: Iceberg Java numbers the file's columns from 1.
+        file_schema = pa.schema(
+            [_with_id(item, number) for number, item in enumerate(file_schema, 1)]
+        )
     by_id = {field_id(item): item for item in file_schema}
     resolved = {item.field_id: by_id.get(item.field_id) for item in wanted}
     names = [item.name for item in resolved.values() if item is not None]
     if any(file_schema.get_all_field_indices(name)[1:] for name in names):
         raise CorruptFileError(f"{file.path} has columns of one name: {', '.join(names)}")
     return resolved
+
+
+def _check_ids(file_schema: pa.Schema, wanted: Sequence[NestedField], path: str) -> None:
+    """Refuse ids that no writer gives: footers have no checksums, and a column under a wrong id reads as NULL."""
+    ids = [number for item in file_schema if (number := field_id(item)) is not None]
+    if len(set(ids)) < len(ids):
+        raise CorruptFileError(f"{path} has columns of one id")
+    by_name = {item.name: field_id(item) for item in file_schema}
+    for item in wanted:
+        if item.field_id in ids or item.name not in by_name:
+            continue
+        found = by_name[item.name]
+        # A column that was dropped and added again has a lower id in older files.
+        if found is None or not 0 < found < item.field_id:
+            raise CorruptFileError(
+                f"{path} has the column {item.name} under id {found}, the table under {item.field_id}"
+            )
 
 
 def _has_ids(item: pa.Field) -> bool:

@@ -285,3 +285,27 @@ def test_twenty_appends_in_manifests_that_were_merged_make_increments_that_fit(
     assert pruned["plan"]["files"] == 1
     assert pruned["plan"]["skipped_files"] == 10
     assert any("overwrite" in text or "delete" in text for text in pruned["warnings"])
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [(1, 1), (1, None), (1, 0), (1, 18)],
+    ids=["given twice", "lost", "of no column", "of a column to come"],
+)
+def test_a_file_whose_ids_are_damaged_is_not_read_as_one_without_the_column(
+    lake: CommandLine, ids: tuple[int | None, ...]
+) -> None:
+    """A Parquet footer has no checksum: one wrong bit would make a column's values NULL."""
+    make_table(lake.warehouse).append(pa.table({"id": pa.array([1], pa.int64()), "name": ["x"]}))
+    (path,) = lake.warehouse.rglob("*.parquet")
+    rows = pq.read_table(path)
+    fields = [
+        field.with_metadata({} if number is None else {"PARQUET:field_id": str(number)})
+        for field, number in zip(rows.schema, ids, strict=True)
+    ]
+    pq.write_table(rows.cast(pa.schema(fields)), path)
+    result = lake("--json", "scan", "db.t")
+
+    assert result.exit_code == 7
+    assert result.json()["error"]["kind"] == "corrupt"
+    assert str(path) in result.json()["error"]["message"]
