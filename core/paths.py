@@ -99,7 +99,7 @@ def ownable(root: str) -> bool:
         return False
     if not parsed.is_local:
         return ".." not in parsed.path.split("/")
-    return (root.startswith("/") or ":" in root) and _deep_enough(root)
+    return (root.startswith("/") or bool(_SCHEME.match(root))) and _deep_enough(root)
 
 
 @lru_cache(maxsize=16)

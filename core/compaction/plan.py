@@ -96,7 +96,7 @@ class FileGroup:
             return [RowRange(0, self.files.num_rows, 0, 0, self.bytes)]
         bytes_before = np.concatenate([[0], np.cumsum(_sizes(self.files))])
         rows_before = np.concatenate([[0], np.cumsum(_column(self.files, "record_count"))])
-        inner = np.arange(1, pieces) * piece_bytes
+        inner = np.arange(1, pieces) * min(piece_bytes, self.bytes)
         cuts = np.interp(inner, bytes_before, rows_before).astype(np.int64)
         edges = np.unique(np.concatenate([[0], cuts, [rows_before[-1]]]))
         at_bytes = np.interp(edges, rows_before, bytes_before).astype(np.int64)

@@ -11,7 +11,12 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
+from lake.core.errors import (
+    BadInputError,
+    CorruptFileError,
+    InvalidRequestError,
+    RefusedError,
+)
 from lake.core.expiration.checkpoints import HeldBranch, held_branches
 from lake.core.table import lineage
 
@@ -110,6 +115,7 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
     """Decide which snapshots and refs go.
 
     Raises:
+        CorruptFileError: a ref points to no snapshot of the table.
         RefusedError: a named snapshot is the head of a ref that stays, or on a job's way to its commit.
     """
     limits = _Limits.of(metadata, options, now_ms)
@@ -209,8 +215,10 @@ def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits
         return True
     snapshot = metadata.snapshot_by_id(ref.snapshot_id)
     if snapshot is None:
-        # Not all catalogs can remove what points to nothing; it holds nothing.
-        return True
+        # Which of the snapshots that are there it should hold, nobody knows.
+        raise CorruptFileError(
+            f"{name} points to snapshot {ref.snapshot_id}, which the table does not have"
+        )
     age = limits.now_ms - snapshot.timestamp_ms
     return age <= (ref.max_ref_age_ms or limits.ref_age_ms)
 

@@ -17,7 +17,9 @@ from lake.core.rows.row_groups import leaf_indexes, matching_spans, row_groups_o
 from lake.core.rows.slices import FileSlice
 from lake.core.rows.spans import Span, spans_of
 
-_MAX_ROW_GROUPS = 1_000_000
+_MAX_ROW_GROUPS = 100_000
+_MAX_FOOTER_BYTES = 256 * 1024 * 1024
+_TAIL_BYTES = 8
 
 
 class ParquetRows:
@@ -27,6 +29,7 @@ class ParquetRows:
         # What lies behind a network is fetched in few large pieces, a row group at a time.
         remote = not paths.parse(file.path).is_local
         self._source = source
+        _check_footer(source, file)
         self._parquet = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
         check_count(file, self._parquet.metadata.num_rows)
         if self._parquet.metadata.num_row_groups > _MAX_ROW_GROUPS:
@@ -65,3 +68,15 @@ class ParquetRows:
         raise CorruptFileError(
             f"{columns.file.path} lacks {end - position} rows that its footer promises"
         )
+
+
+def _check_footer(source: Any, file: FileSlice) -> None:
+    size = source.size()
+    # In a smaller file there is no larger footer, and nothing need be fetched.
+    if size <= _MAX_FOOTER_BYTES:
+        return
+    source.seek(size - _TAIL_BYTES)
+    length = int.from_bytes(source.read(_TAIL_BYTES)[:4], "little")
+    source.seek(0)
+    if length > _MAX_FOOTER_BYTES:
+        raise CorruptFileError(f"{file.path} has a footer of {length} bytes")

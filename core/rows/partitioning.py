@@ -18,7 +18,7 @@ from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform,
 from pyiceberg.types import UUIDType
 
 from lake.core.arrays import one_array
-from lake.core.errors import RefusedError
+from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.table.partition_values import from_single_values, partition_type, single_values
 
 if TYPE_CHECKING:
@@ -121,8 +121,15 @@ def _internal(value: bytes | None, kind: Any) -> Any:
 
 
 def source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.Array:
-    """Return a column by its id, also one inside structs."""
-    names = (schema.find_column_name(source_id) or "").split(".")
+    """Return a column by its id, also one inside structs.
+
+    Raises:
+        CorruptFileError: the schema has none.
+    """
+    name = schema.find_column_name(source_id)
+    if name is None:
+        raise CorruptFileError(f"the schema lacks column {source_id}, of which partitions are made")
+    names = name.split(".")
     if len(names) == 1 or batch.schema.get_field_index(".".join(names)) >= 0:
         return batch.column(".".join(names))
     column = batch.column(names[0])

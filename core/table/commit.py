@@ -407,16 +407,28 @@ def _send(
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
     except (theirs.BadRequestError, theirs.ValidationError) as error:
-        after = _look(session, table, landed, error)
-        if after is None:
-            raise BadInputError(
-                f"the catalog does not accept the commit to {table.identifier}: {first_line(error)}"
-            ) from error
-        return after, ""
+        return _not_accepted(session, table, landed, error)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the outcome is open, not failed
+        # A catalog in this process makes the new metadata before it swaps: what it cannot make, it has not.
+        if type(error) is ValueError and not table.catalog.is_served:
+            return _not_accepted(session, table, landed, error)
         return _settle(session, table, landed, error), ""
     # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
     return _settle(session, table, landed, None), ""
+
+
+def _not_accepted(
+    session: Session,
+    table: Table,
+    landed: Callable[[TableMetadata], object | None],
+    cause: Exception,
+) -> tuple[Table, str]:
+    after = _look(session, table, landed, cause)
+    if after is None:
+        raise BadInputError(
+            f"the catalog does not accept the commit to {table.identifier}: {first_line(cause)}"
+        ) from cause
+    return after, ""
 
 
 def _look(

@@ -6,6 +6,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -33,10 +34,20 @@ def bound_reading() -> None:
 def _from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
     del encoding
     parsed = paths.parse(file.location)
-    if parsed.is_local and not stat.S_ISREG(os.stat(parsed.path).st_mode):
-        raise BadInputError(f"{file.location} is not a file")
+    if parsed.is_local:
+        status = os.stat(parsed.path)
+        if not stat.S_ISREG(status.st_mode):
+            raise BadInputError(f"{file.location} is not a file")
+        return _local(file.location, status.st_size, status.st_mtime_ns)
     with file.open() as stream:
         return parse(_read(stream, file.location), file.location)
+
+
+@lru_cache(maxsize=1)
+def _local(location: str, _size: int, _changed_ns: int) -> TableMetadata:
+    """Return a local file's metadata; who looks again and finds the same file need not parse it again."""
+    with open(paths.parse(location).path, "rb") as stream:
+        return parse(_read(stream, location), location)
 
 
 def _read(stream: Any, location: str) -> bytes:
@@ -76,7 +87,8 @@ def check(metadata: TableMetadata, name: str) -> None:
     """Check what the library takes as it comes, and make all summaries texts.
 
     Raises:
-        CorruptFileError: two snapshots have one id, or the table's folders are such as no table has.
+        CorruptFileError: two snapshots have one id, the schema or the partition spec is not there, or the
+            table's folders are such as no table has.
     """
     own = (metadata.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
     for root in (metadata.location, *(root for root in own if root)):
@@ -85,6 +97,10 @@ def check(metadata: TableMetadata, name: str) -> None:
     ids = {snapshot.snapshot_id for snapshot in metadata.snapshots}
     if len(ids) != len(metadata.snapshots):
         raise CorruptFileError(f"the metadata of {name} has two snapshots of one id")
+    if metadata.default_spec_id not in {spec.spec_id for spec in metadata.partition_specs}:
+        raise CorruptFileError(f"the metadata of {name} lacks its own partition spec")
+    if metadata.current_schema_id not in {schema.schema_id for schema in metadata.schemas}:
+        raise CorruptFileError(f"the metadata of {name} lacks its own schema")
     for snapshot in metadata.snapshots:
         said: dict[str, Any] = snapshot.summary.additional_properties if snapshot.summary else {}
         for key, value in said.items():

@@ -72,7 +72,22 @@ def test_hash_and_question_mark_are_part_of_a_name() -> None:
 
 @pytest.mark.parametrize(
     "root",
-    ["", " ", "/", "/data", "w/t", "~/t", "/w/../t", "/w/t/..", "file:///", "s3://b/../t", "\0"],
+    [
+        *(
+            "",
+            " ",
+            "/",
+            "/data",
+            "w/t",
+            "~/t",
+            "/w/../t",
+            "/w/t/..",
+            "file:///",
+            "s3://b/../t",
+            "\0",
+        ),
+        *("data:text/plain,x", "file:w/t", "://w/t", "C:\\w\\t"),
+    ],
 )
 def test_no_table_lies_where_others_do_or_where_nothing_tells(root: str) -> None:
     assert not paths.ownable(root)
