@@ -56,7 +56,7 @@ def read(
     st.lists(
         st.tuples(
             st.sampled_from([1, 2, 3]),
-            st.lists(st.text("abc/", min_size=1, max_size=9), max_size=5, unique=True),
+            st.lists(st.text("abc", min_size=1, max_size=9), max_size=5, unique=True),
             st.sampled_from(["whole", "whole", "cut", "missing", "no list", "twice"]),
         ),
         max_size=8,
