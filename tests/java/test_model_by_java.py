@@ -268,6 +268,7 @@ def _shown(rows: Sequence[Row]) -> list[str]:
     )
 
 
+@pytest.mark.long
 def test_any_order_of_commands_leaves_the_rows_of_the_model(java: JavaPeer) -> None:
     World.java = java
     run_state_machine_as_test(  # type: ignore[no-untyped-call]

@@ -272,6 +272,7 @@ def test_a_signals_exception_comes_through_while_waiting(own: SparkEngine) -> No
     echo(own)
 
 
+@pytest.mark.long
 def test_sparks_own_start_does_when_the_direct_one_fails(
     own: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,6 +412,7 @@ def test_a_damaged_archive_does_not_break_the_start(
     assert any("SharedArchiveFile" in word for word in _command(own))
 
 
+@pytest.mark.long
 def test_an_archive_that_breaks_the_start_is_removed(
     own: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -256,15 +256,16 @@ def test_manifests_cut_and_flipped_are_broken_or_whole_but_never_a_crash(
 
 
 def test_manifests_are_looked_for_where_the_table_says_and_in_its_own_folder(
-    pending: tuple[Table, list[Path]],
+    pending: tuple[Table, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, paths = pending
     own = str(paths[0].parent)
+    told: Any = table.properties
     assert manifest_folders(table) == [own]
 
-    table.properties["flink.manifests.location"] = f"{own}/"  # type: ignore[index]
+    monkeypatch.setitem(told, "flink.manifests.location", f"{own}/")
     assert manifest_folders(table) == [own]
-    table.properties["flink.manifests.location"] = "s3://bucket/manifests/"  # type: ignore[index]
+    monkeypatch.setitem(told, "flink.manifests.location", "s3://bucket/manifests/")
     assert sorted(manifest_folders(table)) == sorted([own, "s3://bucket/manifests"])
 
 

@@ -165,8 +165,15 @@ def read(warehouse: Path) -> list[int]:
     return sorted(row["id"] for row in rows)
 
 
-@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("version", "isolation"),
+    [
+        (3, "serializable"),
+        (2, "snapshot"),
+        pytest.param(2, "serializable", marks=pytest.mark.long),
+        pytest.param(3, "snapshot", marks=pytest.mark.long),
+    ],
+)
 def test_no_pair_of_commits_brings_a_row_back_or_loses_one(
     tmp_path: Path, version: int, isolation: str
 ) -> None:
