@@ -406,11 +406,13 @@ def _send(
         raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
-    except (theirs.BadRequestError, theirs.ValidationError) as error:
+    except theirs.BadRequestError as error:
         return _not_accepted(session, table, landed, error)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the outcome is open, not failed
-        # A catalog in this process makes the new metadata before it swaps: what it cannot make, it has not.
-        if type(error) is ValueError and not table.catalog.is_served:
+        # A catalog in this process makes the new metadata before it swaps: what it cannot make, it has not. Of a
+        # server it is the answer that cannot be understood, to a commit that landed.
+        unmade = isinstance(error, theirs.ValidationError) or type(error) is ValueError
+        if unmade and not table.catalog.is_served:
             return _not_accepted(session, table, landed, error)
         return _settle(session, table, landed, error), ""
     # The catalog's word is the commit; a reload that fails now leaves only our view of it open.

@@ -47,6 +47,7 @@ from lake.core.errors import (
 from lake.core.expiration.execute import execute as expire
 from lake.core.expiration.execute import plan_expiration
 from lake.core.expiration.plan import RetentionOptions
+from lake.core.table.catalog import TableCatalog
 from lake.core.table.commit import Committed, commit_snapshot
 from lake.core.table.operations import (
     AppendFiles,
@@ -353,6 +354,20 @@ def test_what_a_catalog_does_not_accept_changed_nothing(world: World, answer: Ex
     assert world.ids == []
     # The data file is its caller's.
     assert len(files_below(world.warehouse) - before) == 1
+
+
+@pytest.mark.parametrize("answer", NOT_ACCEPTED[1:])
+def test_what_is_not_understood_of_a_server_may_have_landed(
+    world: World, answer: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TableCatalog, "is_served", True)
+    before = files_below(world.warehouse)
+    inject(world.session, [refused_with(answer)])
+    with pytest.raises(CommitUnknownError):
+        world.append(1)
+
+    # A list of manifests, a manifest and the rows.
+    assert len(files_below(world.warehouse) - before) == 3
 
 
 @pytest.mark.parametrize("answer", NOT_ACCEPTED)
