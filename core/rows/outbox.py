@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,20 +39,21 @@ class Outbox:
     def _take(self, reducer: int) -> tuple[int, bytes]:
         self.sizes.pop(reducer)
         batches = self.waiting.pop(reducer)
-        return reducer, _stream(batches[0].schema, batches)
+        return reducer, bytes(arrow_stream(batches[0].schema, batches))
 
 
-def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> bytes:
+def arrow_stream(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """Return batches as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as stream:
         for batch in batches:
             stream.write_batch(batch)
-    return bytes(sink.getvalue())
+    return sink.getvalue()
 
 
 def claim(values: Mapping[str, Any]) -> bytes:
     """Return JSON-ready values for the driver as a blob that the receiver passes on."""
-    return _stream(pa.schema([], {_CLAIM: json.dumps(values).encode()}), [])
+    return bytes(arrow_stream(pa.schema([], {_CLAIM: json.dumps(values).encode()}), []))
 
 
 def claimed(stream: Any) -> dict[str, Any] | None:

@@ -147,21 +147,25 @@ def _make(path: str, me: Owner) -> int:
         FileExistsError: there is one.
         OSError: it cannot be made.
     """
-    descriptor = None
     try:
-        descriptor = os.open(os.path.dirname(path), _MAKE_NAMELESS, 0o600)
+        return _new(os.path.dirname(path), _MAKE_NAMELESS, me, name=path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # The disk knows no files without names.
+        return _new(path, _MAKE, me)
+
+
+def _new(path: str, flags: int, me: Owner, *, name: str | None = None) -> int:
+    descriptor = os.open(path, flags, 0o600)
+    try:
         _tell(descriptor, me)
-        # Without a folder's descriptor Python would link the link.
-        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor)
-    except OSError as error:
-        if descriptor is not None:
-            os.close(descriptor)
-        if isinstance(error, FileExistsError):
-            raise
-    else:
-        return descriptor
-    descriptor = os.open(path, _MAKE, 0o600)
-    _tell(descriptor, me)
+        if name is not None:
+            # Without a folder's descriptor Python would link the link.
+            os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 

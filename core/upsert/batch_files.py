@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.errors import CorruptFileError
+from lake.core.rows.outbox import arrow_stream
 from lake.core.table.storage import Storage
 
 _HEAD = struct.Struct("<QI")
@@ -29,10 +30,7 @@ class BatchFile:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write a batch."""
-        stream = pa.BufferOutputStream()
-        with pa.ipc.new_stream(stream, batch.schema) as writer:
-            writer.write_batch(batch)
-        piece = stream.getvalue()
+        piece = arrow_stream(batch.schema, [batch])
         self._sink.write(_HEAD.pack(piece.size, zlib.crc32(piece)))
         self._sink.write(piece)
         self.pieces += 1
