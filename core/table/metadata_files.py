@@ -38,13 +38,13 @@ def _from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
         status = os.stat(parsed.path)
         if not stat.S_ISREG(status.st_mode):
             raise BadInputError(f"{file.location} is not a file")
-        return _local(file.location, status.st_size, status.st_mtime_ns)
+        return _local(file.location, status.st_ino, status.st_size, status.st_mtime_ns)
     with file.open() as stream:
         return parse(_read(stream, file.location), file.location)
 
 
 @lru_cache(maxsize=1)
-def _local(location: str, _size: int, _changed_ns: int) -> TableMetadata:
+def _local(location: str, _inode: int, _size: int, _changed_ns: int) -> TableMetadata:
     """Return a local file's metadata; who looks again and finds the same file need not parse it again."""
     with open(paths.parse(location).path, "rb") as stream:
         return parse(_read(stream, location), location)

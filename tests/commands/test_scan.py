@@ -14,6 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType, StructType
 from table_support import make_table, pyiceberg_catalog
 
+from lake.core.rows import parquet_reader
+
 NESTED = Schema(
     NestedField(1, "id", IntegerType(), required=False),
     NestedField(2, "name", StringType(), required=False),
@@ -306,3 +308,18 @@ def test_an_empty_table_has_nothing_to_scan(lake: CommandLine, warehouse: Path) 
 
     assert document["status"] == "nothing-to-do"
     assert document["result"]["preview"] == []
+
+
+@pytest.mark.parametrize(
+    ("bound", "told"), [("_MAX_FOOTER_BYTES", "a footer of"), ("_MAX_ROW_GROUPS", "row groups")]
+)
+def test_a_data_file_whose_footer_is_beyond_all_bounds_is_refused(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, bound: str, told: str
+) -> None:
+    make_table(lake.warehouse).append(pa.table({"id": pa.array([1], pa.int64()), "name": ["x"]}))
+    monkeypatch.setattr(parquet_reader, bound, 0)
+    result = lake("--json", "scan", "db.t")
+
+    assert result.exit_code == 7
+    assert result.json()["error"]["kind"] == "corrupt"
+    assert told in result.json()["error"]["message"]
