@@ -30,6 +30,7 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import ChangeSet, commit_changes
+from lake.core.table.neighbours import refuse_neighbours
 from lake.core.table.run_ids import EXPIRED_RUN_IDS, carried_run_ids
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ def plan_expiration(
     """
     now_ms = session.clock.now_ms()
     check_retention(table.metadata, options, now_ms)
+    if not keep_files:
+        refuse_neighbours(table)
     retention = plan_retention(table.metadata, options, now_ms)
     _tell_held(session, retention)
     expired, kept = _split(table.metadata, retention)

@@ -16,6 +16,7 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
+from lake.core.table.configuration import read_configuration
 from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.foreign_code import file_properties, storage_properties
 from lake.core.table.opening import catalog_errors, open_handle, record_metadata
@@ -72,8 +73,7 @@ class Table:
     @cached_property
     def roots(self) -> list[str]:
         """The locations whose files belong to this table alone."""
-        chosen = (self.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
-        return [self.metadata.location, *(place for place in chosen if place)]
+        return roots_of(self.metadata)
 
     @property
     def data_location(self) -> str:
@@ -118,29 +118,20 @@ class TableCatalog:
 
     Args:
         name: the catalog's name.
-        properties: its configuration; None takes PyIceberg's own for the name.
+        properties: its configuration, which may hold secrets.
         database: the file of an embedded catalog, which reading never creates.
     """
 
     def __init__(
-        self, name: str, properties: Mapping[str, str] | None, *, database: str | None = None
+        self, name: str, properties: Mapping[str, Any], *, database: str | None = None
     ) -> None:
         self.name = name
-        self._properties = properties
+        self.configured = properties
         self._database = database
         # Metadata files that PyIceberg wrote, in this process, for the commit sent last.
         self.written_metadata: list[str] = []
         # What tables came with, e.g. vended credentials: whoever prints must know what to hide.
         self.vended: list[Mapping[str, object]] = []
-
-    @cached_property
-    def configured(self) -> Mapping[str, Any]:
-        """The catalog's configuration; it may hold secrets."""
-        if self._properties is not None:
-            return self._properties
-        from pyiceberg.utils.config import Config  # noqa: PLC0415
-
-        return completed(Config().get_catalog_config(self.name) or {})
 
     @cached_property
     def handle(self) -> Catalog:
@@ -405,7 +396,10 @@ class TableCatalog:
             identifier=identifier,
             metadata=found.metadata,
             metadata_location=found.metadata_location,
-            storage=Storage(renewed=Renewed(self._credentials(identifier, found), vend)),
+            storage=Storage(
+                renewed=Renewed(self._credentials(identifier, found), vend),
+                roots=roots_of(found.metadata),
+            ),
             catalog=self,
             handle=found,
         )
@@ -432,10 +426,13 @@ def open_catalog(settings: Settings) -> TableCatalog:
     Raises:
         InvalidRequestError: several are configured and none was chosen.
         NotFoundError: the named one is not configured.
+        BadInputError: the configuration cannot be read.
     """
+    # PyIceberg cannot even be loaded with one that it does not understand.
+    configuration = read_configuration()
     if settings.warehouse is not None:
         return _embedded(settings.catalog or DEFAULT_CATALOG, settings)
-    configured, default = _configured_catalogs()
+    configured, default = sorted(configuration.catalogs), configuration.default
     name = settings.catalog
     if name is None:
         if not configured:
@@ -455,7 +452,13 @@ def open_catalog(settings: Settings) -> TableCatalog:
             f"no catalog named {name} is configured",
             hint=f"configured: {', '.join(configured) or 'none'} (see .pyiceberg.yaml)",
         )
-    return TableCatalog(name, None)
+    return TableCatalog(name, completed(configuration.catalogs[name]))
+
+
+def roots_of(metadata: TableMetadata) -> list[str]:
+    """Return the locations whose files belong to a table alone."""
+    chosen = (metadata.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
+    return [metadata.location, *(place for place in chosen if place)]
 
 
 def split_identifier(identifier: str) -> tuple[str, ...]:
@@ -471,13 +474,6 @@ def split_identifier(identifier: str) -> tuple[str, ...]:
             f"not a table name: {identifier!r}", hint="write it as namespace.table"
         )
     return names
-
-
-def _configured_catalogs() -> tuple[list[str], str]:
-    from pyiceberg.utils.config import Config  # noqa: PLC0415
-
-    config = Config()
-    return sorted(config.get_known_catalogs()), config.get_default_catalog_name()
 
 
 def _embedded(name: str, settings: Settings) -> TableCatalog:

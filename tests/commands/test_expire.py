@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -142,6 +145,47 @@ def test_files_of_a_table_in_this_ones_folder_stay(lake: CommandLine, warehouse:
     assert document["result"]["snapshots"] == 2
     assert "in another's within them" in " ".join(document["warnings"])
     assert ids_in(warehouse, "db.inner") == [1]
+
+
+def test_files_of_a_table_with_two_names_stay(
+    lake: CommandLine, warehouse: Path, snapshots: list[str]
+) -> None:
+    catalog = pyiceberg_catalog(warehouse)
+    before = catalog.load_table("db.t")
+    catalog.register_table("db.again", before.metadata_location)
+    before.overwrite(pa.table({"id": pa.array([9], pa.int64()), "name": ["n9"]}))
+    options = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+
+    result = lake("--json", *options)
+
+    assert (result.exit_code, result.json()["status"]) == (3, "refused")
+    assert "db.again" in result.json()["error"]["message"]
+    assert lake.ok(*options, "--keep-files")["result"]["snapshots"] == 6
+    assert ids_in(warehouse, "db.again") == [2]
+
+
+def test_a_folder_that_becomes_a_link_while_files_go_leads_to_no_others(
+    lake: CommandLine,
+    warehouse: Path,
+    snapshots: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data, moved, others = warehouse / "db" / "t" / "data", tmp_path / "moved", tmp_path / "others"
+    shutil.copytree(data, others)
+    real = os.unlink
+
+    def unlink(path: str, **options: Any) -> None:
+        if path.endswith(".parquet") and not moved.exists():
+            data.rename(moved)
+            data.symlink_to(others)
+        real(path, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    lake("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+
+    assert len(list(moved.iterdir())) < 3
+    assert len(list(others.iterdir())) == 3
 
 
 def test_a_plan_counts_no_file_that_a_kept_snapshot_reaches_by_another_manifest(
