@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -19,7 +20,12 @@ from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.table.configuration import read_configuration
 from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.foreign_code import file_properties, storage_properties
-from lake.core.table.opening import catalog_errors, open_handle, record_metadata
+from lake.core.table.opening import (
+    catalog_errors,
+    open_handle,
+    record_metadata,
+    refuse_cut_name,
+)
 from lake.core.table.s3 import completed
 from lake.core.table.storage import Storage
 
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
 _SQLITE_WAIT_SECONDS = 60
 MAX_FORMAT_VERSION = 3
 HADOOP = "hadoop"
+# What ends a name in an address, or stands for another character there.
+_OTHER_NAME = re.compile("[#?\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 _IN_FOLDERS = "its folder is that of a hadoop catalog's table: say --catalog-type hadoop"
 
 
@@ -192,6 +200,14 @@ class TableCatalog:
             handle = self.handle
             if isinstance(handle, HadoopCatalog):
                 handle.refuse_commits(split_identifier(identifier), metadata)
+        if metadata is not None:
+            self._refuse_cut_names(metadata)
+
+    def _refuse_cut_names(self, metadata: TableMetadata) -> None:
+        # An embedded catalog is not opened before a commit.
+        if self._database or hasattr(self.handle, "_write_metadata"):
+            for root in roots_of(metadata):
+                refuse_cut_name(root)
 
     def load(self, identifier: str) -> Table:
         """Load a table by ``namespace.table``.
@@ -303,6 +319,7 @@ class TableCatalog:
             self._stage_online, names, schema, spec, sort_order, properties, dry_run=dry_run
         )
         location = transaction._table.metadata.location  # noqa: SLF001
+        self._refuse_cut_names(transaction._table.metadata)  # noqa: SLF001
         vend = self._stage_vender(identifier, begin, location)
         staged = self._table(identifier, transaction._table, vend)  # noqa: SLF001
         # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
@@ -482,6 +499,11 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
         located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
         return TableCatalog(name, {"type": HADOOP, "warehouse": located})
     folder = os.path.abspath(settings.warehouse or DEFAULT_WAREHOUSE)
+    if _OTHER_NAME.search(folder):
+        raise InvalidRequestError(
+            f"a catalog's address cannot name the folder {folder!r}",
+            hint="choose one without #, ?, % and control characters, or --catalog-type hadoop",
+        )
     database = os.path.join(folder, "catalog.db")
     return TableCatalog(
         name,

@@ -17,6 +17,7 @@ from lake.core.errors import (
     LakeError,
     NotAuthorisedError,
     NotFoundError,
+    RefusedError,
     TimedOutError,
 )
 from lake.core.table.storage import Storage
@@ -49,6 +50,8 @@ _FIRST_STATEMENTS = {
     # A power cut just after a commit must not undo it: an expiry deletes files next.
     "sqlite": "PRAGMA synchronous = EXTRA",
 }
+# It ends the name there, or leaves these out.
+_CUT_NAME = re.compile("[#?\x00-\x1f\x7f]")
 _IN_MEMORY = {None, "", ":memory:"}
 
 
@@ -99,6 +102,19 @@ def _prepare_connections(engine: Any) -> None:
     engine.dispose()
 
 
+def refuse_cut_name(location: str) -> None:
+    """Refuse a table's folder, or file, whose name PyIceberg cuts when it writes metadata files.
+
+    Raises:
+        RefusedError: it would write to, and delete, what another name means.
+    """
+    if _CUT_NAME.search(location):
+        raise RefusedError(
+            f"PyIceberg takes the name of {location} for another one's",
+            hint="let the table lie where no name holds a #, a ? or control characters",
+        )
+
+
 def record_metadata(handle: Catalog, written: list[str]) -> None:
     """Let a catalog that writes metadata files in this process note where it does, and make them durable."""
     write = getattr(handle, "_write_metadata", None)
@@ -106,6 +122,7 @@ def record_metadata(handle: Catalog, written: list[str]) -> None:
         return
 
     def recording(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        refuse_cut_name(metadata_path)
         written.append(metadata_path)
         try:
             with typed_errors(metadata_path):

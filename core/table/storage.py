@@ -97,7 +97,9 @@ class Storage:
         renewed: Renewed | None = None,
         roots: Sequence[str] = (),
     ) -> None:
-        self._roots = [_local_path(root) for root in roots if paths.parse(root).is_local]
+        self._roots = [
+            _local_path(root).rstrip("/") for root in roots if paths.parse(root).is_local
+        ]
         self.renewed = renewed or Renewed(Credentials(dict(properties or {})))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
 
@@ -506,7 +508,7 @@ def _open_folder(folder: str, roots: Sequence[str]) -> int:
         if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):
             raise OSError(errno.ELOOP, "a symbolic link leads out of the table", folder)
         return os.open(folder, _FOLDER)
-    descriptor = os.open(root, _FOLDER)
+    descriptor = os.open(root or "/", _FOLDER)
     for part in filter(None, folder.removeprefix(root).split("/")):
         try:
             below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
@@ -521,7 +523,7 @@ def _open_folder(folder: str, roots: Sequence[str]) -> int:
 
 
 def _lies_in(folder: str, root: str) -> bool:
-    return f"{folder}/".startswith(f"{root.rstrip('/')}/")
+    return f"{folder}/".startswith(f"{root}/")
 
 
 def _link_below_table(folder: str) -> bool:

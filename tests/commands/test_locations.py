@@ -141,3 +141,31 @@ def test_a_location_provider_that_a_table_names_is_told_and_not_run(
             assert any(key in warning for warning in told)
         assert placed.live()[0].startswith(str(placed.warehouse / "db" / "t" / "data" / "name=a"))
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("warehouse_name", "table", "code"),
+    [
+        ("there#x", "db.t", 2),
+        ("there?x", "db.t", 2),
+        ("there\nx", "db.t", 2),
+        ("there%20x", "db.t", 2),
+        ("new", "there#x.t", 3),
+        ("new", "db.there?x", 3),
+    ],
+)
+def test_a_name_that_means_another_to_the_catalog_touches_neither(
+    tmp_path: Path, warehouse_name: str, table: str, code: int
+) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id\n1\n")
+    for other in ("there", "there x", "new/there", "new/db/there"):
+        (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / other).write_text("theirs")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    result = CommandLine(tmp_path / warehouse_name)("--json", "ingest", table, source, "--create")
+
+    assert result.exit_code == code
+    assert result.json()["error"]["hint"]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

@@ -59,7 +59,8 @@ def test_nothing_is_deleted_through_a_link_that_leaves_the_table(tmp_path: Path)
     data = tmp_path / "db" / "t" / "data"
     data.mkdir(parents=True)
     (data / "p=1").symlink_to(outside)
-    own = Storage(roots=[f"file://{data.parent}"])
+    (data / "own").write_text("rows")
+    own = Storage(roots=[f"file://{data.parent}/"])
 
     failed = [
         Storage().delete([str(data / "p=1" / "precious")]).failed,
@@ -69,6 +70,8 @@ def test_nothing_is_deleted_through_a_link_that_leaves_the_table(tmp_path: Path)
 
     assert all(path.exists() for path in precious)
     assert [len(places) for places in failed] == [1, 1, 1]
+    assert own.delete([f"{data}/own"]).failed == {}
+    assert not (data / "own").exists()
 
 
 def test_files_are_found_by_a_part_of_their_name_without_following_links(tmp_path: Path) -> None:
