@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 _TIMED_OUT = re.compile(
-    r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked", re.IGNORECASE
+    r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked|throttl"
+    r"|could not connect to the endpoint",
+    re.IGNORECASE,
 )
 _UNAUTHORISED = re.compile(
-    r"password authentication failed|no password supplied|permission denied|access.denied"
-    r"|role .* (?:does not exist|is not permitted)",
+    r"password authentication failed|no password supplied|permission denied|access.?denied"
+    r"|role .* (?:does not exist|is not permitted)"
+    r"|(?:unable to locate|partial) credentials|sso session|expired.?token|token has expired"
+    r"|unrecognized.?client|invalid.?client.?token|signature.?does.?not.?match",
     re.IGNORECASE,
 )
 # Two processes that are the first in a database both make PyIceberg's tables.
@@ -182,7 +186,7 @@ def catalog_errors(what: str) -> Iterator[None]:
         ) from error
     except Exception as error:
         known = (theirs.RESTError, theirs.NoSuchPropertyException, ValueError, OSError)
-        if isinstance(error, (*known, *_database_errors())):
+        if isinstance(error, (*known, *_database_errors(), *_aws_errors())):
             raise _told(error, what) from error
         raise
 
@@ -191,6 +195,12 @@ def _database_errors() -> tuple[type[Exception], ...]:
     """Return the errors of SQL catalogs, if one was opened."""
     module = sys.modules.get("sqlalchemy.exc")
     return (module.SQLAlchemyError,) if module else ()
+
+
+def _aws_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of catalogs on AWS, if one was opened."""
+    module = sys.modules.get("botocore.exceptions")
+    return (module.BotoCoreError, module.ClientError) if module else ()
 
 
 def _told(error: BaseException, what: str) -> LakeError:
