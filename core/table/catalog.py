@@ -498,7 +498,7 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
         warehouse = settings.warehouse or DEFAULT_WAREHOUSE
         located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
         return TableCatalog(name, {"type": HADOOP, "warehouse": located})
-    folder = os.path.abspath(settings.warehouse or DEFAULT_WAREHOUSE)
+    folder = _local_folder(settings.warehouse or DEFAULT_WAREHOUSE)
     if _OTHER_NAME.search(folder):
         raise InvalidRequestError(
             f"a catalog's address cannot name the folder {folder!r}",
@@ -514,3 +514,15 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
         },
         database=database,
     )
+
+
+def _local_folder(warehouse: str) -> str:
+    if not paths.has_scheme(warehouse):
+        return os.path.abspath(warehouse)
+    place = paths.parse(warehouse)
+    if not place.is_local or place.authority:
+        raise InvalidRequestError(
+            f"--warehouse is a folder of this machine, not {warehouse!r}",
+            hint="configure a catalog for tables elsewhere, or say --catalog-type hadoop",
+        )
+    return os.path.abspath(place.path)
