@@ -19,6 +19,15 @@ _MILLISECONDS = {
     "w": 604_800_000,
 }
 _STEP = 1024
+_MOST_DIGITS = 19  # of a number that 63 bits hold
+
+
+def positive_integer(text: str) -> int | None:
+    """Return the number above zero that a text is, in as much as 63 bits hold; None if it is none."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        return None
+    number = int(text)
+    return number if 0 < number <= _LARGEST_SIZE else None
 
 
 def parse_size(text: str) -> int:

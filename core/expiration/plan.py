@@ -5,6 +5,7 @@ Source: Iceberg's RemoveSnapshots. A snapshot stays while a rule keeps it; each 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -29,6 +30,7 @@ MAX_AGE_MS = 5 * 24 * 3_600_000
 FLOOR_MS = 24 * 3_600_000
 KEEP_CHECKPOINTS_MS = 7 * 24 * 3_600_000
 _FOREVER = 2**63 - 1
+_DIGITS = re.compile(r"-?[0-9]{1,30}")
 
 
 class KeepReason(StrEnum):
@@ -205,7 +207,7 @@ def _integer(properties: Mapping[str, str], key: str, default: int) -> int:
     text = properties.get(key)
     if text is None:
         return default
-    if not text.lstrip("-").isdigit() or int(text) <= 0:
+    if not _DIGITS.fullmatch(text) or int(text) <= 0:
         raise RefusedError(f"the table's property {key} is {text!r}, not a positive whole number")
     return int(text)
 

@@ -22,6 +22,7 @@ from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
+from lake.core.units import positive_integer
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -82,8 +83,7 @@ class OrcForm:
         }
 
     def _integer(self, name: str, default: int) -> int:
-        text = self.properties.get(f"write.orc.{name}", "")
-        return int(text) if text.isdigit() and int(text) > 0 else default
+        return positive_integer(self.properties.get(f"write.orc.{name}", "")) or default
 
     def create(self, storage: Storage, path: str) -> OrcFile:
         """Begin a file."""

@@ -25,6 +25,7 @@ from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
+from lake.core.units import positive_integer
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _ROW_GROUP_BYTES = 128 * 1024 * 1024
 _PAGE_BYTES = 1024 * 1024
 _DICTIONARY_BYTES = 2 * 1024 * 1024
-_MOST_GZIP = 9
+_MOST_GZIP, _MOST_ZSTD = 9, 22
 _CODECS = {
     "zstd": "zstd",
     "gzip": "gzip",
@@ -183,13 +184,13 @@ def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
         raise InvalidRequestError(
             f"the table's write.parquet.compression-codec {codec!r} is none of {', '.join(_CODECS)}"
         )
-    level = properties.get("write.parquet.compression-level", "")
-    if codec == "gzip" and level.isdigit() and int(level) > _MOST_GZIP:
+    level = positive_integer(properties.get("write.parquet.compression-level", ""))
+    if codec == "gzip" and level and level > _MOST_GZIP:
         raise InvalidRequestError(f"the table's gzip compression level {level} is above 9")
     return {
         "version": "2.6",
         "compression": _CODECS[codec],
-        "compression_level": int(level) if level.isdigit() and codec in {"zstd", "gzip"} else None,
+        "compression_level": _level(codec, level),
         "data_page_size": _integer(properties, "write.parquet.page-size-bytes", _PAGE_BYTES),
         "dictionary_pagesize_limit": _integer(
             properties, "write.parquet.dict-size-bytes", _DICTIONARY_BYTES
@@ -200,6 +201,11 @@ def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def _level(codec: str, level: int | None) -> int | None:
+    if level is None or codec not in {"zstd", "gzip"}:
+        return None
+    return min(level, _MOST_ZSTD)
+
+
 def _integer(properties: Mapping[str, str], key: str, default: int) -> int:
-    text = properties.get(key, "")
-    return int(text) if text.isdigit() and int(text) > 0 else default
+    return positive_integer(properties.get(key, "")) or default

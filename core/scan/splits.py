@@ -19,6 +19,7 @@ from lake.core.errors import BadInputError, InvalidRequestError
 SPLIT_BYTES = 128 * 1024 * 1024
 LOOKBACK = 10
 OPEN_COST_BYTES = 4 * 1024 * 1024
+_LARGEST = (1 << 63) - 1
 _MOST_PIECES = 50_000_000
 _PROPERTIES = {
     "size": "read.split.target-size",
@@ -67,9 +68,12 @@ class SplitOptions:
 
 def _number(key: str, text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError as error:
         raise BadInputError(f"the table's {key} is no number: {text!r}") from error
+    if number > _LARGEST:
+        raise BadInputError(f"the table's {key} is beyond 63 bits: {text!r}")
+    return number
 
 
 @dataclass(frozen=True, slots=True)

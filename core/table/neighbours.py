@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lake.core import paths
-from lake.core.errors import BadInputError, RefusedError
+from lake.core.errors import BadInputError, NotFoundError, RefusedError
 from lake.core.table.opening import catalog_errors
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from lake.core.table.catalog import Table
 
 
@@ -21,18 +25,29 @@ def refuse_neighbours(table: Table) -> None:
     Raises:
         RefusedError: there is such a table.
     """
-    here = _folder(table.metadata_location)
-    others = sorted(
-        name
-        for name, place in _tables(table)
-        if name != table.identifier and _folder(place) == here
-    )
-    if others:
+    found = sorted(name for name, other in _beside(table) if _is_in_place_of(table.metadata, other))
+    if found:
         raise RefusedError(
-            f"{table.identifier} shares its folder with {', '.join(others[:3])}, "
+            f"{table.identifier} shares its folder with {', '.join(found[:3])}, "
             "which may need what it no longer does",
             hint="--keep-files deletes nothing; a table with two names should lose one of them",
         )
+
+
+def _is_in_place_of(own: TableMetadata, other: TableMetadata) -> bool:
+    return own.table_uuid == other.table_uuid or _same(own.location) == _same(other.location)
+
+
+def _beside(table: Table) -> Iterator[tuple[str, TableMetadata]]:
+    """Yield the other tables whose metadata lies where the table's does: tables may share just that."""
+    from lake.core.table.metadata_files import parse  # noqa: PLC0415
+
+    here = posixpath.dirname(_same(table.metadata_location))
+    for name, place in _tables(table):
+        if name != table.identifier and posixpath.dirname(_same(place)) == here:
+            # What is not there any more needs nothing.
+            with suppress(NotFoundError), catalog_errors(f"table {name}"):
+                yield name, parse(table.storage.read(place), place)
 
 
 def _tables(table: Table) -> list[tuple[str, str]]:
@@ -59,8 +74,8 @@ def _tables(table: Table) -> list[tuple[str, str]]:
     ]
 
 
-def _folder(location: str) -> str:
+def _same(location: str) -> str:
     try:
-        return posixpath.dirname(paths.canonical(location))
+        return paths.canonical(location).rstrip("/")
     except BadInputError:
         return location

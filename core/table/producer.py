@@ -41,6 +41,7 @@ from lake.core.table.removal import Removal, check_sole_spec, find_live
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import REPLACE_PARTITIONS, SummaryCounter
 from lake.core.table.whole_lists import check_list, read_list
+from lake.core.units import positive_integer
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -562,5 +563,4 @@ def _pieces(entries: pa.Table, target: int) -> list[pa.Table]:
 
 
 def _integer(metadata: TableMetadata, key: str, default: int) -> int:
-    text = metadata.properties.get(key, "")
-    return int(text) if text.isdigit() and int(text) > 0 else default
+    return positive_integer(metadata.properties.get(key, "")) or default

@@ -154,6 +154,10 @@ def test_files_of_a_table_with_two_names_stay(
     before = catalog.load_table("db.t")
     catalog.register_table("db.again", before.metadata_location)
     before.overwrite(pa.table({"id": pa.array([9], pa.int64()), "name": ["n9"]}))
+    beside = {"write.metadata.path": f"{before.location()}/metadata"}
+    catalog.create_table("db.beside", before.schema(), properties=beside).append(
+        pa.table({"id": pa.array([1], pa.int64()), "name": ["n1"]})
+    )
     options = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
 
     result = lake("--json", *options)
@@ -162,6 +166,8 @@ def test_files_of_a_table_with_two_names_stay(
     assert "db.again" in result.json()["error"]["message"]
     assert lake.ok(*options, "--keep-files")["result"]["snapshots"] == 6
     assert ids_in(warehouse, "db.again") == [2]
+    catalog.drop_table("db.again")
+    assert lake.ok(*options)["status"] in {"done", "nothing-to-do"}
 
 
 def test_a_folder_that_becomes_a_link_while_files_go_leads_to_no_others(
