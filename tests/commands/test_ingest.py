@@ -531,6 +531,17 @@ def test_columns_that_could_not_be_read_back_or_told_are_refused(
     assert lake("snapshots", "db.new").exit_code == 7
 
 
+def test_a_secret_is_not_written_into_a_tables_metadata(lake: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id\n1\n")
+    secret = ("--property", "s3.secret-access-key=canary-4d1f")
+
+    result = lake("--json", "ingest", "db.t", tmp_path / "rows.csv", "--create", *secret)
+
+    assert (result.exit_code, result.json()["error"]["kind"]) == (3, "refused")
+    assert "canary" not in result.stdout + result.stderr
+    assert not lake.warehouse.exists()
+
+
 def test_a_time_that_python_does_not_know_is_told(lake: CommandLine, tmp_path: Path) -> None:
     rows = pa.table({"t": pa.array([1, 2**60], pa.timestamp("s"))})
     with (
