@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from lake.core.errors import CorruptFileError
@@ -38,13 +37,9 @@ def cut(batch: pa.RecordBatch, columns: Sequence[KeyColumn]) -> pa.RecordBatch:
 
 def unusable(column: pa.Array) -> tuple[Mask, str] | None:
     """Return which values tell no rows apart, and what the first of them is; None if all do."""
-    if column.null_count:
-        missing = column.is_null()
-        what = "NULL"
-    elif pa.types.is_floating(column.type):
-        missing = pc.is_nan(column)
-        what = "NaN"
-    else:
+    # NaN counts where the type has it.
+    floating = pa.types.is_floating(column.type)
+    mask: Mask = column.is_null(nan_is_null=floating).to_numpy(zero_copy_only=False)
+    if not mask.any():
         return None
-    mask: Mask = missing.to_numpy(zero_copy_only=False)
-    return (mask, what) if mask.any() else None
+    return mask, "NaN" if column[int(mask.argmax())].is_valid else "NULL"

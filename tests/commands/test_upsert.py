@@ -434,6 +434,22 @@ def test_rows_without_a_usable_key_are_set_aside(
     assert not [name for name in files_below(warehouse) if name.endswith(".arrow")]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_null_and_nan_among_the_keys_of_one_file_are_both_set_aside(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    make_table(warehouse, schema=SCHEMA)
+    rows: list[Row] = [(1, "a", math.nan), (2, "b", 1.0), (3, "c", None), (4, "d", math.nan)]
+    path, rejects = source(tmp_path, rows), tmp_path / "rejects.csv"
+    options = ("--key", "value", "--deletes", mode)
+    failed = lake("ingest", "db.t", path, "--upsert", *options)
+    assert "has NaN in the key column value" in failed.stderr
+    found = upsert(lake, path, *options, "--rejects", str(rejects))
+    assert (found["rows_written"], found["rows_rejected"]) == (1, 3)
+    assert [line[0] for line in rejects.read_text().splitlines()[1:]] == ["1", "3", "4"]
+    assert rows_of(lake, tmp_path) == [(2, "b", 1.0)]
+
+
 @pytest.mark.parametrize("name", ["there.csv", "rejects.what", "other.csv"])
 def test_a_path_that_cannot_take_rejects_is_refused_first(
     lake: CommandLine, warehouse: Path, tmp_path: Path, name: str
