@@ -11,6 +11,7 @@ from lake.core import paths
 from lake.core.expiration.nested import NestedTables
 from lake.core.expiration.reach import KINDS, Reachability
 from lake.core.session import Session
+from lake.core.table import metadata_files
 from lake.core.table.catalog import Table
 
 # A process that was stopped for days must not go on with an old list: so many files, then it looks again.
@@ -57,7 +58,9 @@ def delete_files(
     )
     nested = NestedTables(table.storage, table.roots)
     own = [
-        paths.deletable(path, table.roots) and not nested.owns(path)
+        paths.deletable(path, table.roots)
+        and not metadata_files.called_so(path)
+        and not nested.owns(path)
         for path in files["path"].to_pylist()
     ]
     left = _in_order(files.filter(pa.array(own, pa.bool_())))
@@ -75,7 +78,8 @@ def delete_files(
     if not all(own):
         foreign = own.count(False)
         session.warn(
-            f"{foreign} files lie outside the table's own folders, or in another's within them, and were not deleted"
+            f"{foreign} files lie outside the table's own folders, or in another's within them, or are called"
+            " like table metadata, and were not deleted"
         )
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")

@@ -271,8 +271,10 @@ class TableCatalog:
         """Whether the folder where the embedded catalog would have a table holds a hadoop catalog's."""
         if not self._database:
             return False
+        from lake.core.table.metadata_files import VERSION_HINT  # noqa: PLC0415
+
         folder = os.path.join(os.path.dirname(self._database), *split_identifier(identifier))
-        return os.path.exists(os.path.join(folder, "metadata", "version-hint.text"))
+        return os.path.exists(os.path.join(folder, "metadata", VERSION_HINT))
 
     def exists(self, identifier: str) -> bool:
         """Whether the table is there."""

@@ -45,11 +45,10 @@ from lake.core.errors import (
     StorageError,
 )
 from lake.core.table import exclusive
-from lake.core.table.metadata_files import parse
+from lake.core.table.metadata_files import VERSION_HINT, parse
 from lake.core.table.opening import first_line
 from lake.core.table.storage import Storage
 
-VERSION_HINT = "version-hint.text"
 # In the order in which Java looks for them; the last is an old spelling.
 _SUFFIXES = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _VERSIONED = re.compile(r"v([^.]*)\..*", re.DOTALL)

@@ -238,7 +238,8 @@ def planted(world: World, **changes: Any) -> Path:
     live = sorted(path for path in (folder / "data").glob("*.parquet") if path != dead)
     operation = str(uuid.uuid4())
     dotted = f"file://{folder}/data/../../../outside.parquet"
-    named = [f"file://{path}" for path in (*live, dead, outside)]
+    metadata = [path for path in (folder / "metadata").iterdir() if path.suffix == ".json"]
+    named = [f"file://{path}" for path in (*live, dead, outside, *metadata)]
     document = {
         "format": 1,
         "operation-id": operation,
