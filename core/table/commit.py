@@ -22,7 +22,7 @@ from lake.core.errors import (
 )
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
-from lake.core.table import lineage
+from lake.core.table import lineage, metadata_files
 from lake.core.table.catalog import Table
 from lake.core.table.chain import Chain
 from lake.core.table.opening import first_line
@@ -506,6 +506,7 @@ def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
         for entry in before.metadata.metadata_log
         if entry.metadata_file not in logged
         and entry.metadata_file != after.metadata_location
+        and metadata_files.called_so(entry.metadata_file)
         and paths.deletable(entry.metadata_file, after.roots)
     ]
     if after.storage.delete(old).failed:
