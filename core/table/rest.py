@@ -24,6 +24,7 @@ from lake.core.clock import SystemClock, SystemIds
 from lake.core.errors import RefusedError
 from lake.core.table.credentials import Credentials
 from lake.core.table.foreign_code import as_configured, check_store, storage_properties
+from lake.core.units import positive_number, whole_number
 
 _CONNECT_MS, _CONNECT = "rest.client.connection-timeout-ms", 10_000
 _READ_MS, _READ = "rest.client.socket-timeout-ms", 60_000
@@ -203,7 +204,7 @@ def _origin(address: str) -> tuple[str, str, int | None]:
 def _pause(answer: requests.Response) -> float:
     """Return the seconds for which a server asks its clients to stay away, as far as that can be borne."""
     told = answer.headers.get("Retry-After", "")
-    return min(float(told), _LONGEST_PAUSE) if told.isdigit() else 0.0
+    return min(float(max(whole_number(told) or 0, 0)), _LONGEST_PAUSE)
 
 
 def _time_ordered_uuid() -> str:
@@ -231,5 +232,4 @@ def _limited(post: _Send, limits: tuple[float, ...]) -> _Send:
 
 
 def _seconds(properties: Mapping[str, Any], key: str, default: int) -> float:
-    text = str(properties.get(key, ""))
-    return (int(text) if text.isdigit() and int(text) else default) / 1000
+    return positive_number(properties, key, default) / 1000
