@@ -68,7 +68,7 @@ def expired_run_ids(metadata: TableMetadata) -> dict[str, CarriedRun]:
     """Return the expired runs that the table's property tells of; none if it is unreadable."""
     try:
         told = json.loads(metadata.properties.get(EXPIRED_RUN_IDS, "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(told, dict):
         return {}
