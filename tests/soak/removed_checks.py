@@ -298,6 +298,13 @@ def _expiry() -> tuple[RemovedCheck, ...]:
             (_JOURNAL,),
         ),
         RemovedCheck(
+            "files of every kind fall out of the log of metadata files",
+            "core/table/commit.py",
+            "        and metadata_files.called_so(entry.metadata_file)\n",
+            "",
+            (_HADOOP,),
+        ),
+        RemovedCheck(
             "a live manifest goes where a checkpoint names it",
             "core/replay/execute.py",
             "if parse_name(path) and paths.deletable(path, roots)]",
