@@ -506,6 +506,8 @@ def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
         for entry in before.metadata.metadata_log
         if entry.metadata_file not in logged
         and entry.metadata_file != after.metadata_location
+        # A log may name anything.
+        and ".metadata.json" in entry.metadata_file.rsplit("/", 1)[-1]
         and paths.deletable(entry.metadata_file, after.roots)
     ]
     if after.storage.delete(old).failed:

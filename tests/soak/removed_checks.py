@@ -279,16 +279,23 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files outside the table go",
             "core/expiration/deleting.py",
-            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
-            "        not nested.owns(path)\n",
+            "    return paths.deletable(path, table.roots) and not nested.owns(path)\n",
+            "    return not nested.owns(path)\n",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
             "files of a table in another one's folder go",
             "core/expiration/deleting.py",
-            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
-            "        paths.deletable(path, table.roots)\n",
+            "    return paths.deletable(path, table.roots) and not nested.owns(path)\n",
+            "    return paths.deletable(path, table.roots)\n",
             (_EXPIRE, "tests/commands/test_expire.py"),
+        ),
+        RemovedCheck(
+            "the table's metadata goes",
+            "core/expiration/deleting.py",
+            '    if ".metadata.json" in name or',
+            "    if name == '' and",
+            (_JOURNAL,),
         ),
         RemovedCheck(
             "files that kept snapshots reach go",

@@ -228,7 +228,7 @@ def test_a_refused_commit_leaves_no_journal(world: World) -> None:
 
 
 def planted(world: World, **changes: Any) -> Path:
-    """Write a journal that tells to delete a live file, one of another folder, and a dead one."""
+    """Write a journal that tells to delete live files, one of another folder, and a dead one."""
     folder = world.warehouse / "db" / "t"
     dead = folder / "data" / "dead.parquet"
     outside = world.warehouse / "outside.parquet"
@@ -239,6 +239,7 @@ def planted(world: World, **changes: Any) -> Path:
     operation = str(uuid.uuid4())
     dotted = f"file://{folder}/data/../../../outside.parquet"
     named = [f"file://{path}" for path in (*live, dead, outside)]
+    named.append(world.pyiceberg.metadata_location)
     document = {
         "format": 1,
         "operation-id": operation,
