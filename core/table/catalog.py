@@ -274,6 +274,32 @@ class TableCatalog:
         folder = os.path.join(os.path.dirname(self._database), *split_identifier(identifier))
         return os.path.exists(os.path.join(folder, "metadata", "version-hint.text"))
 
+    def other_names(self, table: Table) -> list[str]:
+        """Return the other names under which a table was registered; a server is not asked for all its tables."""
+        engine = getattr(self.handle, "engine", None)
+        if engine is None:
+            return []
+        from pyiceberg.catalog.sql import IcebergTables  # noqa: PLC0415
+        from sqlalchemy import select  # noqa: PLC0415
+
+        asked = select(
+            IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
+        ).where(IcebergTables.catalog_name == self.handle.name)
+        with catalog_errors(f"catalog {self.name}"), engine.connect() as connection:
+            rows = connection.execute(asked).all()
+        names = [
+            f"{namespace}.{name}"
+            for namespace, name, location in rows
+            if location and any(paths.within(location, root) for root in table.roots)
+        ]
+        # Others may only lie in its folders.
+        return [
+            name
+            for name in names
+            if name != table.identifier
+            and self.load(name).metadata.table_uuid == table.metadata.table_uuid
+        ]
+
     def exists(self, identifier: str) -> bool:
         """Whether the table is there."""
         try:

@@ -251,7 +251,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a ref that moves meanwhile does not stop an expiry",
             "core/expiration/execute.py",
-            "return ChangeSet(assert_refs(metadata), updates) if updates else None",
+            "return ChangeSet(self._requirements(metadata), updates) if updates else None",
             "return ChangeSet((), updates) if updates else None",
             (_EXPIRE, _RACES),
         ),

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from history_model import History
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.update import SetCurrentSchemaUpdate
+from pyiceberg.types import StringType
 from table_support import (
     FixedClock,
     after,
@@ -513,7 +515,7 @@ def test_metadata_only_leaves_every_file(world: World) -> None:
 def test_unused_schemas_and_specs_go_only_when_asked(world: World) -> None:
     world.append(0)
     with world.pyiceberg.update_schema() as update:
-        update.add_column("extra", __import__("pyiceberg.types", fromlist=["x"]).StringType())
+        update.add_column("extra", StringType())
     with world.pyiceberg.update_spec() as update:
         update.add_identity("name")
     with world.pyiceberg.update_spec() as update:
@@ -527,3 +529,18 @@ def test_unused_schemas_and_specs_go_only_when_asked(world: World) -> None:
     assert len(world.table.metadata.schemas) == 1
     assert len(world.table.metadata.partition_specs) <= 2
     assert ids_in(world.warehouse) == [0, 1]
+
+
+def test_a_schema_that_comes_into_use_again_meanwhile_stays(world: World) -> None:
+    world.append(0)
+    with world.pyiceberg.update_schema() as update:
+        update.add_column("extra", StringType())
+    world.append(1)
+    table = world.pyiceberg
+    back = SetCurrentSchemaUpdate(schema_id=0)
+    inject(world.session, [after(lambda: table.catalog.commit_table(table, (), (back,)))])
+
+    world.expire(days=0.5, unsafe=True, clean_metadata=True)
+
+    assert [item.schema_id for item in world.table.metadata.schemas] == [0, 1]
+    assert len(world.table.metadata.snapshots) == 1
