@@ -403,7 +403,10 @@ def _send(
         theirs.ForbiddenError,
         theirs.AuthorizationExpiredError,
     ) as error:
-        raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
+        after = _look(session, table, landed, error, denied=True)
+        if after is None:
+            raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
+        return after, ""
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
     except theirs.BadRequestError as error:
@@ -438,12 +441,17 @@ def _look(
     table: Table,
     landed: Callable[[TableMetadata], object | None],
     cause: BaseException,
+    *,
+    denied: bool = False,
 ) -> Table | None:
     """Return the table if the change is in it, None if it certainly is not."""
     try:
         missing = table.creating and not table.catalog.exists(table.identifier)
         now = None if missing else table.refreshed()
-    except Exception:  # noqa: BLE001 - that the look failed tells nothing of the commit
+    except Exception as error:  # noqa: BLE001 - that the look failed tells nothing of the commit
+        if denied and isinstance(error, NotAuthorisedError):
+            # Who may not look either was sent away altogether.
+            return None
         return _settle(session, table, landed, cause)
     if now is not None and landed(now.metadata) is not None:
         return now
