@@ -18,7 +18,7 @@ from lake.core.errors import (
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.foreign_code import file_properties, storage_properties
-from lake.core.table.opening import catalog_errors, open_handle, record_metadata
+from lake.core.table.opening import catalog_errors, look_again, open_handle, record_metadata
 from lake.core.table.s3 import completed
 from lake.core.table.storage import Storage
 
@@ -156,6 +156,7 @@ class TableCatalog:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
         handle = open_handle(self.name, self.configured)
         record_metadata(handle, self.written_metadata)
+        look_again(handle)
         return handle
 
     @property

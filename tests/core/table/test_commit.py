@@ -12,6 +12,7 @@ import pytest
 import requests
 from delete_support import position_file, vectors
 from history_model import History
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
@@ -572,3 +573,27 @@ def test_old_metadata_files_go_when_the_table_asks_for_it(tmp_path: Path) -> Non
     left = [name for name in files_below(tmp_path) if name.endswith("metadata.json")]
     assert len(left) == 3
     assert world.ids == list(range(7))
+
+
+def test_a_metadata_file_that_goes_while_the_table_is_loaded_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(
+        tmp_path,
+        write__metadata__delete_after_commit__enabled="true",
+        write__metadata__previous_versions_max="1",
+    )
+    world.append(0)
+    found, others = SqlCatalog._convert_orm_to_iceberg, iter([1, 2])
+
+    def slow(catalog: SqlCatalog, row: Any) -> Any:
+        for number in others:
+            world.other_append(number)
+        return found(catalog, row)
+
+    monkeypatch.setattr(SqlCatalog, "_convert_orm_to_iceberg", slow)
+    world.table = world.session.table("db.t")
+    others = iter([4, 5])
+    world.append(3)
+
+    assert world.ids == [0, 1, 2, 3, 4, 5]
