@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None, *, open_session: OpenSession | None 
 
 def _work(arguments: list[str], state: State, stops: Stops) -> _Ending:
     """Run the command and close its session; nothing escapes."""
+    state.work_is_over = stops.work_is_over
     try:
         try:
             ending = _run(arguments, state)

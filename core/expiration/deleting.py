@@ -62,6 +62,7 @@ def delete_files(
     removed.tried.append(left["path"])
     failures, checked = len(removed.failed), ""
     while left.num_rows:
+        session.go_on()
         now = table.refreshed()
         if now.metadata_location != checked:
             left, checked = reach.unreached(now.metadata, left), now.metadata_location

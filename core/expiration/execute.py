@@ -161,6 +161,7 @@ def _carried_out(
 ) -> Outcome:
     attempt = _Expiry(session, plan, operation_id)
     attempt.after = attempt.commit()
+    session.go_on()
     try:
         whole = attempt.clean_up(removed)
     except (CommitUnknownError, StoppedError):

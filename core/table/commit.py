@@ -348,20 +348,8 @@ def commit_changes(
             continue
         if request is None:
             return table
-        owned = {paths.canonical(file) for file in request.files}
-        with uninterrupted():
-            session.owned.update(owned)
-            try:
-                after, refusal = _send(session, table, request, landed)
-            except CommitUnknownError:
-                raise
-            except LakeError:
-                session.owned.difference_update(owned)
-                raise
-            if after is None:
-                session.owned.difference_update(owned)
+        after, refusal = _sent(session, table, request, landed)
         if after is not None:
-            _drop_old_metadata(session, table, after)
             return after
         elapsed_ms = (session.clock.monotonic() - started) * 1000
         last = attempt > policy.retries or (elapsed_ms > policy.total_ms and attempt > 1)
@@ -373,6 +361,40 @@ def commit_changes(
         session.clock.sleep(policy.wait_seconds(attempt, session.ids.jitter()))
         table = table.refreshed()
     raise CommitConflictError(f"the commit to {table.identifier} was never tried")
+
+
+def _sent(
+    session: Session,
+    table: Table,
+    request: ChangeSet,
+    landed: Callable[[TableMetadata], object | None],
+) -> tuple[Table | None, str]:
+    """Send once, and know what became of it before a stop breaks in; see `_send`."""
+    owned = {paths.canonical(file) for file in request.files}
+    after, refusal, unknown = None, "", None
+    try:
+        with uninterrupted():
+            session.owned.update(owned)
+            try:
+                after, refusal = _send(session, table, request, landed)
+            except CommitUnknownError as error:
+                unknown = error
+            except LakeError:
+                session.owned.difference_update(owned)
+                raise
+            if after is not None:
+                session.landed()
+                _drop_old_metadata(session, table, after)
+            elif unknown is None:
+                session.owned.difference_update(owned)
+    except BaseException as stop:
+        if after is None and unknown is None:
+            raise
+        # Too late for a commit that landed, or may have: what is left to do heeds it.
+        session.stopped = stop
+    if unknown is not None:
+        raise unknown
+    return after, refusal
 
 
 def _send(
@@ -518,7 +540,13 @@ def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
         and ".metadata.json" in entry.metadata_file.rsplit("/", 1)[-1]
         and paths.deletable(entry.metadata_file, after.roots)
     ]
-    if after.storage.delete(old).failed:
+    try:
+        left = len(after.storage.delete(old).failed)
+    except LakeError as error:
+        # The commit has landed all the same.
+        session.warn(f"old metadata files were not removed: {error.message}")
+        return
+    if left:
         session.warn("some old metadata files could not be removed")
 
 
