@@ -57,16 +57,12 @@ def delete_files(
         "deleting", tasks=files.num_rows, total_bytes=int(pc.sum(files["bytes"]).as_py() or 0)
     )
     nested = NestedTables(table.storage, table.roots)
-    own = [
-        paths.deletable(path, table.roots)
-        and not metadata_files.called_so(path)
-        and not nested.owns(path)
-        for path in files["path"].to_pylist()
-    ]
+    own = [_may_go(table, nested, path) for path in files["path"].to_pylist()]
     left = _in_order(files.filter(pa.array(own, pa.bool_())))
     removed.tried.append(left["path"])
     failures, checked = len(removed.failed), ""
     while left.num_rows:
+        session.go_on()
         now = table.refreshed()
         if now.metadata_location != checked:
             left, checked = reach.unreached(now.metadata, left), now.metadata_location
@@ -78,11 +74,21 @@ def delete_files(
     if not all(own):
         foreign = own.count(False)
         session.warn(
-            f"{foreign} files lie outside the table's own folders, or in another's within them, or are called"
-            " like table metadata, and were not deleted"
+            f"{foreign} files lie outside the table's own folders, or in another's within them, or are its "
+            "metadata, and were not deleted"
         )
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
+
+
+def _may_go(table: Table, nested: NestedTables, path: str) -> bool:
+    """Whether a file that snapshots name is the table's own, and none of those that tell what the table is."""
+    return (
+        paths.deletable(path, table.roots)
+        and not metadata_files.called_so(path)
+        and path.rsplit("/", 1)[-1] != table.metadata_location.rsplit("/", 1)[-1]
+        and not nested.owns(path)
+    )
 
 
 def _in_order(files: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from lake.core.errors import CommitUnknownError, LakeError, StoppedError
+from lake.core.errors import CommitUnknownError, LakeError, RefusedError, StoppedError
 from lake.core.expiration import journal
 from lake.core.expiration.deleting import Removed, delete_files
 from lake.core.expiration.lost_refs import assert_refs, put_back
@@ -35,7 +35,7 @@ from lake.core.table.run_ids import EXPIRED_RUN_IDS, carried_run_ids
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.table.update import TableUpdate
+    from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _TOLD_JOBS = 5
 
@@ -76,7 +76,10 @@ class ExpirationPlan:
         return not (
             self.retention.expired
             or self.retention.removed_refs
-            or (self.clean_metadata and any(_unused(metadata, self.retention, self.garbage)))
+            or (
+                self.clean_metadata
+                and any(_unused(metadata, self.retention, self.garbage, self.reach))
+            )
         )
 
 
@@ -96,6 +99,8 @@ def plan_expiration(
     """
     now_ms = session.clock.now_ms()
     check_retention(table.metadata, options, now_ms)
+    if not keep_files:
+        _refuse_shared(table)
     retention = plan_retention(table.metadata, options, now_ms)
     _tell_held(session, retention)
     expired, kept = _split(table.metadata, retention)
@@ -104,6 +109,15 @@ def plan_expiration(
     return ExpirationPlan(
         table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach
     )
+
+
+def _refuse_shared(table: Table) -> None:
+    names = table.catalog.other_names(table)
+    if names:
+        raise RefusedError(
+            f"{table.identifier} is registered as {', '.join(sorted(names))} too, which may need what it does not",
+            hint="--keep-files forgets snapshots only; a name that is not needed can be dropped (not purged)",
+        )
 
 
 def preview(plan: ExpirationPlan) -> Outcome:
@@ -147,6 +161,7 @@ def _carried_out(
 ) -> Outcome:
     attempt = _Expiry(session, plan, operation_id)
     attempt.after = attempt.commit()
+    session.go_on()
     try:
         whole = attempt.clean_up(removed)
     except (CommitUnknownError, StoppedError):
@@ -239,7 +254,19 @@ class _Expiry:
         updates = self._updates(metadata, retention, garbage)
         if updates and garbage.files.num_rows and not self.plan.keep_files:
             self._note(table, garbage)
-        return ChangeSet(assert_refs(metadata), updates) if updates else None
+        return ChangeSet(self._requirements(metadata), updates) if updates else None
+
+    def _requirements(self, metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+        from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId  # noqa: PLC0415
+
+        if not self.plan.clean_metadata:
+            return assert_refs(metadata)
+        # What goes must not have come into use again.
+        return (
+            *assert_refs(metadata),
+            AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+            AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
+        )
 
     def _note(self, table: Table, garbage: Garbage) -> None:
         self.journalled = True
@@ -283,7 +310,7 @@ class _Expiry:
         if runs is not None and updates:
             updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: runs}))
         if self.plan.clean_metadata:
-            schemas, specs = _unused(metadata, retention, garbage)
+            schemas, specs = _unused(metadata, retention, garbage, self.reach)
             if schemas:
                 updates.append(RemoveSchemasUpdate(schema_ids=schemas))
             if specs:
@@ -300,12 +327,21 @@ def _split(metadata: TableMetadata, retention: Retention) -> tuple[list[Snapshot
 
 
 def _unused(
-    metadata: TableMetadata, retention: Retention, garbage: Garbage
+    metadata: TableMetadata, retention: Retention, garbage: Garbage, reach: Reachability
 ) -> tuple[list[int], list[int]]:
     """Return schemas and specs that neither the table nor any kept snapshot uses."""
-    used = {item.schema_id for item in metadata.snapshots if item.snapshot_id in retention.kept}
-    used.add(metadata.current_schema_id)
-    schemas = [item.schema_id for item in metadata.schemas if item.schema_id not in used]
+    _, kept = _split(metadata, retention)
+    used = {metadata.current_schema_id, *(item.schema_id for item in kept)}
+    old = [item for item in metadata.schemas if item.schema_id not in used]
+    stay = [item for item in metadata.schemas if item.schema_id in used]
+    # A column that was dropped may tell which rows are deleted.
+    needed = reach.compared_columns(metadata, kept) if old else set()
+    needed.difference_update(*(item.field_ids for item in stay))
+    for schema in sorted(old, key=lambda item: item.schema_id, reverse=True):
+        if needed.intersection(schema.field_ids):
+            used.add(schema.schema_id)
+            needed.difference_update(schema.field_ids)
+    schemas = [item.schema_id for item in old if item.schema_id not in used]
     specs = [
         item.spec_id
         for item in metadata.partition_specs

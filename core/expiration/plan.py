@@ -196,7 +196,8 @@ class _Limits:
         asked = options.older_than_ms
         return cls(
             now_ms=now_ms,
-            oldest_ms=now_ms - age if asked is None else asked,
+            # What is committed while the run goes on stays, whatever was asked for.
+            oldest_ms=now_ms - age if asked is None else min(asked, now_ms),
             keep=max(1, keep if options.retain_last is None else options.retain_last),
             ref_age_ms=_integer(properties, "history.expire.max-ref-age-ms", _FOREVER),
         )

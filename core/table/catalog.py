@@ -18,7 +18,7 @@ from lake.core.errors import (
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.foreign_code import file_properties, storage_properties
-from lake.core.table.opening import catalog_errors, open_handle, record_metadata
+from lake.core.table.opening import catalog_errors, look_again, open_handle, record_metadata
 from lake.core.table.s3 import completed
 from lake.core.table.storage import Storage
 
@@ -156,6 +156,7 @@ class TableCatalog:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
         handle = open_handle(self.name, self.configured)
         record_metadata(handle, self.written_metadata)
+        look_again(handle)
         return handle
 
     @property
@@ -275,6 +276,32 @@ class TableCatalog:
 
         folder = os.path.join(os.path.dirname(self._database), *split_identifier(identifier))
         return os.path.exists(os.path.join(folder, "metadata", VERSION_HINT))
+
+    def other_names(self, table: Table) -> list[str]:
+        """Return the other names under which a table was registered; a server is not asked for all its tables."""
+        engine = getattr(self.handle, "engine", None)
+        if engine is None:
+            return []
+        from pyiceberg.catalog.sql import IcebergTables  # noqa: PLC0415
+        from sqlalchemy import select  # noqa: PLC0415
+
+        asked = select(
+            IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
+        ).where(IcebergTables.catalog_name == self.handle.name)
+        with catalog_errors(f"catalog {self.name}"), engine.connect() as connection:
+            rows = connection.execute(asked).all()
+        names = [
+            f"{namespace}.{name}"
+            for namespace, name, location in rows
+            if location and any(paths.within(location, root) for root in table.roots)
+        ]
+        # Others may only lie in its folders.
+        return [
+            name
+            for name in names
+            if name != table.identifier
+            and self.load(name).metadata.table_uuid == table.metadata.table_uuid
+        ]
 
     def exists(self, identifier: str) -> bool:
         """Whether the table is there."""

@@ -350,20 +350,8 @@ def commit_changes(
             continue
         if request is None:
             return table
-        owned = {paths.canonical(file) for file in request.files}
-        with uninterrupted():
-            session.owned.update(owned)
-            try:
-                after, refusal = _send(session, table, request, landed)
-            except CommitUnknownError:
-                raise
-            except LakeError:
-                session.owned.difference_update(owned)
-                raise
-            if after is None:
-                session.owned.difference_update(owned)
+        after, refusal = _sent(session, table, request, landed)
         if after is not None:
-            _drop_old_metadata(session, table, after)
             return after
         elapsed_ms = (session.clock.monotonic() - started) * 1000
         last = attempt > policy.retries or (elapsed_ms > policy.total_ms and attempt > 1)
@@ -375,6 +363,40 @@ def commit_changes(
         session.clock.sleep(policy.wait_seconds(attempt, session.ids.jitter()))
         table = table.refreshed()
     raise CommitConflictError(f"the commit to {table.identifier} was never tried")
+
+
+def _sent(
+    session: Session,
+    table: Table,
+    request: ChangeSet,
+    landed: Callable[[TableMetadata], object | None],
+) -> tuple[Table | None, str]:
+    """Send once, and know what became of it before a stop breaks in; see `_send`."""
+    owned = {paths.canonical(file) for file in request.files}
+    after, refusal, unknown = None, "", None
+    try:
+        with uninterrupted():
+            session.owned.update(owned)
+            try:
+                after, refusal = _send(session, table, request, landed)
+            except CommitUnknownError as error:
+                unknown = error
+            except LakeError:
+                session.owned.difference_update(owned)
+                raise
+            if after is not None:
+                session.landed()
+                _drop_old_metadata(session, table, after)
+            elif unknown is None:
+                session.owned.difference_update(owned)
+    except BaseException as stop:
+        if after is None and unknown is None:
+            raise
+        # Too late for a commit that landed, or may have: what is left to do heeds it.
+        session.stopped = stop
+    if unknown is not None:
+        raise unknown
+    return after, refusal
 
 
 def _send(
@@ -405,7 +427,10 @@ def _send(
         theirs.ForbiddenError,
         theirs.AuthorizationExpiredError,
     ) as error:
-        raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
+        after = _look(session, table, landed, error, denied=True)
+        if after is None:
+            raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
+        return after, ""
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
     except theirs.BadRequestError as error:
@@ -440,12 +465,17 @@ def _look(
     table: Table,
     landed: Callable[[TableMetadata], object | None],
     cause: BaseException,
+    *,
+    denied: bool = False,
 ) -> Table | None:
     """Return the table if the change is in it, None if it certainly is not."""
     try:
         missing = table.creating and not table.catalog.exists(table.identifier)
         now = None if missing else table.refreshed()
-    except Exception:  # noqa: BLE001 - that the look failed tells nothing of the commit
+    except Exception as error:  # noqa: BLE001 - that the look failed tells nothing of the commit
+        if denied and isinstance(error, NotAuthorisedError):
+            # Who may not look either was sent away altogether.
+            return None
         return _settle(session, table, landed, cause)
     if now is not None and landed(now.metadata) is not None:
         return now
@@ -511,7 +541,13 @@ def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
         and metadata_files.called_so(entry.metadata_file)
         and paths.deletable(entry.metadata_file, after.roots)
     ]
-    if after.storage.delete(old).failed:
+    try:
+        left = len(after.storage.delete(old).failed)
+    except LakeError as error:
+        # The commit has landed all the same.
+        session.warn(f"old metadata files were not removed: {error.message}")
+        return
+    if left:
         session.warn("some old metadata files could not be removed")
 
 

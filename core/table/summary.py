@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES
+from lake.core.table.partition_codes import partition_tuples
 from lake.core.units import whole_number
 
 # Marks a snapshot that replaced the partitions it added files to.
@@ -50,8 +51,8 @@ class SummaryCounter:
         self.counters["manifests-replaced"] = replaced
 
     def _count(self, entries: pa.Table, spec_id: int, data: str, other: str, records: str) -> None:
-        for row in entries["partition"].to_pylist():
-            self._partitions.add((spec_id, tuple(row.values()) if row else ()))
+        for values in partition_tuples(entries["partition"]):
+            self._partitions.add((spec_id, values))
         content = entries["content"]
         for kind in (DATA, POSITION_DELETES, EQUALITY_DELETES):
             part = entries.filter(pc.equal(content, kind))

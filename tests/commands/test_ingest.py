@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,14 +30,7 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
 )
-from table_support import (
-    SCHEMA,
-    files_below,
-    ids_in,
-    make_table,
-    open_session,
-    pyiceberg_catalog,
-)
+from table_support import SCHEMA, files_below, ids_in, make_table, open_session, pyiceberg_catalog
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
 EVENTS = pa.table(
@@ -802,6 +796,31 @@ def test_replace_partitions_replaces_only_those_that_get_rows(
     summary = table_of(warehouse).metadata.current_snapshot().summary  # type: ignore[union-attr]
     assert summary is not None
     assert summary["replace-partitions"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(pa.array([0.5, math.nan]), pa.array([-math.nan]), id="nan"),
+        pytest.param(pa.array([0.0, -0.0]), pa.array([-0.0]), id="zeros"),
+        # Python has no times after the year 9999.
+        pytest.param(
+            pa.array([0, 10**18], pa.timestamp("us")),
+            pa.array([10**18], pa.timestamp("us")),
+            id="far",
+        ),
+    ],
+)
+def test_replace_partitions_tells_partitions_apart_as_java_does(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, first: pa.Array, second: pa.Array
+) -> None:
+    path = write_parquet(tmp_path / "a.parquet", pa.table({"id": [1, 2], "x": first}))
+    lake.ok("ingest", "db.t", path, "--create", "--partition-by", "x")
+    path = write_parquet(tmp_path / "b.parquet", pa.table({"id": [3], "x": second}))
+
+    lake.ok("ingest", "db.t", path, "--replace-partitions")
+
+    assert ids_in(warehouse) == [1, 3]
 
 
 def test_a_branch_is_written_and_main_stays(

@@ -65,7 +65,7 @@ def ingest(service: Service, *options: object) -> dict[str, Any]:
 
 
 MAY_HAVE_LANDED: list[Callable[[Proxy], Fault]] = [
-    *(lambda _, status=status: landed(status) for status in (500, 503, 404, 400)),
+    *(lambda _, status=status: landed(status) for status in (500, 503, 404, 403, 400)),
     lambda _: reset(done=True),
     lambda proxy: proxy.landed_and_hang,
     lambda _: sent_twice,

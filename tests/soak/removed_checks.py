@@ -105,6 +105,15 @@ def _commits() -> tuple[RemovedCheck, ...]:
             (_COMMIT, _INGEST, _STAGES),
         ),
         RemovedCheck(
+            "a stop takes along what has landed",
+            commit,
+            "        if after is None and unknown is None:\n            raise\n",
+            "        if stop:\n            raise\n",
+            (
+                "tests/commands/test_stopping.py::test_a_stop_that_comes_while_a_commit_lands_is_too_late",
+            ),
+        ),
+        RemovedCheck(
             "an own metadata file goes though it is live",
             commit,
             "if location not in live and paths.deletable",
@@ -251,7 +260,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a ref that moves meanwhile does not stop an expiry",
             "core/expiration/execute.py",
-            "return ChangeSet(assert_refs(metadata), updates) if updates else None",
+            "return ChangeSet(self._requirements(metadata), updates) if updates else None",
             "return ChangeSet((), updates) if updates else None",
             (_EXPIRE, _RACES),
         ),

@@ -21,7 +21,7 @@ from table_support import (
     write_file,
 )
 
-from lake.core.errors import CommitUnknownError
+from lake.core.errors import CommitUnknownError, TimedOutError
 from lake.core.expiration import deleting, journal
 from lake.core.expiration.execute import execute, plan_expiration
 from lake.core.expiration.plan import RetentionOptions
@@ -184,6 +184,31 @@ def test_a_tag_made_in_the_moment_of_the_commit_comes_back_though_others_committ
     assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
 
 
+def test_a_tag_that_cannot_be_looked_for_keeps_its_files_until_it_can(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session(world.warehouse, world.clock)
+    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    plan = plan_expiration(session, session.table("db.t"), options)
+    tags = world.pyiceberg.manage_snapshots()
+    inject(session, [after(lambda: tags.create_tag(world.first, "audit").commit())])
+    read = Storage.read
+
+    def failing(storage: Storage, location: str, **limits: Any) -> bytes:
+        if location.endswith(".metadata.json"):
+            raise TimedOutError("the store does not answer")
+        return read(storage, location, **limits)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "read", failing)
+        assert execute(session, plan).status is Status.PARTIAL
+    world.expire()
+
+    assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
+    assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
+    assert not world.leftovers()
+
+
 def test_an_unanswered_commit_keeps_the_journal_for_the_next_run(world: World) -> None:
     session = open_session(world.warehouse, world.clock)
     options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
@@ -228,7 +253,7 @@ def test_a_refused_commit_leaves_no_journal(world: World) -> None:
 
 
 def planted(world: World, **changes: Any) -> Path:
-    """Write a journal that tells to delete a live file, one of another folder, and a dead one."""
+    """Write a journal that tells to delete live files, one of another folder, and a dead one."""
     folder = world.warehouse / "db" / "t"
     dead = folder / "data" / "dead.parquet"
     outside = world.warehouse / "outside.parquet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import requests
 from delete_support import position_file, vectors
 from history_model import History
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
@@ -560,7 +562,38 @@ def test_old_metadata_files_go_when_the_table_asks_for_it(tmp_path: Path) -> Non
     )
     for index in range(6):
         world.append(index)
+    path = Path(world.table.metadata_location.removeprefix("file://"))
+    document = json.loads(path.read_text())
+    live = world.table.handle.inspect.files()["file_path"][0].as_py()
+    document["metadata-log"].insert(0, {**document["metadata-log"][0], "metadata-file": live})
+    path.write_text(json.dumps(document))
+    world.table = world.session.table("db.t")
+    world.append(6)
 
     left = [name for name in files_below(tmp_path) if name.endswith("metadata.json")]
     assert len(left) == 3
-    assert world.ids == list(range(6))
+    assert world.ids == list(range(7))
+
+
+def test_a_metadata_file_that_goes_while_the_table_is_loaded_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(
+        tmp_path,
+        write__metadata__delete_after_commit__enabled="true",
+        write__metadata__previous_versions_max="1",
+    )
+    world.append(0)
+    found, others = SqlCatalog._convert_orm_to_iceberg, iter([1, 2])
+
+    def slow(catalog: SqlCatalog, row: Any) -> Any:
+        for number in others:
+            world.other_append(number)
+        return found(catalog, row)
+
+    monkeypatch.setattr(SqlCatalog, "_convert_orm_to_iceberg", slow)
+    world.table = world.session.table("db.t")
+    others = iter([4, 5])
+    world.append(3)
+
+    assert world.ids == [0, 1, 2, 3, 4, 5]
