@@ -13,6 +13,8 @@ from lake.core.expiration.reach import KINDS, Reachability
 from lake.core.session import Session
 from lake.core.table.catalog import Table
 
+# No manifest of an honest writer names such files; one that does would take the table with it.
+_TABLE_METADATA = (".metadata.json", ".metadata.json.gz", "/version-hint.text")
 # A process that was stopped for days must not go on with an old list: so many files, then it looks again.
 _BATCH = 1000
 
@@ -57,7 +59,9 @@ def delete_files(
     )
     nested = NestedTables(table.storage, table.roots)
     own = [
-        paths.deletable(path, table.roots) and not nested.owns(path)
+        paths.deletable(path, table.roots)
+        and not _is_table_metadata(path)
+        and not nested.owns(path)
         for path in files["path"].to_pylist()
     ]
     left = _in_order(files.filter(pa.array(own, pa.bool_())))
@@ -79,6 +83,10 @@ def delete_files(
         )
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
+
+
+def _is_table_metadata(location: str) -> bool:
+    return location.endswith(_TABLE_METADATA)
 
 
 def _in_order(files: pa.Table) -> pa.Table:

@@ -235,7 +235,9 @@ def planted(world: World, **changes: Any) -> Path:
     for path in (dead, outside):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
-    live = sorted(path for path in (folder / "data").glob("*.parquet") if path != dead)
+    live = sorted(
+        {*folder.glob("data/*.parquet"), *folder.glob("metadata/*.metadata.json")} - {dead}
+    )
     operation = str(uuid.uuid4())
     dotted = f"file://{folder}/data/../../../outside.parquet"
     named = [f"file://{path}" for path in (*live, dead, outside)]
@@ -275,6 +277,7 @@ def test_a_journal_is_not_believed(world: World) -> None:
         {"files": []},
         {"files": {"data_files": [["a", "b"]]}},
         {"files": {"data_files": [["a"]]}},
+        {"files": {"data_files": [["a", 2**70]]}},
         {"snapshots": [1]},
         {"snapshots": "1"},
         {"created-ms": None},
@@ -311,6 +314,10 @@ def test_a_journal_whose_run_may_still_commit_is_left_alone_for_a_day(world: Wor
     world.expire()
     assert path.exists()
     world.clock.now += DAY_MS + 1
+    world.expire()
+    assert not path.exists()
+    # A clock that was wrong when it was written is no reason to keep it for ever.
+    path = planted(world, snapshots=[present], **{"created-ms": world.clock.now + 2 * DAY_MS})
     world.expire()
     assert not path.exists()
 
