@@ -8,6 +8,7 @@ only then do files go, each below the table's own roots.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -170,6 +171,8 @@ class _Expiry:
     known: dict[int, Snapshot] = field(default_factory=dict)
     expired: tuple[int, ...] = ()
     removed_refs: tuple[str, ...] = ()
+    # Ids of schemas and of partition specs.
+    cleaned: tuple[Sequence[int], Sequence[int]] = ((), ())
     journalled: bool = False
     reach: Reachability = field(init=False)
     # The table after the commit.
@@ -258,9 +261,15 @@ class _Expiry:
     def landed(self, metadata: TableMetadata) -> object | None:
         """Removal leaves no summary behind: it landed when all it removes is gone."""
         present = lineage.snapshots_by_id(metadata)
-        refs = any(name in metadata.refs for name in self.removed_refs)
-        gone = not refs and not any(item in present for item in self.expired)
-        return True if gone and (self.expired or self.removed_refs) else None
+        schemas, specs = self.cleaned
+        left = (
+            *(item for item in self.expired if item in present),
+            *(name for name in self.removed_refs if name in metadata.refs),
+            *(item for item in metadata.schemas if item.schema_id in schemas),
+            *(item for item in metadata.partition_specs if item.spec_id in specs),
+        )
+        asked = self.expired or self.removed_refs or schemas or specs
+        return True if asked and not left else None
 
     def _updates(
         self, metadata: TableMetadata, retention: Retention, garbage: Garbage
@@ -283,7 +292,7 @@ class _Expiry:
         if runs is not None and updates:
             updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: runs}))
         if self.plan.clean_metadata:
-            schemas, specs = _unused(metadata, retention, garbage)
+            self.cleaned = schemas, specs = _unused(metadata, retention, garbage)
             if schemas:
                 updates.append(RemoveSchemasUpdate(schema_ids=schemas))
             if specs:

@@ -385,11 +385,10 @@ def _send(
     from pyiceberg import exceptions as theirs  # noqa: PLC0415
 
     try:
-        for warning in table.send(request.requirements, request.updates):
-            session.warn(warning)
-    except LakeError:
-        # Raised before anything is changed.
-        raise
+        answer = table.send(request.requirements, request.updates)
+    except LakeError as error:
+        # Raised before anything is changed, but for a server's word to go on elsewhere.
+        return _unless_landed(table, landed, error), ""
     except (
         theirs.CommitFailedException,
         theirs.TableAlreadyExistsError,
@@ -403,7 +402,9 @@ def _send(
         theirs.ForbiddenError,
         theirs.AuthorizationExpiredError,
     ) as error:
-        raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
+        refusal = NotAuthorisedError(f"not allowed to commit to {table.identifier}")
+        refusal.__cause__ = error
+        return _unless_landed(table, landed, refusal), ""
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
     except theirs.BadRequestError as error:
@@ -415,8 +416,31 @@ def _send(
         if unmade and not table.catalog.is_served:
             return _not_accepted(session, table, landed, error)
         return _settle(session, table, landed, error), ""
+    for warning in getattr(answer, "warnings", ()):
+        session.warn(warning)
+    if landed(answer.metadata) is None:
+        # Such as the table that something in between got, where it made a question of the request.
+        other = BadInputError("its answer does not show the change")
+        return _settle(session, table, landed, other), ""
     # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
     return _settle(session, table, landed, None), ""
+
+
+def _unless_landed(
+    table: Table, landed: Callable[[TableMetadata], object | None], refusal: LakeError
+) -> Table:
+    """Return the table where it shows a change that was refused: what refuses may stand behind what did it.
+
+    Raises:
+        LakeError: the refusal; it does not show it, or cannot be read.
+    """
+    try:
+        now = table.refreshed()
+    except Exception:  # noqa: BLE001 - the refusal is all that is known
+        raise refusal from refusal.__cause__
+    if landed(now.metadata) is None:
+        raise refusal
+    return now
 
 
 def _not_accepted(
