@@ -29,7 +29,7 @@ def _usual(locations: pa.Array) -> pa.Array:
         return locations
     folded = [_canonical(location) for location in locations.filter(odd).to_pylist()]
     return pc.replace_with_mask(
-        locations, pc.fill_null(odd, False), pa.array(folded, locations.type)
+        locations, pc.fill_null(odd, pa.scalar(value=False)), pa.array(folded, locations.type)
     )
 
 
