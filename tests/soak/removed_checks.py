@@ -79,8 +79,8 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an unknown answer counts as a refusal",
             commit,
-            '        return _settle(session, table, landed, error), ""\n    # The catalog\'s word',
-            "        return None, first_line(error)\n    # The catalog's word",
+            '        return _settle(session, table, landed, error), ""\n    for warning',
+            "        return None, first_line(error)\n    for warning",
             (_COMMIT,),
         ),
         RemovedCheck(
@@ -279,16 +279,30 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files outside the table go",
             "core/expiration/deleting.py",
-            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
-            "        not nested.owns(path)\n",
+            "        paths.deletable(path, table.roots)\n",
+            "        True\n",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
             "files of a table in another one's folder go",
             "core/expiration/deleting.py",
-            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
-            "        paths.deletable(path, table.roots)\n",
+            "        and not nested.owns(path)\n",
+            "",
             (_EXPIRE, "tests/commands/test_expire.py"),
+        ),
+        RemovedCheck(
+            "the table's own metadata goes",
+            "core/expiration/deleting.py",
+            "        and not _is_table_metadata(path)\n",
+            "",
+            (_JOURNAL,),
+        ),
+        RemovedCheck(
+            "a process that was stopped goes on with its list",
+            "core/expiration/deleting.py",
+            "            self._slept = True\n",
+            "            pass\n",
+            (_JOURNAL,),
         ),
         RemovedCheck(
             "files that kept snapshots reach go",

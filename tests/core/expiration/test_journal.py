@@ -22,11 +22,12 @@ from table_support import (
 )
 
 from lake.core.errors import CommitUnknownError
-from lake.core.expiration import deleting, journal
+from lake.core.expiration import journal
 from lake.core.expiration.execute import execute, plan_expiration
 from lake.core.expiration.plan import RetentionOptions
 from lake.core.expiration.reach import KINDS
 from lake.core.outcome import Outcome, Status
+from lake.core.table import storage
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.operations import AppendFiles, RewriteFiles
 from lake.core.table.storage import Storage
@@ -78,11 +79,11 @@ class World:
         """Let an expiry be killed when it has deleted so many files."""
         real, left = Storage._delete_one, [spared]
 
-        def delete(storage: Storage, location: str) -> str | None:
+        def delete(storage: Storage, location: str, *rest: Any) -> str | None:
             if not left[0]:
                 raise Killed
             left[0] -= 1
-            return real(storage, location)
+            return real(storage, location, *rest)
 
         with monkeypatch.context() as patched, pytest.raises(Killed):
             patched.setattr(Storage, "_delete_one", delete)
@@ -325,24 +326,24 @@ def test_a_journal_whose_run_may_still_commit_is_left_alone_for_a_day(world: Wor
 def test_a_run_that_slept_asks_again_before_it_deletes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of its list has come back to life meanwhile: another writer added it again."""
-    monkeypatch.setattr(deleting, "_BATCH", 1)
+    """It was stopped in a delete; files of its list have come back to life meanwhile."""
+    monkeypatch.setattr(storage, "_DELETE_THREADS", 1)
     table = world.pyiceberg
     old = [entry["file_path"] for entry in table.inspect.all_files().to_pylist()]
     dead = sorted(set(old) - {task.file.file_path for task in table.scan().plan_files()})
-    real, done = Storage.delete, []
+    real, back = Storage._delete_one, []
 
-    def delete(storage: Storage, locations: Any) -> Any:
-        wanted = list(locations)
-        if wanted and wanted[0] in dead and not done:
-            back = next(path for path in dead if path != wanted[0])
-            done.append(back)
-            world.pyiceberg.add_files([back])
-        return real(storage, wanted)
+    def delete(self: Storage, location: str, *rest: Any) -> str | None:
+        failure = real(self, location, *rest)
+        if location in dead and not back:
+            back.extend(path for path in dead if path != location)
+            world.pyiceberg.add_files(back)
+            world.clock.now += 5000
+        return failure
 
-    monkeypatch.setattr(Storage, "delete", delete)
+    monkeypatch.setattr(Storage, "_delete_one", delete)
     world.expire()
 
-    assert done
-    assert Path(done[0].removeprefix("file://")).exists()
-    assert len(ids_in(world.warehouse)) == 5
+    assert len(back) == 2
+    assert all(Path(path.removeprefix("file://")).exists() for path in back)
+    assert len(ids_in(world.warehouse)) == 6
