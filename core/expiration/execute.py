@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from lake.core import paths
 from lake.core.errors import CommitUnknownError, LakeError, StoppedError
 from lake.core.expiration import journal
 from lake.core.expiration.deleting import Removed, delete_files
@@ -173,7 +174,8 @@ class _Expiry:
     removed_refs: tuple[str, ...] = ()
     # Ids of schemas and of partition specs.
     cleaned: tuple[Sequence[int], Sequence[int]] = ((), ())
-    journalled: bool = False
+    # Where the journal lies, while there is one.
+    noted: str | None = None
     reach: Reachability = field(init=False)
     # The table after the commit.
     after: Table = field(init=False)
@@ -196,7 +198,9 @@ class _Expiry:
             error.operation_id = self.operation_id
             raise
         except BaseException:
-            self.forget(self.plan.table)
+            # A stop that was held back while the commit was sent comes when it may have landed.
+            if self.noted and paths.canonical(self.noted) not in self.session.owned:
+                self.forget(self.plan.table)
             raise
 
     def clean_up(self, removed: Removed) -> bool:
@@ -226,9 +230,9 @@ class _Expiry:
 
     def forget(self, table: Table) -> None:
         """Remove the journal, where one was written."""
-        if self.journalled:
-            journal.remove(table, journal.location_of(table, self.operation_id))
-            self.journalled = False
+        if self.noted:
+            journal.remove(table, self.noted)
+            self.noted = None
 
     def prepare(self, table: Table) -> ChangeSet | None:
         metadata = table.metadata
@@ -242,10 +246,11 @@ class _Expiry:
         updates = self._updates(metadata, retention, garbage)
         if updates and garbage.files.num_rows and not self.plan.keep_files:
             self._note(table, garbage)
-        return ChangeSet(assert_refs(metadata), updates) if updates else None
+        needed = (self.noted,) if self.noted else ()
+        return ChangeSet(assert_refs(metadata), updates, needed) if updates else None
 
     def _note(self, table: Table, garbage: Garbage) -> None:
-        self.journalled = True
+        self.noted = journal.location_of(table, self.operation_id)
         journal.write(
             table,
             journal.Journal(

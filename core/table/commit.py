@@ -96,7 +96,7 @@ class ChangeSet:
     Args:
         requirements: what must hold of the table.
         updates: what then changes.
-        files: paths that it makes live: registered as owned while that is possible.
+        files: what it makes live, or what is needed once it has landed: owned while that is possible.
     """
 
     requirements: tuple[TableRequirement, ...]
@@ -265,7 +265,8 @@ class _Commit:
 
         from lake.core.table.snapshot_updates import AddSnapshot  # noqa: PLC0415
 
-        files = self.chain.paths_of(self.steps)
+        own = set(self.chain.written).difference(self.chain.unused(snapshots))
+        files = (*self.chain.paths_of(self.steps), *own)
         updates = (
             *table.creating,
             *self.updates,
@@ -296,8 +297,12 @@ class _Commit:
         )
 
     def _forget(self, table: Table, locations: list[str]) -> None:
+        """Remove manifests; a stop that was held back while a commit was sent spares those of the commit."""
         self.chain.storage.give_up()
-        outcome = table.storage.delete(locations)
+        owned = self.session.owned
+        outcome = table.storage.delete(
+            location for location in locations if paths.canonical(location) not in owned
+        )
         if outcome.failed:
             self.session.warn(f"{len(outcome.failed)} unused manifests could not be removed")
 

@@ -84,6 +84,13 @@ def _commits() -> tuple[RemovedCheck, ...]:
             (_COMMIT,),
         ),
         RemovedCheck(
+            "a stop while a commit is sent takes its manifests",
+            commit,
+            "            location for location in locations if paths.canonical(location) not in owned\n",
+            "            location for location in locations\n",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
             "a conflict is believed without a look at the table",
             commit,
             "        after = _look(session, table, landed, error)\n        return after, first_line(error)",

@@ -18,10 +18,12 @@ from table_support import (
     open_session,
     pyiceberg_catalog,
     refused_with,
+    stopped,
     write_file,
 )
 
-from lake.core.errors import CommitUnknownError
+from lake.cli.stops import Stops
+from lake.core.errors import CommitUnknownError, StoppedError
 from lake.core.expiration import journal
 from lake.core.expiration.execute import execute, plan_expiration
 from lake.core.expiration.plan import RetentionOptions
@@ -216,6 +218,20 @@ def test_a_file_that_an_unanswered_run_named_too_counts_once(world: World) -> No
     assert sum(outcome.result[kind] for kind in KINDS) == sum("lake-" not in name for name in gone)
     assert outcome.result == {**outcome.plan, "failed_deletes": 0}
     assert world.leftovers() == set()
+
+
+def test_what_is_stopped_while_its_commit_is_sent_is_finished_by_the_next_run(world: World) -> None:
+    session = open_session(world.warehouse, world.clock)
+    inject(session, [stopped])
+    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    with pytest.raises(StoppedError), Stops():
+        execute(session, plan_expiration(session, session.table("db.t"), options))
+    assert len(world.journals) == 1
+
+    world.expire()
+
+    assert not world.leftovers()
+    assert ids_in(world.warehouse) == [0, 1, 2, 3]
 
 
 def test_a_refused_commit_leaves_no_journal(world: World) -> None:

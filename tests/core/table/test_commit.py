@@ -34,15 +34,18 @@ from table_support import (
     open_session,
     pyiceberg_catalog,
     refused_with,
+    stopped,
     write_file,
 )
 
+from lake.cli.stops import Stops
 from lake.core.errors import (
     BadInputError,
     CommitConflictError,
     CommitUnknownError,
     ConflictingFilesError,
     NotAuthorisedError,
+    StoppedError,
 )
 from lake.core.expiration.execute import execute as expire
 from lake.core.expiration.execute import plan_expiration
@@ -107,6 +110,32 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+def _unheard(commit: Callable[[], Any]) -> Any:
+    stopped(commit)
+    raise ConnectionResetError("reset by peer")
+
+
+def _on_its_way(_: Callable[[], Any]) -> Any:
+    stopped(lambda: None)
+    raise TimeoutError("no answer")
+
+
+@pytest.mark.parametrize(
+    ("fault", "ids"), [(stopped, [1]), (_unheard, [1]), (_on_its_way, [])], ids=range(3)
+)
+def test_a_stop_while_a_commit_is_sent_spares_what_it_may_have_made_live(
+    world: World, fault: Callable[[Callable[[], Any]], Any], ids: list[int]
+) -> None:
+    before = files_below(world.warehouse)
+    inject(world.session, [fault])
+    with pytest.raises(StoppedError), Stops():
+        world.append(1)
+
+    assert world.ids == ids
+    # A manifest and the list of manifests.
+    assert sum(name.endswith(".avro") for name in files_below(world.warehouse) - before) == 2
 
 
 def test_an_append_is_read_back_by_pyiceberg_with_the_summary_that_java_writes(
