@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import CreateTableTransaction
+    from pyiceberg.table import CommitTableResponse, CreateTableTransaction
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.sorting import SortOrder
@@ -103,14 +103,10 @@ class Table:
 
     def send(
         self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> tuple[str, ...]:
-        """Ask the catalog for one atomic change; whatever PyIceberg raises comes through unchanged.
-
-        Returns what is to be told of a change that landed.
-        """
+    ) -> CommitTableResponse:
+        """Ask the catalog for one atomic change; whatever PyIceberg raises comes through unchanged."""
         self.catalog.written_metadata.clear()
-        response = self.catalog.handle.commit_table(self.handle, requirements, updates)
-        return getattr(response, "warnings", ())
+        return self.catalog.handle.commit_table(self.handle, requirements, updates)
 
 
 class TableCatalog:

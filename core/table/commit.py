@@ -98,7 +98,7 @@ class ChangeSet:
     Args:
         requirements: what must hold of the table.
         updates: what then changes.
-        files: paths that it makes live: registered as owned while that is possible.
+        files: what it makes live, or what is needed once it has landed: owned while that is possible.
     """
 
     requirements: tuple[TableRequirement, ...]
@@ -267,7 +267,8 @@ class _Commit:
 
         from lake.core.table.snapshot_updates import AddSnapshot  # noqa: PLC0415
 
-        files = self.chain.paths_of(self.steps)
+        own = set(self.chain.written).difference(self.chain.unused(snapshots))
+        files = (*self.chain.paths_of(self.steps), *own)
         updates = (
             *table.creating,
             *self.updates,
@@ -298,8 +299,12 @@ class _Commit:
         )
 
     def _forget(self, table: Table, locations: list[str]) -> None:
+        """Remove manifests; a stop that was held back while a commit was sent spares those of the commit."""
         self.chain.storage.give_up()
-        outcome = table.storage.delete(locations)
+        owned = self.session.owned
+        outcome = table.storage.delete(
+            location for location in locations if paths.canonical(location) not in owned
+        )
         if outcome.failed:
             self.session.warn(f"{len(outcome.failed)} unused manifests could not be removed")
 
@@ -409,11 +414,10 @@ def _send(
     from pyiceberg import exceptions as theirs  # noqa: PLC0415
 
     try:
-        for warning in table.send(request.requirements, request.updates):
-            session.warn(warning)
-    except LakeError:
-        # Raised before anything is changed.
-        raise
+        answer = table.send(request.requirements, request.updates)
+    except LakeError as error:
+        # Raised before anything is changed, but for a server's word to go on elsewhere.
+        return _unless_landed(table, landed, error), ""
     except (
         theirs.CommitFailedException,
         theirs.TableAlreadyExistsError,
@@ -442,8 +446,31 @@ def _send(
         if unmade and not table.catalog.is_served:
             return _not_accepted(session, table, landed, error)
         return _settle(session, table, landed, error), ""
+    for warning in getattr(answer, "warnings", ()):
+        session.warn(warning)
+    if landed(answer.metadata) is None:
+        # Such as the table that something in between got, where it made a question of the request.
+        other = BadInputError("its answer does not show the change")
+        return _settle(session, table, landed, other), ""
     # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
     return _settle(session, table, landed, None), ""
+
+
+def _unless_landed(
+    table: Table, landed: Callable[[TableMetadata], object | None], refusal: LakeError
+) -> Table:
+    """Return the table where it shows a change that was refused: what refuses may stand behind what did it.
+
+    Raises:
+        LakeError: the refusal; it does not show it, or cannot be read.
+    """
+    try:
+        now = table.refreshed()
+    except Exception:  # noqa: BLE001 - the refusal is all that is known
+        raise refusal from refusal.__cause__
+    if landed(now.metadata) is None:
+        raise refusal
+    return now
 
 
 def _not_accepted(

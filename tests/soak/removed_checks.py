@@ -79,8 +79,15 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an unknown answer counts as a refusal",
             commit,
-            '        return _settle(session, table, landed, error), ""\n    # The catalog\'s word',
-            "        return None, first_line(error)\n    # The catalog's word",
+            '        return _settle(session, table, landed, error), ""\n    for warning',
+            "        return None, first_line(error)\n    for warning",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "a stop while a commit is sent takes its manifests",
+            commit,
+            "            location for location in locations if paths.canonical(location) not in owned\n",
+            "            location for location in locations\n",
             (_COMMIT,),
         ),
         RemovedCheck(
@@ -260,8 +267,8 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a ref that moves meanwhile does not stop an expiry",
             "core/expiration/execute.py",
-            "return ChangeSet(self._requirements(metadata), updates) if updates else None",
-            "return ChangeSet((), updates) if updates else None",
+            "return ChangeSet(self._requirements(metadata), updates, needed) if updates else None",
+            "return ChangeSet((), updates, needed) if updates else None",
             (_EXPIRE, _RACES),
         ),
         RemovedCheck(
@@ -319,6 +326,13 @@ def _expiry() -> tuple[RemovedCheck, ...]:
             "if parse_name(path) and paths.deletable(path, roots)]",
             "if paths.deletable(path, roots)]",
             (_REPLAY,),
+        ),
+        RemovedCheck(
+            "a process that was stopped goes on with its list",
+            "core/expiration/deleting.py",
+            "            self._slept = True\n",
+            "            pass\n",
+            (_JOURNAL,),
         ),
         RemovedCheck(
             "files that kept snapshots reach go",
