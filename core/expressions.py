@@ -344,12 +344,12 @@ class _Binder:
         try:
             return self.schema.find_field(key, case_sensitive=self.case_sensitive)
         except ValueError as error:
-            known = self.schema.column_names
-            more = " …" if len(known) > _SHOWN_COLUMNS else ""
-            raise NotFoundError(
-                f"the table has no column {key}",
-                hint=f"Its columns are: {', '.join(known[:_SHOWN_COLUMNS])}{more}.",
-            ) from error
+            raise NotFoundError(f"the table has no column {key}", hint=self._columns()) from error
+
+    def _columns(self) -> str:
+        known = self.schema.column_names
+        more = " …" if len(known) > _SHOWN_COLUMNS else ""
+        return f"Its columns are: {', '.join(known[:_SHOWN_COLUMNS])}{more}."
 
     def _place(self, term: BoundReference, literal: Literal[Any], op: str) -> Placed:
         type_ = term.field.field_type
@@ -361,7 +361,8 @@ class _Binder:
             name = self.schema.find_column_name(term.field.field_id)
             raise BadInputError(
                 f"column {name} is a {type_}, which cannot be compared with the "
-                f"{literal_kind(literal)} {_shown(literal)}: {error}"
+                f"{literal_kind(literal)} {_shown(literal)}: {error}",
+                hint=self._columns(),
             ) from error
 
 

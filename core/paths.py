@@ -55,6 +55,11 @@ def parse(location: str) -> Location:
     return Location(_SAME_STORE.get(scheme, scheme), authority, path)
 
 
+def has_scheme(location: str) -> bool:
+    """Whether a text is a location with a scheme, and no path of this machine."""
+    return bool(_SCHEME.match(location))
+
+
 def canonical(location: str) -> str:
     """Return one text per object: scheme aliases, ``file:`` spellings and doubled slashes folded.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -14,19 +15,21 @@ MAX_TEXT = 4000
 # A configuration key with one of these in it holds something to hide.
 _SECRET_KEYS = re.compile(
     r"secret|token|passw(?:or)?d|passphrase|credential|key|authorization|\bsas\b|sas[-_.]?token"
-    r"|session|signature|oauth|private",
+    r"|session|signature|oauth|private|cookie|connection[-_.]?string|^header\.",
     re.IGNORECASE,
 )
 # The environment is full of keys that only sound so (XDG_SESSION_TYPE, SSH_KEY_PATH).
 _SECRET_VARIABLES = re.compile(
     r"secret|token|passw(?:or)?d|passphrase|credential|(?:access|account|api|auth)_?key"
-    r"|signature|_sas$",
+    r"|signature|connection_?string|_sas$",
     re.IGNORECASE,
 )
 _CATALOG_VARIABLE = "PYICEBERG_"
 # Addresses and switches are no secrets, and masking them would make an error useless.
 _PUBLIC_KEYS = re.compile(
-    r"(?:uri|url|endpoint|type|enabled|file|path|dir|scope|impl|region|timeout|ms)$", re.IGNORECASE
+    r"(?:uri|url|endpoint|type|enabled|file|path|dir|scope|impl|region|timeout|ms"
+    r"|delegation|agent|accept|content-type|encoding)$",
+    re.IGNORECASE,
 )
 # Shorter values would mask ordinary words.
 _SHORTEST = 6
@@ -42,6 +45,7 @@ _PATTERNS = (
         re.compile(r"(authorization[\"']?\s*[:=]\s*[\"']?)[^\"',;\r\n}]+", re.IGNORECASE),
         rf"\1{MASK}",
     ),
+    (re.compile(r"(cookie[\"']?\s*[:=]\s*[\"']?)[^\"'\r\n}]+", re.IGNORECASE), rf"\1{MASK}"),
     (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {MASK}"),
     (
         re.compile(
@@ -61,6 +65,13 @@ _PATTERNS = (
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), MASK),
     # A JSON web token.
     (re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*"), MASK),
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
+            re.DOTALL,
+        ),
+        MASK,
+    ),
 )
 # A word with an address in it; the user's name begins behind the slashes.
 _ADDRESS = re.compile(r"(?<!\S)\S*?://\S*+")
@@ -86,7 +97,8 @@ class Redactor:
         """Remember the values of variables that hold secrets."""
         for name, value in environment.items():
             if name.startswith(_CATALOG_VARIABLE):
-                self.learn({name.rsplit("__", 1)[-1]: value})
+                key = name.split("__", 2)[-1].replace("__", ".").replace("_", "-")
+                self.learn({key: value})
             elif _SECRET_VARIABLES.search(name) and not _PUBLIC_KEYS.search(name):
                 self._add(value)
 
@@ -107,17 +119,28 @@ class Redactor:
         """Return the text without secrets and control characters, cut to a length."""
         for value in sorted(self._values, key=len, reverse=True):
             text = text.replace(value, MASK)
+        text = self._without_cut_value(text)
         text = _ADDRESS.sub(_without_user, text)
         for pattern, replacement in _PATTERNS:
             text = pattern.sub(replacement, text)
         text = printable(text)
         return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
 
+    def _without_cut_value(self, text: str) -> str:
+        """Mask what a text ends with of a value that was cut there, before it came here."""
+        end = text.rstrip(")]}'\" …")
+        for value in self._values:
+            for length in range(min(len(value), len(end)), _SHORTEST - 1, -1):
+                if end.endswith(value[:length]):
+                    return end[:-length] + MASK + text[len(end) :]
+        return text
+
     def _add(self, value: str) -> None:
         # `client:secret` is one credential of two parts, either of which an answer may repeat.
         for part in {value, *value.split(":")}:
             if len(part) >= _SHORTEST:
-                self._values.update({part, quote(part, safe=""), quote_plus(part)})
+                spelled = (repr(part)[1:-1], json.dumps(part)[1:-1])
+                self._values.update({part, quote(part, safe=""), quote_plus(part), *spelled})
 
 
 def _password(address: str) -> tuple[int, int] | None:

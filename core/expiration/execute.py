@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
-from lake.core.errors import CommitUnknownError, LakeError, RefusedError, StoppedError
+from lake.core.errors import CommitUnknownError, LakeError, StoppedError
 from lake.core.expiration import journal
 from lake.core.expiration.deleting import Removed, delete_files
 from lake.core.expiration.lost_refs import assert_refs, put_back
@@ -32,6 +32,7 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import ChangeSet, commit_changes
+from lake.core.table.neighbours import refuse_neighbours
 from lake.core.table.run_ids import EXPIRED_RUN_IDS, carried_run_ids
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def plan_expiration(
     now_ms = session.clock.now_ms()
     check_retention(table.metadata, options, now_ms)
     if not keep_files:
-        _refuse_shared(table)
+        refuse_neighbours(table)
     retention = plan_retention(table.metadata, options, now_ms)
     _tell_held(session, retention)
     expired, kept = _split(table.metadata, retention)
@@ -111,15 +112,6 @@ def plan_expiration(
     return ExpirationPlan(
         table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach
     )
-
-
-def _refuse_shared(table: Table) -> None:
-    names = table.catalog.other_names(table)
-    if names:
-        raise RefusedError(
-            f"{table.identifier} is registered as {', '.join(sorted(names))} too, which may need what it does not",
-            hint="--keep-files forgets snapshots only; a name that is not needed can be dropped (not purged)",
-        )
 
 
 def preview(plan: ExpirationPlan) -> Outcome:

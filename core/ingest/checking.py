@@ -14,14 +14,37 @@ from lake.core.ingest.creation import is_list
 from lake.core.rows.convert import promotable
 from lake.core.rows.sources import CSV, Source
 
+# Arrow reads no Parquet file of more than 100 levels, and writes such: a list takes two of them.
+_MOST_LEVELS = 40
+
 
 @dataclass(frozen=True, slots=True)
 class SourceColumns:
-    """The columns of one source; `name` is a file's path or a table's name, `file` None for a table."""
+    """The columns of one source; `name` is a file's path or a table's name, `file` None for a table.
+
+    Raises:
+        BadInputError: one is nested so deep that what is written could not be read.
+    """
 
     name: str
     columns: pa.Schema
     file: Source | None = None
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            if _levels(column.type) > _MOST_LEVELS:
+                raise BadInputError(
+                    f"column {column.name} of {self.name} is nested deeper than {_MOST_LEVELS} levels"
+                )
+
+
+def _levels(kind: pa.DataType) -> int:
+    deepest, waiting = 0, [(kind, 1)]
+    while waiting:
+        one, level = waiting.pop()
+        deepest = max(deepest, level)
+        waiting += [(one.field(place).type, level + 1) for place in range(one.num_fields)]
+    return deepest
 
 
 def check_sources(schema: Schema, sources: Iterable[SourceColumns], *, evolve: bool) -> None:

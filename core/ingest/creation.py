@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pyarrow as pa
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from lake.core.errors import BadInputError
@@ -21,7 +25,24 @@ def schema_of(source: pa.Schema) -> Schema:
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids  # noqa: PLC0415 - 0.2 s
 
     plain = pa.schema([pa.field(item.name, _new_type(item)) for item in source])
-    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plain))
+    with names_once():
+        return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plain))
+
+
+@contextmanager
+def names_once() -> Iterator[None]:
+    """Refuse to make a schema in which two fields have one full name, as a.b and the b in a have.
+
+    Raises:
+        BadInputError: two have.
+    """
+    try:
+        yield
+    except ValueError as error:
+        _, clash, said = str(error).partition("multiple fields for name ")
+        if not clash:
+            raise
+        raise BadInputError(f"two columns have the name {said.rpartition(':')[0]}") from error
 
 
 def schema_like(source: Schema) -> Schema:
@@ -42,8 +63,10 @@ def _new_type(item: pa.Field) -> pa.DataType:
 
     kind = _storable(item.type)
     try:
-        _pyarrow_to_schema_without_ids(pa.schema([pa.field(item.name, kind)]))
-    except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
+        made = _pyarrow_to_schema_without_ids(pa.schema([pa.field(item.name, kind)]))
+        # What metadata would say of it must be understood again: a decimal's scale may be negative only here.
+        Schema.model_validate_json(made.model_dump_json())
+    except (TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException) as error:
         raise BadInputError(
             f"column {item.name} is {item.type}, which no Iceberg type holds"
         ) from error
@@ -86,6 +109,9 @@ def _storable_primitive(kind: pa.DataType) -> pa.DataType:
     if types.is_integer(kind):
         # Unsigned ones need a bit more; nothing is wider than 64 bits, so there values are checked.
         return pa.int32() if kind.bit_width + types.is_unsigned_integer(kind) <= 32 else pa.int64()  # noqa: PLR2004
+    if kind == pa.binary(0):
+        # Parquet knows no values of no length but texts'.
+        return pa.binary()
     if types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
     for test, storable in (

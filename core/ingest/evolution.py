@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from lake.core.errors import CorruptFileError
-from lake.core.ingest.creation import is_list, schema_of
+from lake.core.ingest.creation import is_list, names_once, schema_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -93,14 +93,15 @@ def evolved(schema: Schema, last_column_id: int, next_schema_id: int, source: pa
     """Return the schema with the source's new columns and nested fields behind, optional, with fresh ids.
 
     Raises:
-        BadInputError: a new column's type has no Iceberg type.
+        BadInputError: a new column's type has no Iceberg type, or its name is another's.
     """
     fresh = _fresh_ids(last_column_id)
     fields = _with_new_fields(schema.fields, list(source), fresh)
     if fields == schema.fields:
         return schema
     identifiers = schema.identifier_field_ids
-    return Schema(*fields, schema_id=next_schema_id, identifier_field_ids=identifiers)
+    with names_once():
+        return Schema(*fields, schema_id=next_schema_id, identifier_field_ids=identifiers)
 
 
 def _fresh_ids(last: int) -> Callable[[], int]:

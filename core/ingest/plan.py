@@ -31,7 +31,11 @@ from lake.core.session import Session
 from lake.core.table import lineage, terms
 from lake.core.table.catalog import Table
 from lake.core.table.commit import require_writable
-from lake.core.table.foreign_code import ignored_locations, storage_properties
+from lake.core.table.foreign_code import (
+    ignored_locations,
+    refuse_secrets,
+    storage_properties,
+)
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.run_ids import CARRIED_MS, has_run
 from lake.core.table.sort_orders import partition_fields, table_order
@@ -468,6 +472,7 @@ def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> 
 
 
 def _staged(session: Session, identifier: str, options: IngestOptions, schema: Schema) -> Table:
+    refuse_secrets(options.properties)
     properties = {"format-version": "2", **options.properties}
     version = properties["format-version"]
     if version not in {"1", "2", "3"}:

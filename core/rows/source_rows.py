@@ -157,7 +157,15 @@ def _converted(column: pa.Array, item: NestedField, place: Place) -> pa.Array:
         raise BadInputError(error.message) from error
     except BadInputError as error:
         index = _first_refused(column, item, place.where)
-        raise place.problem(index, column[index].as_py(), item.field_type) from error
+        raise place.problem(index, _shown(column[index]), item.field_type) from error
+
+
+def _shown(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        # A time that Python has no value for.
+        return str(value.cast(pa.string()).as_py())
 
 
 def _first_refused(column: pa.Array, item: NestedField, where: str) -> int:

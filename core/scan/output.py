@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ from lake.core.table.catalog import Table
 
 PART = "part-"
 _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
         InvalidRequestError: the format cannot be told, or the path exists and may not go.
         RefusedError: what it would replace is not a scan's output.
     """
-    if _URL.match(path) or not path:
+    if paths.has_scheme(path) or not path:
         raise InvalidRequestError(f"--output is a path on this machine, not {path!r}")
     chosen, compression = _format_of(path, format_name)
     suffix = os.path.splitext(path)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -16,9 +17,16 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
+from lake.core.table.configuration import read_configuration
 from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.foreign_code import file_properties, storage_properties
-from lake.core.table.opening import catalog_errors, look_again, open_handle, record_metadata
+from lake.core.table.opening import (
+    catalog_errors,
+    look_again,
+    open_handle,
+    record_metadata,
+    refuse_cut_name,
+)
 from lake.core.table.s3 import completed
 from lake.core.table.storage import Storage
 
@@ -35,6 +43,8 @@ if TYPE_CHECKING:
 _SQLITE_WAIT_SECONDS = 60
 MAX_FORMAT_VERSION = 3
 HADOOP = "hadoop"
+# What ends a name in an address, or stands for another character there.
+_OTHER_NAME = re.compile("[#?\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 _IN_FOLDERS = "its folder is that of a hadoop catalog's table: say --catalog-type hadoop"
 
 
@@ -72,8 +82,7 @@ class Table:
     @cached_property
     def roots(self) -> list[str]:
         """The locations whose files belong to this table alone."""
-        chosen = (self.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
-        return [self.metadata.location, *(place for place in chosen if place)]
+        return roots_of(self.metadata)
 
     @property
     def data_location(self) -> str:
@@ -114,29 +123,20 @@ class TableCatalog:
 
     Args:
         name: the catalog's name.
-        properties: its configuration; None takes PyIceberg's own for the name.
+        properties: its configuration, which may hold secrets.
         database: the file of an embedded catalog, which reading never creates.
     """
 
     def __init__(
-        self, name: str, properties: Mapping[str, str] | None, *, database: str | None = None
+        self, name: str, properties: Mapping[str, Any], *, database: str | None = None
     ) -> None:
         self.name = name
-        self._properties = properties
+        self.configured = properties
         self._database = database
         # Metadata files that PyIceberg wrote, in this process, for the commit sent last.
         self.written_metadata: list[str] = []
         # What tables came with, e.g. vended credentials: whoever prints must know what to hide.
         self.vended: list[Mapping[str, object]] = []
-
-    @cached_property
-    def configured(self) -> Mapping[str, Any]:
-        """The catalog's configuration; it may hold secrets."""
-        if self._properties is not None:
-            return self._properties
-        from pyiceberg.utils.config import Config  # noqa: PLC0415
-
-        return completed(Config().get_catalog_config(self.name) or {})
 
     @cached_property
     def handle(self) -> Catalog:
@@ -198,6 +198,14 @@ class TableCatalog:
             handle = self.handle
             if isinstance(handle, HadoopCatalog):
                 handle.refuse_commits(split_identifier(identifier), metadata)
+        if metadata is not None:
+            self._refuse_cut_names(metadata)
+
+    def _refuse_cut_names(self, metadata: TableMetadata) -> None:
+        # An embedded catalog is not opened before a commit.
+        if self._database or hasattr(self.handle, "_write_metadata"):
+            for root in roots_of(metadata):
+                refuse_cut_name(root)
 
     def load(self, identifier: str) -> Table:
         """Load a table by ``namespace.table``.
@@ -273,32 +281,6 @@ class TableCatalog:
         folder = os.path.join(os.path.dirname(self._database), *split_identifier(identifier))
         return os.path.exists(os.path.join(folder, "metadata", VERSION_HINT))
 
-    def other_names(self, table: Table) -> list[str]:
-        """Return the other names under which a table was registered; a server is not asked for all its tables."""
-        engine = getattr(self.handle, "engine", None)
-        if engine is None:
-            return []
-        from pyiceberg.catalog.sql import IcebergTables  # noqa: PLC0415
-        from sqlalchemy import select  # noqa: PLC0415
-
-        asked = select(
-            IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
-        ).where(IcebergTables.catalog_name == self.handle.name)
-        with catalog_errors(f"catalog {self.name}"), engine.connect() as connection:
-            rows = connection.execute(asked).all()
-        names = [
-            f"{namespace}.{name}"
-            for namespace, name, location in rows
-            if location and any(paths.within(location, root) for root in table.roots)
-        ]
-        # Others may only lie in its folders.
-        return [
-            name
-            for name in names
-            if name != table.identifier
-            and self.load(name).metadata.table_uuid == table.metadata.table_uuid
-        ]
-
     def exists(self, identifier: str) -> bool:
         """Whether the table is there."""
         try:
@@ -337,6 +319,7 @@ class TableCatalog:
             self._stage_online, names, schema, spec, sort_order, properties, dry_run=dry_run
         )
         location = transaction._table.metadata.location  # noqa: SLF001
+        self._refuse_cut_names(transaction._table.metadata)  # noqa: SLF001
         vend = self._stage_vender(identifier, begin, location)
         staged = self._table(identifier, transaction._table, vend)  # noqa: SLF001
         # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
@@ -430,7 +413,10 @@ class TableCatalog:
             identifier=identifier,
             metadata=found.metadata,
             metadata_location=found.metadata_location,
-            storage=Storage(renewed=Renewed(self._credentials(identifier, found), vend)),
+            storage=Storage(
+                renewed=Renewed(self._credentials(identifier, found), vend),
+                roots=roots_of(found.metadata),
+            ),
             catalog=self,
             handle=found,
         )
@@ -457,10 +443,13 @@ def open_catalog(settings: Settings) -> TableCatalog:
     Raises:
         InvalidRequestError: several are configured and none was chosen.
         NotFoundError: the named one is not configured.
+        BadInputError: the configuration cannot be read.
     """
+    # PyIceberg cannot even be loaded with one that it does not understand.
+    configuration = read_configuration()
     if settings.warehouse is not None:
         return _embedded(settings.catalog or DEFAULT_CATALOG, settings)
-    configured, default = _configured_catalogs()
+    configured, default = sorted(configuration.catalogs), configuration.default
     name = settings.catalog
     if name is None:
         if not configured:
@@ -480,7 +469,13 @@ def open_catalog(settings: Settings) -> TableCatalog:
             f"no catalog named {name} is configured",
             hint=f"configured: {', '.join(configured) or 'none'} (see .pyiceberg.yaml)",
         )
-    return TableCatalog(name, None)
+    return TableCatalog(name, completed(configuration.catalogs[name]))
+
+
+def roots_of(metadata: TableMetadata) -> list[str]:
+    """Return the locations whose files belong to a table alone."""
+    chosen = (metadata.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
+    return [metadata.location, *(place for place in chosen if place)]
 
 
 def split_identifier(identifier: str) -> tuple[str, ...]:
@@ -498,19 +493,17 @@ def split_identifier(identifier: str) -> tuple[str, ...]:
     return names
 
 
-def _configured_catalogs() -> tuple[list[str], str]:
-    from pyiceberg.utils.config import Config  # noqa: PLC0415
-
-    config = Config()
-    return sorted(config.get_known_catalogs()), config.get_default_catalog_name()
-
-
 def _embedded(name: str, settings: Settings) -> TableCatalog:
     if settings.catalog_type == HADOOP:
         warehouse = settings.warehouse or DEFAULT_WAREHOUSE
         located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
         return TableCatalog(name, {"type": HADOOP, "warehouse": located})
-    folder = os.path.abspath(settings.warehouse or DEFAULT_WAREHOUSE)
+    folder = _local_folder(settings.warehouse or DEFAULT_WAREHOUSE)
+    if _OTHER_NAME.search(folder):
+        raise InvalidRequestError(
+            f"a catalog's address cannot name the folder {folder!r}",
+            hint="choose one without #, ?, % and control characters, or --catalog-type hadoop",
+        )
     database = os.path.join(folder, "catalog.db")
     return TableCatalog(
         name,
@@ -521,3 +514,15 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
         },
         database=database,
     )
+
+
+def _local_folder(warehouse: str) -> str:
+    if not paths.has_scheme(warehouse):
+        return os.path.abspath(warehouse)
+    place = paths.parse(warehouse)
+    if not place.is_local or place.authority:
+        raise InvalidRequestError(
+            f"--warehouse is a folder of this machine, not {warehouse!r}",
+            hint="configure a catalog for tables elsewhere, or say --catalog-type hadoop",
+        )
+    return os.path.abspath(place.path)

@@ -86,6 +86,20 @@ def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
     }
 
 
+def refuse_secrets(properties: Mapping[str, str]) -> None:
+    """Refuse to write what opens a store into a new table's metadata, where every reader finds it.
+
+    Raises:
+        RefusedError: a property is such a secret.
+    """
+    for key in properties:
+        if key.startswith(STORAGE) and is_secret(key):
+            raise RefusedError(
+                f"{key} would lie in the table's metadata, for all to read who read the table",
+                hint="set it in the catalog's configuration; a table's own is not used",
+            )
+
+
 def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) -> None:
     """Refuse a store of a server's choice for credentials that are not the server's.
 

@@ -17,6 +17,7 @@ from lake.core.errors import (
     LakeError,
     NotAuthorisedError,
     NotFoundError,
+    RefusedError,
     TimedOutError,
 )
 from lake.core.table.storage import Storage
@@ -30,11 +31,15 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
 
 _TIMED_OUT = re.compile(
-    r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked", re.IGNORECASE
+    r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked|throttl"
+    r"|could not connect to the endpoint",
+    re.IGNORECASE,
 )
 _UNAUTHORISED = re.compile(
-    r"password authentication failed|no password supplied|permission denied|access.denied"
-    r"|role .* (?:does not exist|is not permitted)",
+    r"password authentication failed|no password supplied|permission denied|access.?denied"
+    r"|role .* (?:does not exist|is not permitted)"
+    r"|(?:unable to locate|partial) credentials|sso session|expired.?token|token has expired"
+    r"|unrecognized.?client|invalid.?client.?token|signature.?does.?not.?match",
     re.IGNORECASE,
 )
 # Two processes that are the first in a database both make PyIceberg's tables.
@@ -51,6 +56,8 @@ _FIRST_STATEMENTS = {
     # A power cut just after a commit must not undo it: an expiry deletes files next.
     "sqlite": "PRAGMA synchronous = EXTRA",
 }
+# It ends the name there, or leaves these out.
+_CUT_NAME = re.compile("[#?\x00-\x1f\x7f]")
 _IN_MEMORY = {None, "", ":memory:"}
 _LOOKS = 5
 
@@ -117,6 +124,19 @@ def look_again(handle: Catalog) -> None:
     vars(handle)["load_table"] = loading
 
 
+def refuse_cut_name(location: str) -> None:
+    """Refuse a table's folder, or file, whose name PyIceberg cuts when it writes metadata files.
+
+    Raises:
+        RefusedError: it would write to, and delete, what another name means.
+    """
+    if _CUT_NAME.search(location):
+        raise RefusedError(
+            f"PyIceberg takes the name of {location} for another one's",
+            hint="let the table lie where no name holds a #, a ? or control characters",
+        )
+
+
 def record_metadata(handle: Catalog, written: list[str]) -> None:
     """Let a catalog that writes metadata files in this process note where it does, and make them durable."""
     write = getattr(handle, "_write_metadata", None)
@@ -124,6 +144,7 @@ def record_metadata(handle: Catalog, written: list[str]) -> None:
         return
 
     def recording(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        refuse_cut_name(metadata_path)
         written.append(metadata_path)
         try:
             with typed_errors(metadata_path):
@@ -183,7 +204,7 @@ def catalog_errors(what: str) -> Iterator[None]:
         ) from error
     except Exception as error:
         known = (theirs.RESTError, theirs.NoSuchPropertyException, ValueError, OSError)
-        if isinstance(error, (*known, *_database_errors())):
+        if isinstance(error, (*known, *_database_errors(), *_aws_errors())):
             raise _told(error, what) from error
         raise
 
@@ -192,6 +213,12 @@ def _database_errors() -> tuple[type[Exception], ...]:
     """Return the errors of SQL catalogs, if one was opened."""
     module = sys.modules.get("sqlalchemy.exc")
     return (module.SQLAlchemyError,) if module else ()
+
+
+def _aws_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of catalogs on AWS, if one was opened."""
+    module = sys.modules.get("botocore.exceptions")
+    return (module.BotoCoreError, module.ClientError) if module else ()
 
 
 def _told(error: BaseException, what: str) -> LakeError:

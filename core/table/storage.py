@@ -49,6 +49,8 @@ _TOLD_LENGTH = 400
 _RETRY_SECONDS = 60
 # What Arrow puts into one part.
 _PUT_BYTES = 5 * 1024 * 1024
+# To reach what is in it, for which a folder need not be readable.
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
@@ -94,11 +96,19 @@ class Storage:
         properties: storage properties as PyIceberg's FileIO takes them. They may hold secrets: they are
             never printed, and go to executors in a binary column only.
         renewed: instead of them, credentials that are vended anew while a run goes on.
+        roots: folders below which nothing is deleted by a way through a link.
     """
 
     def __init__(
-        self, properties: Mapping[str, str] | None = None, *, renewed: Renewed | None = None
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        renewed: Renewed | None = None,
+        roots: Sequence[str] = (),
     ) -> None:
+        self._roots = [
+            _local_path(root).rstrip("/") for root in roots if paths.parse(root).is_local
+        ]
         self.renewed = renewed or Renewed(Credentials(dict(properties or {})))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
 
@@ -414,9 +424,8 @@ class Storage:
 
     def _delete_one(self, location: str, go_on: GoOn = always) -> str | None:
         try:
-            parsed = paths.parse(location)
-            if parsed.is_local:
-                return _delete_local(parsed.path, go_on)
+            if paths.parse(location).is_local:
+                return _delete_local(_local_path(location), self._roots, go_on)
             filesystem, path = self.resolve(location)
             if not go_on():
                 return UNTRIED
@@ -489,21 +498,55 @@ def _stored(location: str, info: Any) -> StoredFile:
     return StoredFile(location, int(info.size), None if changed is None else changed // 1_000_000)
 
 
-def _delete_local(path: str, go_on: GoOn) -> str | None:
-    # A link is removed as a link; a file is never reached through one (V13).
-    folder = os.path.dirname(path)
-    if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):
-        raise OSError(errno.ELOOP, "a symbolic link leads out of the table", path)
-    if stat.S_ISDIR(os.lstat(path).st_mode):
-        raise OSError(errno.EISDIR, "is a folder", path)
-    # Asked at the last moment: a thread that waits for its turn may wait for as long as the process is stopped.
-    if not go_on():
-        return UNTRIED
-    os.unlink(path)
-    # Hadoop's local file system keeps a checksum beside each of its files.
-    with suppress(OSError):
-        os.unlink(os.path.join(folder, f".{os.path.basename(path)}.crc"))
-    return None
+def _local_path(location: str) -> str:
+    return paths.parse(paths.canonical(location)).path
+
+
+def _delete_local(path: str, roots: Sequence[str], go_on: GoOn) -> str | None:
+    folder, name = os.path.split(path)
+    descriptor = _open_folder(folder, roots)
+    try:
+        # A link is removed as a link.
+        if stat.S_ISDIR(os.lstat(name, dir_fd=descriptor).st_mode):
+            raise OSError(errno.EISDIR, "is a folder", path)
+        # Asked at the last moment: a thread that waits for its turn may wait for as long as the process is stopped.
+        if not go_on():
+            return UNTRIED
+        os.unlink(name, dir_fd=descriptor)
+        # Hadoop's local file system keeps a checksum beside each of its files.
+        with suppress(OSError):
+            os.unlink(f".{name}.crc", dir_fd=descriptor)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _open_folder(folder: str, roots: Sequence[str]) -> int:
+    """Open a folder, to which no link leads from the root that it lies in: above, links are the owner's choice (V13).
+
+    Whoever puts a link in its place afterwards changes nothing about what was opened.
+    """
+    root = min((root for root in roots if _lies_in(folder, root)), key=len, default=None)
+    if root is None:
+        if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):
+            raise OSError(errno.ELOOP, "a symbolic link leads out of the table", folder)
+        return os.open(folder, _FOLDER)
+    descriptor = os.open(root or "/", _FOLDER)
+    for part in filter(None, folder.removeprefix(root).split("/")):
+        try:
+            below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+        except NotADirectoryError as error:
+            raise OSError(
+                errno.ELOOP, "a link, or a file, is in the place of a folder", folder
+            ) from error
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+def _lies_in(folder: str, root: str) -> bool:
+    return f"{folder}/".startswith(f"{root}/")
 
 
 def _link_below_table(folder: str) -> bool:

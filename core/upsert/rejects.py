@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from lake.core import paths
 from lake.core.errors import CommitUnknownError, InvalidRequestError, LakeError
 from lake.core.rows.sinks import FORMATS, SUFFIXES, writing
 from lake.core.session import Session
@@ -24,6 +25,8 @@ def check_rejects(path: str) -> None:
     Raises:
         InvalidRequestError: it exists already, or its suffix names no format.
     """
+    if paths.has_scheme(path):
+        raise InvalidRequestError(f"--rejects is a path on this machine, not {path!r}")
     if os.path.lexists(path):
         raise InvalidRequestError(f"{path} exists already", hint="--rejects names a new file")
     if _format(path) is None:
@@ -39,16 +42,23 @@ def write_rejects(
     """Write what tasks set aside, in the input's order, as one file that is whole or not there."""
     draft = f"{path}.part"
     try:
-        with open(draft, "xb") as stream, writing(_format(path) or "", stream, schema) as sink:
-            for claim in claims:
-                if claim["rejects"]:
-                    for batch in batches_in(storage, claim["rejects"]):
-                        sink.write(batch)
-        os.replace(draft, path)
+        with open(draft, "xb") as stream, _removed_unless_renamed(draft):
+            with writing(_format(path) or "", stream, schema) as sink:
+                for claim in claims:
+                    if claim["rejects"]:
+                        for batch in batches_in(storage, claim["rejects"]):
+                            sink.write(batch)
+            os.replace(draft, path)
     except OSError as error:
         raise InvalidRequestError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _removed_unless_renamed(draft: str) -> Iterator[None]:
+    try:
+        yield
     finally:
-        if os.path.exists(draft):
+        with suppress(FileNotFoundError):
             os.unlink(draft)
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,6 +232,32 @@ class Broken:
 
     def load(self, _: str) -> None:
         raise errors.BadInputError(self.text, hint=self.text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "catalog:\n  prod:\n    header.x: canary: canary\n",
+        "catalog:\n  prod: {uri: canary}\n",
+        "catalog:\n  prod:\n    uri: !canary x\n",
+        "catalog:\n  prod:\n    uri: canary\n    uri: canary\n",
+        "catalog:\n  prod: canary\n",
+        "catalog: canary\n",
+        "- canary\n",
+        "\x01canary",
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_told_and_nothing_of_it_shown(
+    lake: CommandLine, text: str
+) -> None:
+    Path(os.environ["PYICEBERG_HOME"], ".pyiceberg.yaml").write_text(text)
+
+    for mode in ("--json", "--verbose"):
+        result = lake(mode, "snapshots", "db.t")
+        assert result.exit_code == 7
+        assert "configuration cannot be read" in result.stderr
+        assert "Traceback" not in result.stderr
+        assert "canary" not in result.stdout + result.stderr
 
 
 def test_a_secret_on_the_command_line_works_but_is_warned_about(lake: CommandLine) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -145,21 +148,6 @@ def test_files_of_a_table_in_this_ones_folder_stay(lake: CommandLine, warehouse:
     assert ids_in(warehouse, "db.inner") == [1]
 
 
-def test_files_of_a_table_that_is_registered_twice_stay(lake: CommandLine, warehouse: Path) -> None:
-    table, catalog = make_table(warehouse), pyiceberg_catalog(warehouse)
-    table.append(pa.table({"id": pa.array([1], pa.int64()), "name": ["ours"]}))
-    catalog.register_table("db.copy", table.metadata_location)
-    table.overwrite(pa.table({"id": pa.array([2], pa.int64()), "name": ["ours"]}))
-    asked = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
-
-    refused = lake("--json", *asked)
-
-    assert (refused.exit_code, refused.json()["status"]) == (3, "refused")
-    assert "db.copy" in refused.json()["error"]["message"]
-    lake.ok(*asked, "--keep-files")
-    assert ids_in(warehouse, "db.copy") == [1]
-
-
 def test_a_dropped_column_by_which_rows_are_deleted_stays_known(
     lake: CommandLine, warehouse: Path
 ) -> None:
@@ -175,6 +163,53 @@ def test_a_dropped_column_by_which_rows_are_deleted_stays_known(
 
     assert lake.ok("scan", "db.t")["result"]["preview"] == [{"id": 1}, {"id": 2}]
     assert len(pyiceberg_catalog(warehouse).load_table("db.t").metadata.schemas) == 2
+
+
+def test_files_of_a_table_with_two_names_stay(
+    lake: CommandLine, warehouse: Path, snapshots: list[str]
+) -> None:
+    catalog = pyiceberg_catalog(warehouse)
+    before = catalog.load_table("db.t")
+    catalog.register_table("db.again", before.metadata_location)
+    before.overwrite(pa.table({"id": pa.array([9], pa.int64()), "name": ["n9"]}))
+    beside = {"write.metadata.path": f"{before.location()}/metadata"}
+    catalog.create_table("db.beside", before.schema(), properties=beside).append(
+        pa.table({"id": pa.array([1], pa.int64()), "name": ["n1"]})
+    )
+    options = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+
+    result = lake("--json", *options)
+
+    assert (result.exit_code, result.json()["status"]) == (3, "refused")
+    assert "db.again" in result.json()["error"]["message"]
+    assert lake.ok(*options, "--keep-files")["result"]["snapshots"] == 6
+    assert ids_in(warehouse, "db.again") == [2]
+    catalog.drop_table("db.again")
+    assert lake.ok(*options)["status"] in {"done", "nothing-to-do"}
+
+
+def test_a_folder_that_becomes_a_link_while_files_go_leads_to_no_others(
+    lake: CommandLine,
+    warehouse: Path,
+    snapshots: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data, moved, others = warehouse / "db" / "t" / "data", tmp_path / "moved", tmp_path / "others"
+    shutil.copytree(data, others)
+    real = os.unlink
+
+    def unlink(path: str, **options: Any) -> None:
+        if path.endswith(".parquet") and not moved.exists():
+            data.rename(moved)
+            data.symlink_to(others)
+        real(path, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    lake("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+
+    assert len(list(moved.iterdir())) < 3
+    assert len(list(others.iterdir())) == 3
 
 
 def test_a_plan_counts_no_file_that_a_kept_snapshot_reaches_by_another_manifest(

@@ -516,6 +516,47 @@ def test_all_that_does_not_fit_is_told_at_once_and_nothing_is_written(
     assert files_below(warehouse) == before
 
 
+def test_columns_that_could_not_be_read_back_or_told_are_refused(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text('{"a": {"c": 1}}\n')
+    lake.ok("ingest", "db.t", path, "--create")
+    deep = f'{{"d": {"[" * 60}1{"]" * 60}}}'
+    for text, said in (('{"a.b": 1, "a": {"b": 1, "c": 2}}', "the name a.b"), (deep, "deeper")):
+        path.write_text(f"{text}\n")
+        for words in (("db.t", path, "--evolve"), ("db.new", path, "--create")):
+            result = lake("--json", "ingest", *words)
+            assert result.exit_code == 7
+            assert said in result.json()["error"]["message"]
+    assert lake("snapshots", "db.new").exit_code == 7
+
+
+def test_a_secret_is_not_written_into_a_tables_metadata(lake: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id\n1\n")
+    secret = ("--property", "s3.secret-access-key=canary-4d1f")
+
+    result = lake("--json", "ingest", "db.t", tmp_path / "rows.csv", "--create", *secret)
+
+    assert (result.exit_code, result.json()["error"]["kind"]) == (3, "refused")
+    assert "canary" not in result.stdout + result.stderr
+    assert not lake.warehouse.exists()
+
+
+def test_a_time_that_python_does_not_know_is_told(lake: CommandLine, tmp_path: Path) -> None:
+    rows = pa.table({"t": pa.array([1, 2**60], pa.timestamp("s"))})
+    with (
+        pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, rows.schema) as f,
+    ):
+        f.write_table(rows)
+
+    result = lake("--json", "ingest", "db.t", tmp_path / "t.arrow", "--create")
+
+    assert result.exit_code == 7
+    assert "row 2" in result.json()["error"]["message"]
+
+
 def test_a_null_in_a_required_column_is_refused(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:

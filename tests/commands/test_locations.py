@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,8 @@ from command_line import CommandLine
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from table_support import SCHEMA, pyiceberg_catalog
+
+from lake.cli.main import main
 
 BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
 HASH = r"[01]{4}/[01]{4}/[01]{4}/[01]{8}"
@@ -141,3 +147,52 @@ def test_a_location_provider_that_a_table_names_is_told_and_not_run(
             assert any(key in warning for warning in told)
         assert placed.live()[0].startswith(str(placed.warehouse / "db" / "t" / "data" / "name=a"))
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("warehouse_name", "table", "code"),
+    [
+        ("there#x", "db.t", 2),
+        ("there?x", "db.t", 2),
+        ("there\nx", "db.t", 2),
+        ("there%20x", "db.t", 2),
+        ("new", "there#x.t", 3),
+        ("new", "db.there?x", 3),
+    ],
+)
+def test_a_name_that_means_another_to_the_catalog_touches_neither(
+    tmp_path: Path, warehouse_name: str, table: str, code: int
+) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id\n1\n")
+    for other in ("there", "there x", "new/there", "new/db/there"):
+        (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / other).write_text("theirs")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    result = CommandLine(tmp_path / warehouse_name)("--json", "ingest", table, source, "--create")
+
+    assert result.exit_code == code
+    assert result.json()["error"]["hint"]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_warehouse_is_a_folder_of_this_machine_however_it_is_spelled(tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id\n1\n")
+    folder = tmp_path / "warehouse"
+    CommandLine(folder).ok("ingest", "db.t", source, "--create")
+    before = os.listdir()
+
+    for spelled in (f"file://{folder}", f"file:{folder}", f"{folder}/"):
+        document = json.loads(_called("--json", "--warehouse", spelled, "scan", "db.t")[1])
+        assert document["result"]["rows"] == 1
+    for word in (("snapshots", "db.t"), ("ingest", "db.t", str(source), "--create")):
+        assert _called("--warehouse", "s3://bucket/x", *word)[0] == 2
+
+    assert os.listdir() == before
+
+
+def _called(*words: str) -> tuple[int, str]:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        return main(words), out.getvalue()

@@ -306,6 +306,7 @@ def test_binary_formats_go_to_standard_output_too(table: Path, tmp_path: Path) -
     [
         ["--output", "rows.xyz"],
         ["--output", "s3://bucket/rows.csv"],
+        ["--output", "file:/rows.csv"],
         ["--output", "rows.parquet.gz"],
         ["--output", "-", "--replace"],
         ["--replace"],

@@ -434,16 +434,18 @@ def test_rows_without_a_usable_key_are_set_aside(
     assert not [name for name in files_below(warehouse) if name.endswith(".arrow")]
 
 
-@pytest.mark.parametrize("name", ["there.csv", "rejects.what"])
+@pytest.mark.parametrize("name", ["there.csv", "rejects.what", "other.csv"])
 def test_a_path_that_cannot_take_rejects_is_refused_first(
     lake: CommandLine, warehouse: Path, tmp_path: Path, name: str
 ) -> None:
     make_table(warehouse, schema=SCHEMA)
-    (tmp_path / "there.csv").write_text("mine")
+    for mine in ("there.csv", "other.csv.part"):
+        (tmp_path / mine).write_text("mine")
     path = source(tmp_path, [(None, "c", 3.0)])
     failed = lake("ingest", "db.t", path, "--upsert", "--key", "id", "--rejects", tmp_path / name)
     assert failed.exit_code == 2
     assert (tmp_path / "there.csv").read_text() == "mine"
+    assert (tmp_path / "other.csv.part").read_text() == "mine"
 
 
 # Modes

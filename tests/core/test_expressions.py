@@ -313,6 +313,7 @@ def test_a_literal_of_the_wrong_kind_is_bad_input_that_names_column_and_type(
         bind_filter(parse_filter(text), schema_of(x=type_))
     assert "column x" in caught.value.message
     assert str(type_) in caught.value.message
+    assert "columns are: x" in (caught.value.hint or "")
 
 
 SIGNS = {

@@ -29,6 +29,8 @@ LEAKS = [
     "password = canary",
     "PYICEBERG_CATALOG__PROD__S3__SECRET_ACCESS_KEY=canary",
     "spark.ssl.keyPassword=canary",
+    "Set-Cookie: sid=canary; canary\n",
+    "-----BEGIN PRIVATE KEY-----\ncanary\ncanary\n-----END PRIVATE KEY-----",
 ]
 HARMLESS = [
     "cannot open s3://bucket/token=x/part.parquet".replace("token", "kind"),
@@ -65,13 +67,16 @@ def test_known_values_are_masked_wherever_they_turn_up() -> None:
             "oauth2-server-uri": "https://host/tokens",
             "auth": {"oauth2": {"client_secret": "nested-one"}, "type": "oauth2"},
             "token": "short",
+            "header.x-team": 'headed-\\one"',
+            "adls.connection-string": "connected-one",
         }
     )
     spoken = "Zm9v/bar+1 Zm9v%2Fbar%2B1 client-one hush-hush open-sesame nested-one"
+    spoken += ' headed-\\\\one" connected-one'
 
     told = redact(spoken + " https://host/tokens oauth2 short")
 
-    assert told == "*** *** *** *** *** *** https://host/tokens oauth2 short"
+    assert told == "*** " * 8 + "https://host/tokens oauth2 short"
 
 
 def test_the_environment_gives_up_its_secrets_and_not_its_words() -> None:
@@ -80,6 +85,7 @@ def test_the_environment_gives_up_its_secrets_and_not_its_words() -> None:
         {
             "AWS_SECRET_ACCESS_KEY": "aws-canary",
             "PYICEBERG_CATALOG__X__CREDENTIAL": "one-canary:two-canary",
+            "PYICEBERG_CATALOG__X__HEADER__X_TEAM": "six-canary",
             "DATABASE_PASSWORD": "db-canary",
             "XDG_SESSION_TYPE": "wayland",
             "SSH_KEY_PATH": "/home/me",
@@ -88,8 +94,18 @@ def test_the_environment_gives_up_its_secrets_and_not_its_words() -> None:
     )
 
     assert (
-        redact("aws-canary two-canary db-canary wayland /home/me") == "*** *** *** wayland /home/me"
+        redact("aws-canary two-canary six-canary db-canary wayland /home/me")
+        == "*** *** *** *** wayland /home/me"
     )
+
+
+def test_what_is_left_of_a_value_that_was_cut_is_masked_too() -> None:
+    redact = Redactor()
+    redact.learn({"token": "canary-of-some-length"})
+
+    told = redact("the server said (no: canary-of-so)")
+
+    assert told == "the server said (no: ***)"
 
 
 def test_a_text_is_cut_unless_it_is_a_trace() -> None:

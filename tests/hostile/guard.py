@@ -93,12 +93,16 @@ def _some(kind: str, numbers: list[int]) -> Iterator[Tried]:  # type: ignore[mis
         ) as folder,
         tempfile.TemporaryFile() as errors,
     ):
+        here = os.path.join(folder, "here")
+        os.mkdir(here)
         process = subprocess.Popen(
             [sys.executable, "-c", _CHILD, kind, folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
             env={**os.environ, "PYTHONPATH": str(_TESTS)},
+            # What relative names mean must not be what others keep.
+            cwd=here,
         )
         assert process.stdin is not None
         assert process.stdout is not None

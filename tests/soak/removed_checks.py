@@ -659,9 +659,23 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a file is deleted through a symbolic link",
             "core/table/storage.py",
-            "    if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):\n",
-            "    if False:\n",
+            "        if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):\n",
+            "        if False:\n",
             (f"{_CORE}/table/test_storage.py", _EXPIRE),
+        ),
+        RemovedCheck(
+            "a file is deleted through a link that came in the last moment",
+            "core/table/storage.py",
+            "_FOLDER | os.O_NOFOLLOW",
+            "_FOLDER",
+            (f"{_CORE}/table/test_storage.py",),
+        ),
+        RemovedCheck(
+            "files of a table with two names are deleted",
+            "core/expiration/execute.py",
+            "        refuse_neighbours(table)\n",
+            "        pass\n",
+            ("tests/commands/test_expire.py",),
         ),
     )
 

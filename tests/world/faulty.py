@@ -149,10 +149,10 @@ class _System(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
 
-    def unlink(self, path: str) -> None:
+    def unlink(self, path: str, **options: Any) -> None:
         if path.endswith((".crc", ".unfinished")):
-            return os.unlink(path)
-        return self._layer.at(DELETE, path, lambda: os.unlink(path))
+            return os.unlink(path, **options)
+        return self._layer.at(DELETE, path, lambda: os.unlink(path, **options))
 
     def fsync(self, descriptor: int) -> None:
         self._layer.at(

@@ -71,6 +71,8 @@ def test_every_arrow_type_that_iceberg_can_hold_becomes_a_column(
     [
         ([("a", pa.duration("s"))], "column a is duration"),
         ([("a", pa.decimal256(50, 2))], "column a is decimal256"),
+        ([("a", pa.decimal128(5, -2))], "column a is decimal128"),
+        ([("a.b", pa.int64()), ("a", pa.struct([("b", pa.int64())]))], "the name a.b"),
         ([("a", pa.struct([]))], "a struct without fields"),
         ([("a", pa.list_(pa.month_day_nano_interval()))], "column a is list"),
         ([("", pa.int64())], "without a name"),

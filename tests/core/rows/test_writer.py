@@ -432,6 +432,16 @@ def test_wrong_properties_are_refused(tmp_path: Path, properties: dict[str, str]
     assert below(tmp_path) == []
 
 
+@pytest.mark.parametrize("number", ["9" * 30, "9" * 5000, "\u00b2", "-1", ""], ids=range(5))
+def test_numbers_that_no_writer_takes_are_none(tmp_path: Path, number: str) -> None:
+    names = ("compression_level", "page_size_bytes", "dict_size_bytes", "row_group_size_bytes")
+    properties = {f"write__parquet__{name}": number for name in names}
+
+    (file,) = write(write_settings(tmp_path, IDS, **properties), numbered(3))
+
+    assert file.record_count == 3
+
+
 @pytest.mark.parametrize("codec", ["zstd", "gzip", "snappy", "lz4", "brotli", "uncompressed"])
 def test_the_tables_codec_is_used(tmp_path: Path, codec: str) -> None:
     chosen = write_settings(tmp_path, IDS, write__parquet__compression_codec=codec)

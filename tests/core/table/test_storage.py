@@ -52,16 +52,26 @@ def test_deleting_what_is_not_there_is_a_success_and_a_failure_is_told(tmp_path:
 
 def test_nothing_is_deleted_through_a_link_that_leaves_the_table(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "precious").write_text("rows")
-    table = tmp_path / "db" / "t" / "data"
-    table.mkdir(parents=True)
-    (table / "p=1").symlink_to(outside)
+    (outside / "data").mkdir(parents=True)
+    precious = [outside / "precious", outside / "data" / "precious"]
+    for path in precious:
+        path.write_text("rows")
+    data = tmp_path / "db" / "t" / "data"
+    data.mkdir(parents=True)
+    (data / "p=1").symlink_to(outside)
+    (data / "own").write_text("rows")
+    own = Storage(roots=[f"file://{data.parent}/"])
 
-    outcome = Storage().delete([str(table / "p=1" / "precious")])
+    failed = [
+        Storage().delete([str(data / "p=1" / "precious")]).failed,
+        own.delete([f"file:{data}//p=1/precious"]).failed,
+        own.delete([str(data / "p=1" / "data" / "precious")]).failed,
+    ]
 
-    assert (outside / "precious").exists()
-    assert len(outcome.failed) == 1
+    assert all(path.exists() for path in precious)
+    assert [len(places) for places in failed] == [1, 1, 1]
+    assert own.delete([f"{data}/own"]).failed == {}
+    assert not (data / "own").exists()
 
 
 def test_files_are_found_by_a_part_of_their_name_without_following_links(tmp_path: Path) -> None:
