@@ -44,6 +44,7 @@ class State:
         branch: the branch's name as given, as far as it is known.
         as_json: whether standard output belongs to one JSON document.
         quiet: whether only warnings and errors are told.
+        work_is_over: is to be called when no stop may break in any more.
     """
 
     open_session: Callable[[Settings, bool], Session]
@@ -53,6 +54,7 @@ class State:
     as_json: bool = False
     quiet: bool = False
     settings: Settings | None = None
+    work_is_over: Callable[[], None] = lambda: None
     opened: Session | None = None
 
     @property
@@ -61,6 +63,7 @@ class State:
         if self.opened is None:
             settings = self.settings or Settings()
             self.opened = self.open_session(settings, self.quiet)
+            self.opened.work_is_over = self.work_is_over
             for key in filter(is_secret, settings.spark_conf):
                 self.opened.warn(
                     f"whoever can list this machine's processes can read {key}: "

@@ -55,14 +55,15 @@ def main(argv: Sequence[str] | None = None, *, open_session: OpenSession | None 
     renderer = Renderer(as_json=as_json, redact=redact, clock=SystemClock())
     if argv is None:
         _own_the_process(redact)
-    with Stops() as stops:
+    with Stops(to_the_end=argv is None) as stops:
         ending = _work(arguments, state, stops)
-        stops.release()
+        stops.release(_exit_code(ending))
         return _tell(ending, state, renderer)
 
 
 def _work(arguments: list[str], state: State, stops: Stops) -> _Ending:
     """Run the command and close its session; nothing escapes."""
+    state.work_is_over = stops.work_is_over
     try:
         try:
             ending = _run(arguments, state)

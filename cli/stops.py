@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -16,10 +17,15 @@ class Stops:
     """Handlers for the length of one command.
 
     The first signal raises `StoppedError` in the work; while things are cleaned up afterwards a
-    second one is ignored and a third kills. After `release` a signal kills at once.
+    second one is ignored and a third kills. After `release` a signal ends the process at once, but with the code
+    that tells how the command ended.
+
+    Args:
+        to_the_end: whether the process is nothing but the command, which the signals are not given back to.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, to_the_end: bool = False) -> None:
+        self._to_the_end = to_the_end
         self._before: dict[signal.Signals, Any] = {}
         self._received: list[int] = []
         self._working = True
@@ -40,6 +46,8 @@ class Stops:
         trace: TracebackType | None,
     ) -> None:
         """Give the signals back."""
+        if self._to_the_end:
+            return
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -52,10 +60,10 @@ class Stops:
         """Raise nothing any more."""
         self._working = False
 
-    def release(self) -> None:
-        """Let signals do what they do to any process."""
+    def release(self, code: int) -> None:
+        """Let signals end the process at once with an exit code."""
         for number in self._before:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, lambda *_: os._exit(code))
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         self._received.append(number)

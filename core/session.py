@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ class Session:
 
     `warnings` gathers what the user should know though the command succeeded. `owned` holds the
     canonical paths of files that a snapshot holds or may hold: whatever fails afterwards, they stay.
+    `stopped` is a stop that waited until a commit had landed: what is left to do heeds it by `go_on`. A command of
+    a `single_commit` is over then, and calls `work_is_over`.
     """
 
     settings: Settings
@@ -29,6 +32,9 @@ class Session:
     progress: Progress = field(default_factory=Silent)
     warnings: list[str] = field(default_factory=list)
     owned: set[str] = field(default_factory=set)
+    stopped: BaseException | None = None
+    single_commit: bool = False
+    work_is_over: Callable[[], None] = lambda: None
     _engine: Engine | None = None
 
     def table(self, identifier: str) -> Table:
@@ -39,6 +45,16 @@ class Session:
         """Tell the user something, once."""
         if message not in self.warnings:
             self.warnings.append(message)
+
+    def landed(self) -> None:
+        """Note that a commit has landed: who stops a command that has nothing else to do stops it too late."""
+        if self.single_commit:
+            self.work_is_over()
+
+    def go_on(self) -> None:
+        """Raise the stop that waited for a commit, if there was one."""
+        if self.stopped is not None:
+            raise self.stopped
 
     def engine(self, input_bytes: int) -> Engine:
         """Return the engine for a plan that reads so many bytes, starting it on first use."""

@@ -374,6 +374,7 @@ class _Run:
             CommitConflictError: nothing could be committed.
         """
         for _ in range(_ROUNDS):
+            self.session.go_on()
             clashed = self._round()
             self.tally.failed = len(clashed)
             if not clashed or not self._plan_again(clashed):
@@ -390,6 +391,7 @@ class _Run:
         self._failed = []
         waiting: list[Rewritten] = []
         for done in self._checked():
+            self.session.go_on()
             waiting.append(done)
             if len(waiting) >= self._groups_per_commit():
                 self._commit(waiting)
@@ -527,6 +529,7 @@ class _Run:
 
     def _remove_dangling(self) -> None:
         """Remove delete files that apply to nothing, in a commit of its own on the head as it is."""
+        self.session.go_on()
         table = self._table.refreshed()
         head = lineage.branch_head(table.metadata, self.plan.branch)
         if head is None:

@@ -8,10 +8,12 @@ only then do files go, each below the table's own roots.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from lake.core import paths
 from lake.core.errors import CommitUnknownError, LakeError, StoppedError
 from lake.core.expiration import journal
 from lake.core.expiration.deleting import Removed, delete_files
@@ -36,7 +38,7 @@ from lake.core.table.run_ids import EXPIRED_RUN_IDS, carried_run_ids
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.table.update import TableUpdate
+    from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _TOLD_JOBS = 5
 
@@ -77,7 +79,10 @@ class ExpirationPlan:
         return not (
             self.retention.expired
             or self.retention.removed_refs
-            or (self.clean_metadata and any(_unused(metadata, self.retention, self.garbage)))
+            or (
+                self.clean_metadata
+                and any(_unused(metadata, self.retention, self.garbage, self.reach))
+            )
         )
 
 
@@ -150,6 +155,7 @@ def _carried_out(
 ) -> Outcome:
     attempt = _Expiry(session, plan, operation_id)
     attempt.after = attempt.commit()
+    session.go_on()
     try:
         whole = attempt.clean_up(removed)
     except (CommitUnknownError, StoppedError):
@@ -173,7 +179,10 @@ class _Expiry:
     known: dict[int, Snapshot] = field(default_factory=dict)
     expired: tuple[int, ...] = ()
     removed_refs: tuple[str, ...] = ()
-    journalled: bool = False
+    # Ids of schemas and of partition specs.
+    cleaned: tuple[Sequence[int], Sequence[int]] = ((), ())
+    # Where the journal lies, while there is one.
+    noted: str | None = None
     reach: Reachability = field(init=False)
     # The table after the commit.
     after: Table = field(init=False)
@@ -196,7 +205,9 @@ class _Expiry:
             error.operation_id = self.operation_id
             raise
         except BaseException:
-            self.forget(self.plan.table)
+            # A stop that was held back while the commit was sent comes when it may have landed.
+            if self.noted and paths.canonical(self.noted) not in self.session.owned:
+                self.forget(self.plan.table)
             raise
 
     def clean_up(self, removed: Removed) -> bool:
@@ -226,9 +237,9 @@ class _Expiry:
 
     def forget(self, table: Table) -> None:
         """Remove the journal, where one was written."""
-        if self.journalled:
-            journal.remove(table, journal.location_of(table, self.operation_id))
-            self.journalled = False
+        if self.noted:
+            journal.remove(table, self.noted)
+            self.noted = None
 
     def prepare(self, table: Table) -> ChangeSet | None:
         metadata = table.metadata
@@ -242,10 +253,23 @@ class _Expiry:
         updates = self._updates(metadata, retention, garbage)
         if updates and garbage.files.num_rows and not self.plan.keep_files:
             self._note(table, garbage)
-        return ChangeSet(assert_refs(metadata), updates) if updates else None
+        needed = (self.noted,) if self.noted else ()
+        return ChangeSet(self._requirements(metadata), updates, needed) if updates else None
+
+    def _requirements(self, metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+        from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId  # noqa: PLC0415
+
+        if not self.plan.clean_metadata:
+            return assert_refs(metadata)
+        # What goes must not have come into use again.
+        return (
+            *assert_refs(metadata),
+            AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+            AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
+        )
 
     def _note(self, table: Table, garbage: Garbage) -> None:
-        self.journalled = True
+        self.noted = journal.location_of(table, self.operation_id)
         journal.write(
             table,
             journal.Journal(
@@ -261,9 +285,15 @@ class _Expiry:
     def landed(self, metadata: TableMetadata) -> object | None:
         """Removal leaves no summary behind: it landed when all it removes is gone."""
         present = lineage.snapshots_by_id(metadata)
-        refs = any(name in metadata.refs for name in self.removed_refs)
-        gone = not refs and not any(item in present for item in self.expired)
-        return True if gone and (self.expired or self.removed_refs) else None
+        schemas, specs = self.cleaned
+        left = (
+            *(item for item in self.expired if item in present),
+            *(name for name in self.removed_refs if name in metadata.refs),
+            *(item for item in metadata.schemas if item.schema_id in schemas),
+            *(item for item in metadata.partition_specs if item.spec_id in specs),
+        )
+        asked = self.expired or self.removed_refs or schemas or specs
+        return True if asked and not left else None
 
     def _updates(
         self, metadata: TableMetadata, retention: Retention, garbage: Garbage
@@ -286,7 +316,7 @@ class _Expiry:
         if runs is not None and updates:
             updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: runs}))
         if self.plan.clean_metadata:
-            schemas, specs = _unused(metadata, retention, garbage)
+            self.cleaned = schemas, specs = _unused(metadata, retention, garbage, self.reach)
             if schemas:
                 updates.append(RemoveSchemasUpdate(schema_ids=schemas))
             if specs:
@@ -303,12 +333,21 @@ def _split(metadata: TableMetadata, retention: Retention) -> tuple[list[Snapshot
 
 
 def _unused(
-    metadata: TableMetadata, retention: Retention, garbage: Garbage
+    metadata: TableMetadata, retention: Retention, garbage: Garbage, reach: Reachability
 ) -> tuple[list[int], list[int]]:
     """Return schemas and specs that neither the table nor any kept snapshot uses."""
-    used = {item.schema_id for item in metadata.snapshots if item.snapshot_id in retention.kept}
-    used.add(metadata.current_schema_id)
-    schemas = [item.schema_id for item in metadata.schemas if item.schema_id not in used]
+    _, kept = _split(metadata, retention)
+    used = {metadata.current_schema_id, *(item.schema_id for item in kept)}
+    old = [item for item in metadata.schemas if item.schema_id not in used]
+    stay = [item for item in metadata.schemas if item.schema_id in used]
+    # A column that was dropped may tell which rows are deleted.
+    needed = reach.compared_columns(metadata, kept) if old else set()
+    needed.difference_update(*(item.field_ids for item in stay))
+    for schema in sorted(old, key=lambda item: item.schema_id, reverse=True):
+        if needed.intersection(schema.field_ids):
+            used.add(schema.schema_id)
+            needed.difference_update(schema.field_ids)
+    schemas = [item.schema_id for item in old if item.schema_id not in used]
     specs = [
         item.spec_id
         for item in metadata.partition_specs

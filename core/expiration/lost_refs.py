@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lake.core.errors import LakeError
+from lake.core.errors import BadInputError
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
@@ -29,6 +29,9 @@ def put_back(
     """Put back refs to snapshots that a commit removed, but those that it was to remove.
 
     Others may have committed since: what was before it is the newest metadata that has such a snapshot.
+
+    Raises:
+        LakeError: whether a ref is lost cannot be seen now: no file may go.
     """
     gone = frozenset(snapshots)
     for entry in reversed(table.metadata.metadata_log) if gone else ():
@@ -84,7 +87,8 @@ def _metadata_at(session: Session, table: Table, location: str) -> TableMetadata
 
     try:
         return read_metadata(table.storage, location)
-    except (LakeError, ValueError, ValidationError):
+    except (BadInputError, ValueError, ValidationError):
+        # It stays so; what only fails now is for the next run to see.
         session.warn(
             "the metadata before this commit cannot be read: lost refs cannot be looked for"
         )

@@ -5,7 +5,6 @@ Source: Iceberg's RemoveSnapshots. A snapshot stays while a rule keeps it; each 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -20,6 +19,7 @@ from lake.core.errors import (
 )
 from lake.core.expiration.checkpoints import HeldBranch, held_branches
 from lake.core.table import lineage
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -30,7 +30,6 @@ MAX_AGE_MS = 5 * 24 * 3_600_000
 FLOOR_MS = 24 * 3_600_000
 KEEP_CHECKPOINTS_MS = 7 * 24 * 3_600_000
 _FOREVER = 2**63 - 1
-_DIGITS = re.compile(r"-?[0-9]{1,30}")
 
 
 class KeepReason(StrEnum):
@@ -197,7 +196,8 @@ class _Limits:
         asked = options.older_than_ms
         return cls(
             now_ms=now_ms,
-            oldest_ms=now_ms - age if asked is None else asked,
+            # What is committed while the run goes on stays, whatever was asked for.
+            oldest_ms=now_ms - age if asked is None else min(asked, now_ms),
             keep=max(1, keep if options.retain_last is None else options.retain_last),
             ref_age_ms=_integer(properties, "history.expire.max-ref-age-ms", _FOREVER),
         )
@@ -207,9 +207,10 @@ def _integer(properties: Mapping[str, str], key: str, default: int) -> int:
     text = properties.get(key)
     if text is None:
         return default
-    if not _DIGITS.fullmatch(text) or int(text) <= 0:
+    found = whole_number(text)
+    if found is None or found <= 0:
         raise RefusedError(f"the table's property {key} is {text!r}, not a positive whole number")
-    return int(text)
+    return found
 
 
 def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits) -> bool:

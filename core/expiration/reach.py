@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.arrays import one_array
 from lake.core.errors import BadInputError
+from lake.core.table.files import DATA
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import read_manifest_lists, read_manifests
 from lake.core.table.spelling import same_name
@@ -129,6 +131,21 @@ class Reachability:
         ]
         reached = pc.is_in(same_name(files["path"]), value_set=pa.concat_arrays(held))
         return files.filter(pc.invert(reached))
+
+    def compared_columns(self, metadata: TableMetadata, kept: Sequence[Snapshot]) -> set[int]:
+        """Return the ids of the columns that live equality deletes of snapshots compare.
+
+        Raises:
+            CorruptFileError: a manifest or list cannot be read.
+            NotFoundError: one is missing.
+        """
+        manifests = self._manifests(metadata, kept)
+        deletes = manifests.filter(pc.not_equal(manifests["content"], DATA))
+        found = read_manifests(
+            self.storage, deletes, metadata, columns=("status", "equality_ids"), live_only=True
+        )
+        lists = [one_array(entries["equality_ids"]) for entries in found.values()]
+        return {column for item in lists for column in pc.unique(item.flatten()).to_pylist()}
 
     def _manifests(
         self,

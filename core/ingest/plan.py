@@ -15,6 +15,7 @@ from lake.core.errors import (
     InvalidRequestError,
     LakeError,
     NotFoundError,
+    StoppedError,
 )
 from lake.core.expressions import bind_filter, parse_filter
 from lake.core.ingest import creation
@@ -294,6 +295,8 @@ def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPl
 def _lying_there(session: Session, table: Table, run_id: str) -> StagedRun | None:
     try:
         return look_for(table, run_id)
+    except StoppedError:
+        raise
     except (LakeError, OSError) as error:
         session.warn(f"whether run {run_id} was written before cannot be seen: {error}")
         return None

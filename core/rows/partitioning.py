@@ -103,7 +103,11 @@ def partition_path(spec: PartitionSpec, schema: Schema, partition: Partition) ->
     for field, kind, value in zip(spec.fields, kinds, partition, strict=True):
         source = schema.find_type(field.source_id)
         internal = _internal(value, kind.field_type)
-        text = field.transform.to_human_string(source, internal)
+        try:
+            text = field.transform.to_human_string(source, internal)
+        except OverflowError:
+            # PyIceberg has no dates beyond the year 9999.
+            text = str(internal)
         parts.append(f"{_quoted(field.name)}={_quoted(text)}")
     return "/".join(parts)
 

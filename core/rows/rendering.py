@@ -71,8 +71,13 @@ def cells(column: pa.Array, kind: IcebergType) -> pa.Array:
         return _each(column, lambda value: str(uuid.UUID(bytes=value)))
     if isinstance(kind, BinaryType | FixedType):
         return _each(column, lambda value: base64.b64encode(value).decode())
-    texts = column.cast(pa.string())
-    return _times(texts, kind) if pa.types.is_temporal(column.type) else texts
+    if not pa.types.is_temporal(column.type):
+        return column.cast(pa.string())
+    zone = getattr(column.type, "tz", None)
+    # Arrow looks whether the calendar reaches so far only where there is no zone.
+    local = column.cast(pa.timestamp(column.type.unit)) if zone else column
+    texts = _times(local.cast(pa.string()), kind)
+    return _join(texts, "Z") if zone else texts
 
 
 def json_values(column: pa.Array, kind: IcebergType) -> pa.Array:

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.errors import BadInputError, InvalidRequestError
+from lake.core.units import whole_number
 
 SPLIT_BYTES = 128 * 1024 * 1024
 LOOKBACK = 10
 OPEN_COST_BYTES = 4 * 1024 * 1024
-_LARGEST = (1 << 63) - 1
 _MOST_PIECES = 50_000_000
 _PROPERTIES = {
     "size": "read.split.target-size",
@@ -67,13 +67,10 @@ class SplitOptions:
 
 
 def _number(key: str, text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError as error:
-        raise BadInputError(f"the table's {key} is no number: {text!r}") from error
-    if number > _LARGEST:
-        raise BadInputError(f"the table's {key} is beyond 63 bits: {text!r}")
-    return number
+    found = whole_number(text)
+    if found is None:
+        raise BadInputError(f"the table's {key} is no number: {text!r}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ from lake.core.table.storage_errors import typed_errors
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
+    from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Identifier
 
 _TIMED_OUT = re.compile(
     r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked|throttl"
@@ -57,6 +59,7 @@ _FIRST_STATEMENTS = {
 # It ends the name there, or leaves these out.
 _CUT_NAME = re.compile("[#?\x00-\x1f\x7f]")
 _IN_MEMORY = {None, "", ":memory:"}
+_LOOKS = 5
 
 
 def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
@@ -104,6 +107,21 @@ def _prepare_connections(engine: Any) -> None:
     event.listen(engine, "connect", prepare)
     # The connection that opening made does without.
     engine.dispose()
+
+
+def look_again(handle: Catalog) -> None:
+    """Let a catalog that reads metadata files in this process look up a table anew whose file is gone by then."""
+    if not hasattr(handle, "_write_metadata"):
+        return
+    load = handle.load_table
+
+    def loading(identifier: str | Identifier) -> IcebergTable:
+        for _ in range(_LOOKS - 1):
+            with suppress(FileNotFoundError):
+                return load(identifier)
+        return load(identifier)
+
+    vars(handle)["load_table"] = loading
 
 
 def refuse_cut_name(location: str) -> None:

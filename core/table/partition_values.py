@@ -5,6 +5,7 @@ Format: https://iceberg.apache.org/spec/#binary-single-value-serialization.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import DecimalException
 from struct import error as StructError  # noqa: N812 - a class with a module's name
@@ -127,7 +128,9 @@ def single_value(value: pa.Scalar, kind: IcebergType) -> bytes | None:
         raise BadInputError(f"a partition value of type {kind}, which lake does not know")
     if pa.types.is_temporal(value.type):
         return to_bytes(kind, value.value)
-    return to_bytes(kind, value.as_py())
+    found = value.as_py()
+    # There are many NaN, but only one partition of them.
+    return to_bytes(kind, math.nan if isinstance(found, float) and math.isnan(found) else found)
 
 
 def from_single_values(values: Sequence[bytes | None], kind: IcebergType) -> pa.Array:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lake.core import paths
-from lake.core.errors import CommitUnknownError, LakeError
+from lake.core.errors import CommitUnknownError, LakeError, StoppedError
 from lake.core.session import Session
 from lake.core.table.catalog import Table
 from lake.core.table.staged_runs import StagedRun, lay_down, remove_manifests
@@ -42,7 +42,7 @@ class Staging:
         try:
             lay_down(self.table, run)
         except (LakeError, OSError, pa.ArrowException) as error:
-            if not run.marks.writer:
+            if isinstance(error, StoppedError) or not run.marks.writer:
                 raise
             self.session.warn(f"killed now, the run could not be finished by another: {error}")
 

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES
+from lake.core.table.partition_codes import partition_tuples
+from lake.core.units import whole_number
 
 # Marks a snapshot that replaced the partitions it added files to.
 REPLACE_PARTITIONS = "replace-partitions"
@@ -49,8 +51,8 @@ class SummaryCounter:
         self.counters["manifests-replaced"] = replaced
 
     def _count(self, entries: pa.Table, spec_id: int, data: str, other: str, records: str) -> None:
-        for row in entries["partition"].to_pylist():
-            self._partitions.add((spec_id, tuple(row.values()) if row else ()))
+        for values in partition_tuples(entries["partition"]):
+            self._partitions.add((spec_id, values))
         content = entries["content"]
         for kind in (DATA, POSITION_DELETES, EQUALITY_DELETES):
             part = entries.filter(pc.equal(content, kind))
@@ -84,9 +86,9 @@ class SummaryCounter:
         counted = {key: str(value) for key, value in self.counters.items()}
         counted["changed-partition-count"] = str(len(self._partitions))
         for total, (plus, minus) in _TOTALS.items():
-            before = "0" if previous is None else previous.get(total, "")
-            if before.isdigit():
-                after = int(before) + self.counters.get(plus, 0) - self.counters.get(minus, 0)
+            before = 0 if previous is None else whole_number(previous.get(total, ""))
+            if before is not None and before >= 0:
+                after = before + self.counters.get(plus, 0) - self.counters.get(minus, 0)
                 if after >= 0:
                     counted[total] = str(after)
         return counted

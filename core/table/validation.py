@@ -19,6 +19,7 @@ from lake.core.table.delete_scopes import is_global, referenced_paths
 from lake.core.table.files import EQUALITY_DELETES
 from lake.core.table.manifest_schemas import ADDED
 from lake.core.table.manifests import read_manifest, read_manifest_list
+from lake.core.table.partition_codes import partition_tuples
 from lake.core.table.pruning import prune_files
 from lake.core.table.whole_lists import shortfall_of_added
 
@@ -138,10 +139,10 @@ def no_new_deletes_for(
     for entries in since.added_deletes():
         if ignore_equality:
             entries = entries.filter(pc.not_equal(entries["content"], EQUALITY_DELETES))  # noqa: PLW2901
-        for row, target in zip(
-            entries.to_pylist(), referenced_paths(entries).to_pylist(), strict=True
-        ):
-            hit |= _touched(row, target, files, since.metadata)
+        targets = referenced_paths(entries).to_pylist()
+        kinds = entries["content"].to_pylist()
+        for kind, place, target in zip(kinds, places(entries), targets, strict=True):
+            hit |= _touched(kind, place, target, files, since.metadata)
     if hit:
         some = ", ".join(sorted(hit)[:3])
         raise ConflictingFilesError(
@@ -152,7 +153,8 @@ def no_new_deletes_for(
 
 
 def _touched(
-    row: Mapping[str, Any],
+    content: int,
+    place: Partition,
     target: bytes | None,
     files: Mapping[str, Partition],
     metadata: TableMetadata,
@@ -160,10 +162,9 @@ def _touched(
     """Return the files that a delete file may apply to; its target is the one that it is for alone."""
     if target is not None:
         return {target.decode(errors="replace")} & files.keys()
-    spec = metadata.specs().get(row["spec_id"])
-    if row["content"] == EQUALITY_DELETES and (spec is None or is_global(spec)):
+    spec = metadata.specs().get(place[0])
+    if content == EQUALITY_DELETES and (spec is None or is_global(spec)):
         return set(files)
-    place = (row["spec_id"], tuple((row["partition"] or {}).values()))
     return {path for path, partition in files.items() if partition == place}
 
 
@@ -186,10 +187,7 @@ def in_partitions(entries: pa.Table, partitions: frozenset[Partition]) -> list[b
 
 
 def places(entries: pa.Table) -> list[Partition]:
-    """Return each entry's (spec id, partition values)."""
-    return [
-        (spec_id, tuple((partition or {}).values()))
-        for spec_id, partition in zip(
-            entries["spec_id"].to_pylist(), entries["partition"].to_pylist(), strict=True
-        )
-    ]
+    """Return each entry's (spec id, partition values), which are equal where the partitions are."""
+    return list(
+        zip(entries["spec_id"].to_pylist(), partition_tuples(entries["partition"]), strict=True)
+    )

@@ -95,3 +95,18 @@ def test_a_third_signal_kills_a_clean_up_that_hangs(tmp_path: Path) -> None:
     process.communicate(timeout=300)
 
     assert process.returncode in (-signal.SIGTERM, -signal.SIGINT)
+
+
+def test_a_signal_after_the_end_of_the_work_does_not_change_how_it_ended(tmp_path: Path) -> None:
+    program = textwrap.dedent(
+        """
+        import os, signal
+        import lake.cli.main as cli
+
+        cli._tell = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
+        raise SystemExit(cli.main(["--warehouse", "w", "snapshots", "db.t"]))
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, cwd=tmp_path)
+
+    assert done.returncode == 7

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from command_line import CommandLine
-from table_support import files_below, ids_in, make_table, pyiceberg_catalog
+from delete_support import commit_deletes, equality_file
+from table_support import files_below, ids_in, make_table, open_session, pyiceberg_catalog
 
 COUNTS = {
     "snapshots",
@@ -145,6 +146,23 @@ def test_files_of_a_table_in_this_ones_folder_stay(lake: CommandLine, warehouse:
     assert document["result"]["snapshots"] == 2
     assert "in another's within them" in " ".join(document["warnings"])
     assert ids_in(warehouse, "db.inner") == [1]
+
+
+def test_a_dropped_column_by_which_rows_are_deleted_stays_known(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"]})
+    make_table(warehouse).append(rows)
+    table = open_session(warehouse).table("db.t")
+    commit_deletes(table, equality_file(table, [{"name": "a"}], ["name"]))
+    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+        update.delete_column("name")
+    pyiceberg_catalog(warehouse).load_table("db.t").append(rows.select(["id"]).slice(0, 1))
+
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--clean-metadata")
+
+    assert lake.ok("scan", "db.t")["result"]["preview"] == [{"id": 1}, {"id": 2}]
+    assert len(pyiceberg_catalog(warehouse).load_table("db.t").metadata.schemas) == 2
 
 
 def test_files_of_a_table_with_two_names_stay(

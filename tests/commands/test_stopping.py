@@ -7,14 +7,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
-from table_support import files_below
+from table_support import files_below, ids_in, inject
+
+from lake.core.errors import TimedOutError
+from lake.core.session import Session
+from lake.core.settings import Settings
+from lake.core.table.catalog import Table, open_catalog
 
 ROWS = 2_000_000
 
@@ -70,3 +77,70 @@ def test_a_stopped_ingest_leaves_the_table_and_its_folder_as_they_were(
     assert files_below(warehouse) == before
     assert children_of(process.pid) == []
     assert lake.ok("scan", "db.t")["plan"]["records"] == 1
+
+
+def stopped_in_its_commit(lake: CommandLine, number: int, error: Exception | None) -> CommandLine:
+    """Return a command line of which each command gets a signal while the catalog takes its first commit."""
+
+    def signalled(commit: Callable[[], Any]) -> Any:
+        answer = commit()
+        os.kill(os.getpid(), number)
+        if error is not None:
+            raise error
+        return answer
+
+    def opened(settings: Settings) -> Session:
+        session = Session(settings=settings, catalog=open_catalog(settings))
+        inject(session, [signalled])
+        return session
+
+    return CommandLine(lake.warehouse, open_session=opened)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_a_stop_that_comes_while_a_commit_lands_is_too_late(
+    warehouse: Path, tmp_path: Path, number: int
+) -> None:
+    lake, source = CommandLine(warehouse), tmp_path / "a.csv"
+    source.write_text("id\n1\n")
+    lost = ConnectionError("no answer")
+    late, unsure = (stopped_in_its_commit(lake, number, error) for error in (None, lost))
+
+    late.ok("ingest", "db.t", source, "--create")
+    late.ok("ingest", "db.t", source)
+    unsure.ok("ingest", "db.t", source)
+    late.ok("compact", "db.t", "--rewrite-all", "--option", "min-input-files=2")
+    late.ok("ingest", "db.t", source, "--upsert", "--key", "id", "--repair-duplicates")
+    assert ids_in(warehouse) == [1]
+
+    # There is more to do after the commit: that waits for the next run.
+    old = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+    assert late(*old).exit_code == 128 + number
+    assert any("lake-journal" in name for name in files_below(warehouse))
+    assert lake.ok(*old)["result"]["data_files"] > 0
+    assert not any("lake-journal" in name for name in files_below(warehouse))
+    assert ids_in(warehouse) == [1]
+    assert late("compact", "db.t", "--rewrite-all", "--remove-dangling-deletes").exit_code in {
+        0,
+        128 + number,
+    }
+    assert ids_in(warehouse) == [1]
+
+
+def test_a_stop_that_comes_while_a_commit_is_lost_leaves_it_unknown(
+    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, source = CommandLine(warehouse), tmp_path / "a.csv"
+    source.write_text("id\n1\n")
+    quick = ("--property", "commit.status-check.num-retries=0")
+    lake.ok("ingest", "db.t", source, "--create", *quick)
+    lost = stopped_in_its_commit(lake, signal.SIGTERM, ConnectionError("no answer"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "refreshed", unreadable)
+        assert lost("ingest", "db.t", source).exit_code == 5
+
+    assert ids_in(warehouse) == [1, 1]
+
+
+def unreadable(_table: Table) -> Table:
+    raise TimedOutError("no answer")

@@ -79,8 +79,15 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an unknown answer counts as a refusal",
             commit,
-            '        return _settle(session, table, landed, error), ""\n    # The catalog\'s word',
-            "        return None, first_line(error)\n    # The catalog's word",
+            '        return _settle(session, table, landed, error), ""\n    for warning',
+            "        return None, first_line(error)\n    for warning",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "a stop while a commit is sent takes its manifests",
+            commit,
+            "            location for location in locations if paths.canonical(location) not in owned\n",
+            "            location for location in locations\n",
             (_COMMIT,),
         ),
         RemovedCheck(
@@ -103,6 +110,15 @@ def _commits() -> tuple[RemovedCheck, ...]:
             "            session.owned.update(owned)\n",
             "",
             (_COMMIT, _INGEST, _STAGES),
+        ),
+        RemovedCheck(
+            "a stop takes along what has landed",
+            commit,
+            "        if after is None and unknown is None:\n            raise\n",
+            "        if stop:\n            raise\n",
+            (
+                "tests/commands/test_stopping.py::test_a_stop_that_comes_while_a_commit_lands_is_too_late",
+            ),
         ),
         RemovedCheck(
             "an own metadata file goes though it is live",
@@ -251,8 +267,8 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a ref that moves meanwhile does not stop an expiry",
             "core/expiration/execute.py",
-            "return ChangeSet(assert_refs(metadata), updates) if updates else None",
-            "return ChangeSet((), updates) if updates else None",
+            "return ChangeSet(self._requirements(metadata), updates, needed) if updates else None",
+            "return ChangeSet((), updates, needed) if updates else None",
             (_EXPIRE, _RACES),
         ),
         RemovedCheck(
@@ -279,16 +295,44 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files outside the table go",
             "core/expiration/deleting.py",
-            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
-            "        not nested.owns(path)\n",
+            "        paths.deletable(path, table.roots)\n        and not metadata",
+            "        not metadata",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
             "files of a table in another one's folder go",
             "core/expiration/deleting.py",
-            "        paths.deletable(path, table.roots) and not nested.owns(path)\n",
-            "        paths.deletable(path, table.roots)\n",
+            "        and not nested.owns(path)\n",
+            "",
             (_EXPIRE, "tests/commands/test_expire.py"),
+        ),
+        RemovedCheck(
+            "table metadata goes where a list names it",
+            "core/expiration/deleting.py",
+            "        and not metadata_files.called_so(path)\n",
+            "",
+            (_JOURNAL,),
+        ),
+        RemovedCheck(
+            "files of every kind fall out of the log of metadata files",
+            "core/table/commit.py",
+            "        and metadata_files.called_so(entry.metadata_file)\n",
+            "",
+            (_HADOOP,),
+        ),
+        RemovedCheck(
+            "a live manifest goes where a checkpoint names it",
+            "core/replay/execute.py",
+            "if parse_name(path) and paths.deletable(path, roots)]",
+            "if paths.deletable(path, roots)]",
+            (_REPLAY,),
+        ),
+        RemovedCheck(
+            "a process that was stopped goes on with its list",
+            "core/expiration/deleting.py",
+            "            self._slept = True\n",
+            "            pass\n",
+            (_JOURNAL,),
         ),
         RemovedCheck(
             "files that kept snapshots reach go",

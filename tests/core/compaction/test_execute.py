@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
-from delete_support import commit_equality_delete, commit_position_delete
+from delete_support import (
+    commit_deletes,
+    commit_equality_delete,
+    commit_position_delete,
+    position_file,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException, ServerError
@@ -217,6 +225,28 @@ def test_a_position_delete_meanwhile_is_found_however_many_commits_follow(world:
     assert len(world.ids) == 10
     assert path not in world.paths
     world.assert_no_data_file_is_left_over()
+
+
+def test_a_position_delete_meanwhile_in_a_partition_of_nan_is_found(tmp_path: Path) -> None:
+    lake = CommandLine(tmp_path / "wh")
+    found = [pa.table({"id": [2 * n, 2 * n + 1], "x": [math.nan] * 2}) for n in range(2)]
+    for number, data in enumerate(found):
+        pq.write_table(data, tmp_path / f"{number}.parquet")
+        source = tmp_path / f"{number}.parquet"
+        lake.ok("ingest", "db.t", source, "--create", *(() if number else ("--partition-by", "x")))
+    session = open_session(lake.warehouse, FixedClock())
+    table = session.table("db.t")
+    paths = [task.file.file_path for task in table.handle.scan().plan_files()]
+    # Another engine has other bits for NaN.
+    partition = (struct.pack("<Q", 0xFFF8 << 48),)
+    delete = position_file(table, [(path, 0) for path in paths], partition=partition)
+    plan = plan_compaction(table, compaction_options({"min_input_files": 2}, {}, {}))
+    inject(session, [after(lambda: commit_deletes(table, delete))])
+
+    done = execute(session, plan)
+
+    assert (done.status, done.result["rows_dropped_by_deletes"]) == (Status.DONE, 2)
+    assert ids_in(lake.warehouse) == [1, 3]
 
 
 def test_an_equality_delete_meanwhile_still_applies_to_the_rewritten_rows(world: World) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from history_model import History
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.update import SetCurrentSchemaUpdate
+from pyiceberg.types import StringType
 from table_support import (
     FixedClock,
     after,
@@ -375,10 +377,9 @@ def test_a_tag_is_put_back_in_format_version_3_and_its_rows_keep_their_ids(tmp_p
 def test_files_go_with_a_snapshot_that_the_first_attempt_was_to_keep(world: World) -> None:
     world.append(0)
     world.append(1)
+    world.clock.now += 1
     table = world.session.table("db.t")
-    options = RetentionOptions(
-        older_than_ms=world.clock.now + 9 * DAY_MS, retain_last=1, unsafe=True
-    )
+    options = RetentionOptions(older_than_ms=world.clock.now, retain_last=1, unsafe=True)
     plan = plan_expiration(world.session, table, options)
     inject(world.session, [after(lambda: world.rewrite_all(0, 1))])
     execute(world.session, plan)
@@ -409,6 +410,20 @@ def test_an_append_in_the_moment_of_the_commit_does_not_stop_it(world: World) ->
     assert ids_in(world.warehouse) == [0, 1, 2, 3, 9]
     assert len(world.table.metadata.snapshots) == 3
     assert files_below(world.warehouse) >= world.reachable()
+
+
+def test_what_is_committed_during_the_run_stays_though_a_later_moment_is_asked_for(
+    world: World,
+) -> None:
+    world.append(0)
+    world.append(1)
+    world.clock.now += 1
+    inject(world.session, [after(lambda: world.append(2)), after(lambda: world.append(3))])
+
+    world.expire(days=-1000, unsafe=True)
+
+    assert ids_in(world.warehouse) == [0, 1, 2, 3]
+    assert len(world.table.metadata.snapshots) == 2
 
 
 def test_an_answer_lost_after_the_commit_still_deletes_what_it_should(world: World) -> None:
@@ -460,6 +475,19 @@ def test_ids_of_expired_runs_are_carried_for_thirty_days(world: World) -> None:
     assert json.loads(world.table.properties[EXPIRED_RUN_IDS]) == {}
 
 
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", '{"a": 1}'])
+def test_ids_of_expired_runs_that_cannot_be_read_stop_no_expiry(world: World, text: str) -> None:
+    world.append(0, lake__run_id="monday")
+    world.append(1)
+    with world.pyiceberg.transaction() as changing:
+        changing.set_properties({EXPIRED_RUN_IDS: text})
+    world.append(2)
+
+    world.expire(days=1.5)
+
+    assert list(json.loads(world.table.properties[EXPIRED_RUN_IDS])) == ["monday"]
+
+
 def test_files_outside_the_tables_own_folders_are_told_and_left(
     world: World, tmp_path: Path
 ) -> None:
@@ -500,7 +528,7 @@ def test_metadata_only_leaves_every_file(world: World) -> None:
 def test_unused_schemas_and_specs_go_only_when_asked(world: World) -> None:
     world.append(0)
     with world.pyiceberg.update_schema() as update:
-        update.add_column("extra", __import__("pyiceberg.types", fromlist=["x"]).StringType())
+        update.add_column("extra", StringType())
     with world.pyiceberg.update_spec() as update:
         update.add_identity("name")
     with world.pyiceberg.update_spec() as update:
@@ -514,3 +542,18 @@ def test_unused_schemas_and_specs_go_only_when_asked(world: World) -> None:
     assert len(world.table.metadata.schemas) == 1
     assert len(world.table.metadata.partition_specs) <= 2
     assert ids_in(world.warehouse) == [0, 1]
+
+
+def test_a_schema_that_comes_into_use_again_meanwhile_stays(world: World) -> None:
+    world.append(0)
+    with world.pyiceberg.update_schema() as update:
+        update.add_column("extra", StringType())
+    world.append(1)
+    table = world.pyiceberg
+    back = SetCurrentSchemaUpdate(schema_id=0)
+    inject(world.session, [after(lambda: table.catalog.commit_table(table, (), (back,)))])
+
+    world.expire(days=0.5, unsafe=True, clean_metadata=True)
+
+    assert [item.schema_id for item in world.table.metadata.schemas] == [0, 1]
+    assert len(world.table.metadata.snapshots) == 1

@@ -28,7 +28,7 @@ from table_support import (
 
 from lake.core.engine import TaskResult
 from lake.core.engine.inline import InlineEngine
-from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError
+from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError, StoppedError
 from lake.core.ingest.execute import execute
 from lake.core.ingest.plan import IngestOptions, plan_ingest
 from lake.core.outcome import Outcome, Status
@@ -268,3 +268,18 @@ def _load(
         pa.table({"id": pa.array(ids, pa.int64()), "x": pa.array(values, pa.float64())}), path
     )
     execute(session, plan_ingest(session, "db.t", IngestOptions(sources=[str(path)], **options)))
+
+
+@pytest.mark.parametrize("step", ["core.table.staging.lay_down", "core.ingest.plan.look_for"])
+def test_a_stop_is_not_taken_for_a_failure_that_may_be_passed_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def stop(*_: object) -> None:
+        raise StoppedError(15)
+
+    with monkeypatch.context() as patched, pytest.raises(StoppedError):
+        patched.setattr(f"lake.{step}", stop)
+        world.ingest(1, run_id="r")
+
+    assert world.ids == []
+    assert world.data_files() == set()
