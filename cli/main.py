@@ -194,6 +194,9 @@ def _redaction(state: State) -> Callable[..., str]:
         redactor.learn_environment(os.environ)
         if state.settings:
             redactor.learn(state.settings.spark_conf)
+            # sc://host:port/;token=…;user_id=…
+            parts = (state.settings.remote or "").split(";")[1:]
+            redactor.learn({key: text for key, _, text in (one.partition("=") for one in parts)})
         if state.opened:
             redactor.learn(state.opened.catalog.configured)
             for properties in state.opened.catalog.vended:

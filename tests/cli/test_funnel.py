@@ -200,8 +200,10 @@ def test_secrets_of_environment_and_options_show_nowhere(
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", "https://user:canary-word@host/")
     spoken = (
         "canary-id and canary-secret and canary/aws+key canary-word canary%2Faws%2Bkey conf-canary"
+        " remote-canary and so on"
     )
     setting = ["--spark-conf", "spark.x.secret=conf-canary"]
+    setting += ["--remote", "sc://host:1/;user_id=me;token=remote-canary"]
 
     def crash(_: Settings) -> Session:
         raise RuntimeError(spoken)
