@@ -71,7 +71,9 @@ def test_a_sorted_compaction_gives_each_task_a_range(
     ]
 
 
-@pytest.mark.parametrize("deletes", ["position", "equality", "copy-on-write"])
+@pytest.mark.parametrize(
+    "deletes", ["position", pytest.param("equality", marks=pytest.mark.long), "copy-on-write"]
+)
 def test_an_upsert_leaves_the_sources_row_of_each_key(
     lake_there: CommandLine, tmp_path: Path, deletes: str
 ) -> None:

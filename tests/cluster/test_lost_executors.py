@@ -55,7 +55,9 @@ def test_a_compaction_survives(
     assert strangers(lake_there) == set()
 
 
-@pytest.mark.parametrize("deletes", ["position", "equality", "copy-on-write"])
+@pytest.mark.parametrize(
+    "deletes", ["position", pytest.param("equality", marks=pytest.mark.long), "copy-on-write"]
+)
 def test_an_upsert_survives(
     lake_there: CommandLine, held: Callable[..., Result], tmp_path: Path, deletes: str
 ) -> None:

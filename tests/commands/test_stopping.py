@@ -42,8 +42,15 @@ def children_of(process_id: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-@pytest.mark.parametrize("engine", ["inline", "spark"])
+@pytest.mark.parametrize(
+    ("engine", "number"),
+    [
+        ("inline", signal.SIGINT),
+        ("inline", signal.SIGTERM),
+        ("spark", signal.SIGINT),
+        pytest.param("spark", signal.SIGTERM, marks=pytest.mark.long),
+    ],
+)
 def test_a_stopped_ingest_leaves_the_table_and_its_folder_as_they_were(
     warehouse: Path, tmp_path: Path, engine: str, number: signal.Signals
 ) -> None:

@@ -57,7 +57,7 @@ def lake_log(
     ("version", "partitions"),
     [
         pytest.param(1, "", marks=pytest.mark.long),
-        (2, " PARTITIONED BY (bucket(2, id), day)"),
+        pytest.param(2, " PARTITIONED BY (bucket(2, id), day)", marks=pytest.mark.long),
         (3, ""),
     ],
 )
@@ -107,7 +107,10 @@ def test_copy_on_write_histories_are_told_as_java_tells_them(
 MERGE_ON_READ = COPY_ON_WRITE.replace("copy-on-write", "merge-on-read")
 
 
-@pytest.mark.parametrize(("version", "granularity"), [(2, "partition"), (2, "file"), (3, "file")])
+@pytest.mark.parametrize(
+    ("version", "granularity"),
+    [(2, "partition"), pytest.param(2, "file", marks=pytest.mark.long), (3, "file")],
+)
 def test_changes_of_merge_on_read_tables_lead_from_javas_rows_to_javas_rows(
     java: Any, lake: CommandLine, version: int, granularity: str, tmp_path: Path
 ) -> None:

@@ -38,8 +38,15 @@ def filled(warehouse: Path, java: JavaPeer, version: int, *, partitioned: bool =
     java.sql(warehouse, MERGE)
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.parametrize("engine", ["inline", "spark"])
+@pytest.mark.parametrize(
+    ("engine", "partitioned"),
+    [
+        ("inline", False),
+        ("inline", True),
+        ("spark", True),
+        pytest.param("spark", False, marks=pytest.mark.long),
+    ],
+)
 def test_version_2_keeps_its_rows(
     warehouse: Path, java: JavaPeer, engine: str, partitioned: bool
 ) -> None:

@@ -65,7 +65,12 @@ SMALL_GROUPS = (
 
 @pytest.mark.parametrize(
     ("version", "parts", "granularity"),
-    [(2, "", "file"), (2, "bucket(3, k)", "partition"), (3, "", "file"), (3, "g", "file")],
+    [
+        pytest.param(2, "", "file", marks=pytest.mark.long),
+        (2, "bucket(3, k)", "partition"),
+        (3, "", "file"),
+        (3, "g", "file"),
+    ],
 )
 def test_deletes_updates_and_merges_of_spark(
     lake: CommandLine,

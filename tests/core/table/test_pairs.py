@@ -169,7 +169,7 @@ def read(warehouse: Path) -> list[int]:
     ("version", "isolation"),
     [
         (3, "serializable"),
-        (2, "snapshot"),
+        pytest.param(2, "snapshot", marks=pytest.mark.long),
         pytest.param(2, "serializable", marks=pytest.mark.long),
         pytest.param(3, "snapshot", marks=pytest.mark.long),
     ],
