@@ -20,7 +20,7 @@ def still_runs(name: str) -> bool | None:
     """Whether the process of a name runs; None where this machine cannot tell."""
     place, _, process = name.partition("#")
     number, _, started = process.partition("@")
-    if not place or place != _place() or not number.isdigit():
+    if not place or place != _place() or not number.isdecimal():
         return None
     fields = _fields(int(number))
     return bool(fields) and fields[_STARTED] == started and fields[_STATE] not in _GONE

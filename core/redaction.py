@@ -31,20 +31,24 @@ _PUBLIC_KEYS = re.compile(
 # Shorter values would mask ordinary words.
 _SHORTEST = 6
 
-_NAMES = (
-    r"[\w.-]*(?:secret|token|passw(?:or)?d|passphrase|credential|access[-_.]?key|account[-_.]?key"
-    r"|api[-_.]?key|private[-_.]?key|session[-_.]?key|signature|oauth|authorization|sas[-_.]token)[\w.-]*"
+_NAME = (
+    r"(?:secret|token|passw(?:or)?d|passphrase|credential|access[-_.]?key|account[-_.]?key|api[-_.]?key"
+    r"|private[-_.]?key|session[-_.]?key|signature|oauth|authorization|sas[-_.]token)"
 )
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"',;&}\])]+)"""
+# Texts of others may be long: each pattern begins at most once a word and never goes back over one.
 _PATTERNS = (
-    # user:password@ in a URI; also a password that holds an unescaped @ or slash.
-    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/:@]*:[^\s]*@", re.IGNORECASE), rf"\1{MASK}@"),
     (
         re.compile(r"(authorization[\"']?\s*[:=]\s*[\"']?)[^\"',;\r\n}]+", re.IGNORECASE),
         rf"\1{MASK}",
     ),
     (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {MASK}"),
-    (re.compile(rf"({_NAMES}[\"']?\s*[=:]\s*){_VALUE}", re.IGNORECASE), rf"\1{MASK}"),
+    (
+        re.compile(
+            rf"(?<![\w.-])(?=[\w.-]*?{_NAME})([\w.-]++[\"']?\s*[=:]\s*){_VALUE}", re.IGNORECASE
+        ),
+        rf"\1{MASK}",
+    ),
     # Presigned addresses, of S3, Google Cloud Storage and Azure.
     (
         re.compile(
@@ -55,9 +59,12 @@ _PATTERNS = (
         rf"\1{MASK}",
     ),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), MASK),
-    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), MASK),  # a JSON web token
+    # A JSON web token.
+    (re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*"), MASK),
 )
-_USER_INFO = re.compile(r"://([^\s/:@]*):([^\s]*)@")
+# A word with an address in it; the user's name begins behind the slashes.
+_ADDRESS = re.compile(r"(?<!\S)\S*?://\S*+")
+_USER = re.compile(r"://[^\s/:@]*+:")
 _BIDIRECTIONAL = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
@@ -90,8 +97,9 @@ class Redactor:
             if isinstance(value, Mapping):
                 self.learn(value, f"{name}.")
                 continue
-            if found := _USER_INFO.search(str(value)):
-                self._add(found[2])
+            for address in _ADDRESS.findall(str(value)):
+                if found := _password(address):
+                    self._add(address[slice(*found)])
             if is_secret(name):
                 self._add(str(value))
 
@@ -99,6 +107,7 @@ class Redactor:
         """Return the text without secrets and control characters, cut to a length."""
         for value in sorted(self._values, key=len, reverse=True):
             text = text.replace(value, MASK)
+        text = _ADDRESS.sub(_without_user, text)
         for pattern, replacement in _PATTERNS:
             text = pattern.sub(replacement, text)
         text = printable(text)
@@ -109,6 +118,21 @@ class Redactor:
         for part in {value, *value.split(":")}:
             if len(part) >= _SHORTEST:
                 self._values.update({part, quote(part, safe=""), quote_plus(part)})
+
+
+def _password(address: str) -> tuple[int, int] | None:
+    """Return where ``user:password@`` has its password, which may itself hold an unescaped @ or slash."""
+    end = address.rfind("@")
+    found = _USER.search(address, 0, max(end, 0))
+    return (found.end(), end) if found else None
+
+
+def _without_user(found: re.Match[str]) -> str:
+    address = found[0]
+    if place := _password(address):
+        begin = address.rfind("://", 0, place[0]) + len("://")
+        return f"{address[:begin]}{MASK}{address[place[1] :]}"
+    return address
 
 
 def printable(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lake.core.table import lineage
 from lake.core.table.flink_jobs import CHECKPOINT_ID, JOB_ID
 from lake.core.table.run_ids import OPERATION_ID
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -21,7 +22,6 @@ _COUNTERS = {
     "removed_rows": "deleted-records",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DIGITS = 19  # of the largest 63-bit number
 
 
 def list_snapshots(
@@ -69,4 +69,4 @@ def _count(text: str | None) -> int | None:
     # A counter that is zero is not written.
     if text is None:
         return 0
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+    return whole_number(text)

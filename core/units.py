@@ -1,14 +1,16 @@
-"""Sizes and durations as people write them."""
+"""Numbers, sizes and durations as people write them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from lake.core.errors import InvalidRequestError
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgtp]?)(i?b)?", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
-_LARGEST_SIZE = (1 << 63) - 1
+_LARGEST = (1 << 63) - 1
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)", re.IGNORECASE | re.ASCII)
 _MILLISECONDS = {
     "ms": 1,
@@ -21,6 +23,18 @@ _MILLISECONDS = {
 _STEP = 1024
 
 
+def whole_number(text: str) -> int | None:
+    """Return the number of 64 bits that a text is, as Java reads one; None if it is any other."""
+    found = int(text) if _WHOLE.fullmatch(text) else _LARGEST + 1
+    return found if -_LARGEST - 1 <= found <= _LARGEST else None
+
+
+def positive_number(properties: Mapping[str, str], key: str, default: int) -> int:
+    """Return what a property says; the default where it is missing or no whole number above zero."""
+    found = whole_number(str(properties.get(key, "")))
+    return found if found is not None and found > 0 else default
+
+
 def parse_size(text: str) -> int:
     """Return bytes; ``64MB`` is 64 MiB, a bare number is bytes.
 
@@ -29,7 +43,7 @@ def parse_size(text: str) -> int:
     """
     found = _SIZE.fullmatch(text.strip())
     size = _scaled(found[1], _FACTORS[found[2].lower()]) if found else 0
-    if not 0 < size <= _LARGEST_SIZE:
+    if not 0 < size <= _LARGEST:
         raise InvalidRequestError(f"not a size: {text!r}", hint="write it as 64MB or 1.5GB")
     return size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -135,6 +136,12 @@ def refused_with(error: Exception) -> Callable[[Callable[[], Any]], Any]:
         raise error
 
     return fault
+
+
+def stopped(commit: Callable[[], Any]) -> Any:
+    """A stop comes while the commit is on its way, which happens (a fault)."""
+    signal.raise_signal(signal.SIGTERM)
+    return commit()
 
 
 def after(other: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:

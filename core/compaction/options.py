@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
 from lake.core.rows.order_keys import MOST_BYTES, TEXT_BYTES
+from lake.core.units import positive_number, whole_number
 
 TARGET_BYTES = 512 * 1024 * 1024
 _MIN_PART, _MAX_PART = 0.75, 1.80
@@ -139,9 +140,10 @@ class CompactionOptions:
 
 
 def _whole(text: str) -> int:
-    if not (text.isascii() and text.removeprefix("-").isdigit()):
+    found = whole_number(text)
+    if found is None:
         raise ValueError(text)
-    return int(text)
+    return found
 
 
 def _flag(text: str) -> bool:
@@ -207,8 +209,8 @@ def compaction_options(
         if field is not None:
             values[field] = value
     values.update({name: value for name, value in chosen.items() if value is not None})
-    default = properties.get("write.target-file-size-bytes", "")
-    target = values.setdefault("target_bytes", int(default) if default.isdigit() else TARGET_BYTES)
+    default = positive_number(properties, "write.target-file-size-bytes", TARGET_BYTES)
+    target = values.setdefault("target_bytes", default)
     if isinstance(target, int) and target > 0:
         values.setdefault("min_bytes", int(target * _MIN_PART))
         values.setdefault("max_bytes", int(target * _MAX_PART))

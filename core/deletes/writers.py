@@ -25,6 +25,7 @@ from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, Writ
 from lake.core.table.delete_scopes import DELETED_PATH, PUFFIN
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.core.table.storage import Storage
+from lake.core.units import positive_number
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -55,7 +56,6 @@ def open_equality_writer(
         equality_ids: field ids of the columns compared.
         names: gives the files' names.
     """
-    size = settings.properties.get("write.delete.target-file-size-bytes", "")
     ids = tuple(sorted(set(equality_ids)))
     return TableWriter(
         Output(
@@ -68,7 +68,9 @@ def open_equality_writer(
                 {"delete-type": "equality", "delete-field-ids": ", ".join(map(str, ids))},
             ),
             names=names,
-            target_bytes=int(size) if size.isdigit() and int(size) else _TARGET_BYTES,
+            target_bytes=positive_number(
+                settings.properties, "write.delete.target-file-size-bytes", _TARGET_BYTES
+            ),
             suffix=_SUFFIX,
             described={"content": EQUALITY_DELETES, "equality_ids": ids},
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lake.core.engine.inline import usable_cores
 from lake.core.redaction import Redactor
+from lake.core.units import positive_number, whole_number
 
 _MEMORY = "spark.driver.memory"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -84,16 +85,14 @@ class SparkConf:
         """How many tasks run at once, as far as can be known before a start; each is waited for by a thread."""
         if self.is_local:
             threads = self.master.partition("[")[2].partition("]")[0].partition(",")[0]
-            return int(threads) if threads.isdigit() else usable_cores() if threads else 1
+            return whole_number(threads) or (usable_cores() if threads else 1)
         return self.cluster_parallelism
 
     @property
     def cluster_parallelism(self) -> int:
         """How many tasks run at once on a cluster: what the user says, for nobody else knows before a start."""
-        wide = self.given.get("spark.default.parallelism", "")
-        return (
-            min(int(wide), _MOST_THREADS) if wide.isdigit() and int(wide) else _CLUSTER_PARALLELISM
-        )
+        wide = positive_number(self.given, "spark.default.parallelism", _CLUSTER_PARALLELISM)
+        return min(wide, _MOST_THREADS)
 
     @property
     def speculates(self) -> bool:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
+from lake.core.clock import Clock
 from lake.core.expiration.nested import NestedTables
 from lake.core.expiration.reach import KINDS, Reachability
 from lake.core.session import Session
+from lake.core.table import metadata_files
 from lake.core.table.catalog import Table
 
 # A process that was stopped for days must not go on with an old list: so many files, then it looks again.
 _BATCH = 1000
-_HINT = "version-hint.text"
+# So long, and so many times what a look takes, may pass between two deletes of a process that was not stopped.
+_PAUSE_SECONDS, _PAUSE_LOOKS = 0.5, 3.0
 
 
 @dataclass(slots=True)
@@ -60,16 +64,16 @@ def delete_files(
     own = [_may_go(table, nested, path) for path in files["path"].to_pylist()]
     left = _in_order(files.filter(pa.array(own, pa.bool_())))
     removed.tried.append(left["path"])
-    failures, checked = len(removed.failed), ""
+    failures, checked, vigil = len(removed.failed), "", _Vigil(session.clock)
     while left.num_rows:
         session.go_on()
-        now = table.refreshed()
+        now = vigil.look(table)
         if now.metadata_location != checked:
             left, checked = reach.unreached(now.metadata, left), now.metadata_location
             continue
         count = min(_BATCH, _of_first_kind(left))
-        _delete_batch(session, now, left.slice(0, count), removed)
-        left = left.slice(count)
+        untried = _delete_batch(session, now, left.slice(0, count), removed, vigil)
+        left = pa.concat_tables([untried, left.slice(count)])
     session.progress.finish()
     if not all(own):
         foreign = own.count(False)
@@ -83,10 +87,12 @@ def delete_files(
 
 def _may_go(table: Table, nested: NestedTables, path: str) -> bool:
     """Whether a file that snapshots name is the table's own, and none of those that tell what the table is."""
-    name = path.rsplit("/", 1)[-1]
-    if ".metadata.json" in name or name in (_HINT, str(table.metadata_location).rsplit("/", 1)[-1]):
-        return False
-    return paths.deletable(path, table.roots) and not nested.owns(path)
+    return (
+        paths.deletable(path, table.roots)
+        and not metadata_files.called_so(path)
+        and path.rsplit("/", 1)[-1] != table.metadata_location.rsplit("/", 1)[-1]
+        and not nested.owns(path)
+    )
 
 
 def _in_order(files: pa.Table) -> pa.Table:
@@ -98,12 +104,45 @@ def _of_first_kind(files: pa.Table) -> int:
     return int(pc.sum(pc.equal(kinds, kinds[0])).as_py())
 
 
-def _delete_batch(session: Session, table: Table, batch: pa.Table, removed: Removed) -> None:
-    rows = batch.to_pylist()
-    kind = rows[0]["kind"]
-    outcome = table.storage.delete(row["path"] for row in rows)
-    gone = sum(row["bytes"] or 0 for row in rows if row["path"] not in outcome.failed)
+def _delete_batch(
+    session: Session, table: Table, batch: pa.Table, removed: Removed, vigil: _Vigil
+) -> pa.Table:
+    """Delete files of one kind; return those that were not tried because the process was stopped."""
+    kind = batch["kind"][0].as_py()
+    outcome = table.storage.delete(batch["path"].to_pylist(), go_on=vigil.goes_on)
+    deleted = batch.filter(
+        pc.is_in(batch["path"], value_set=pa.array(outcome.deleted, pa.string()))
+    )
+    gone = int(pc.sum(deleted["bytes"]).as_py() or 0)
     removed.counts[kind] = removed.counts.get(kind, 0) + len(outcome.deleted)
     removed.bytes += gone
     removed.failed += outcome.failed
-    session.progress.advance(tasks=len(rows), done_bytes=gone)
+    session.progress.advance(tasks=batch.num_rows - len(outcome.untried), done_bytes=gone)
+    return batch.filter(pc.is_in(batch["path"], value_set=pa.array(outcome.untried, pa.string())))
+
+
+class _Vigil:
+    """Notices that the process was stopped for a while: what it saw before need not be so any more."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._usual = math.inf
+        self._last = 0.0
+        self._slept = False
+
+    def look(self, table: Table) -> Table:
+        """Return a table as it is now; pauses count from when it is asked for."""
+        began = self._clock.monotonic()
+        now = table.refreshed()
+        # A catalog that became slow is no process that was stopped: it is believed little by little.
+        self._usual = min(max(2 * self._usual, 0.1), self._clock.monotonic() - began)
+        self._last, self._slept = began, False
+        return now
+
+    def goes_on(self) -> bool:
+        """Whether it was never stopped since the last look; threads may ask at once."""
+        now = self._clock.monotonic()
+        if now - self._last > _PAUSE_SECONDS + _PAUSE_LOOKS * self._usual:
+            self._slept = True
+        self._last = now
+        return not self._slept

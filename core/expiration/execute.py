@@ -8,10 +8,12 @@ only then do files go, each below the table's own roots.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from lake.core import paths
 from lake.core.errors import CommitUnknownError, LakeError, RefusedError, StoppedError
 from lake.core.expiration import journal
 from lake.core.expiration.deleting import Removed, delete_files
@@ -185,7 +187,10 @@ class _Expiry:
     known: dict[int, Snapshot] = field(default_factory=dict)
     expired: tuple[int, ...] = ()
     removed_refs: tuple[str, ...] = ()
-    journalled: bool = False
+    # Ids of schemas and of partition specs.
+    cleaned: tuple[Sequence[int], Sequence[int]] = ((), ())
+    # Where the journal lies, while there is one.
+    noted: str | None = None
     reach: Reachability = field(init=False)
     # The table after the commit.
     after: Table = field(init=False)
@@ -208,7 +213,9 @@ class _Expiry:
             error.operation_id = self.operation_id
             raise
         except BaseException:
-            self.forget(self.plan.table)
+            # A stop that was held back while the commit was sent comes when it may have landed.
+            if self.noted and paths.canonical(self.noted) not in self.session.owned:
+                self.forget(self.plan.table)
             raise
 
     def clean_up(self, removed: Removed) -> bool:
@@ -238,9 +245,9 @@ class _Expiry:
 
     def forget(self, table: Table) -> None:
         """Remove the journal, where one was written."""
-        if self.journalled:
-            journal.remove(table, journal.location_of(table, self.operation_id))
-            self.journalled = False
+        if self.noted:
+            journal.remove(table, self.noted)
+            self.noted = None
 
     def prepare(self, table: Table) -> ChangeSet | None:
         metadata = table.metadata
@@ -254,7 +261,8 @@ class _Expiry:
         updates = self._updates(metadata, retention, garbage)
         if updates and garbage.files.num_rows and not self.plan.keep_files:
             self._note(table, garbage)
-        return ChangeSet(self._requirements(metadata), updates) if updates else None
+        needed = (self.noted,) if self.noted else ()
+        return ChangeSet(self._requirements(metadata), updates, needed) if updates else None
 
     def _requirements(self, metadata: TableMetadata) -> tuple[TableRequirement, ...]:
         from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId  # noqa: PLC0415
@@ -269,7 +277,7 @@ class _Expiry:
         )
 
     def _note(self, table: Table, garbage: Garbage) -> None:
-        self.journalled = True
+        self.noted = journal.location_of(table, self.operation_id)
         journal.write(
             table,
             journal.Journal(
@@ -285,9 +293,15 @@ class _Expiry:
     def landed(self, metadata: TableMetadata) -> object | None:
         """Removal leaves no summary behind: it landed when all it removes is gone."""
         present = lineage.snapshots_by_id(metadata)
-        refs = any(name in metadata.refs for name in self.removed_refs)
-        gone = not refs and not any(item in present for item in self.expired)
-        return True if gone and (self.expired or self.removed_refs) else None
+        schemas, specs = self.cleaned
+        left = (
+            *(item for item in self.expired if item in present),
+            *(name for name in self.removed_refs if name in metadata.refs),
+            *(item for item in metadata.schemas if item.schema_id in schemas),
+            *(item for item in metadata.partition_specs if item.spec_id in specs),
+        )
+        asked = self.expired or self.removed_refs or schemas or specs
+        return True if asked and not left else None
 
     def _updates(
         self, metadata: TableMetadata, retention: Retention, garbage: Garbage
@@ -310,7 +324,7 @@ class _Expiry:
         if runs is not None and updates:
             updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: runs}))
         if self.plan.clean_metadata:
-            schemas, specs = _unused(metadata, retention, garbage, self.reach)
+            self.cleaned = schemas, specs = _unused(metadata, retention, garbage, self.reach)
             if schemas:
                 updates.append(RemoveSchemasUpdate(schema_ids=schemas))
             if specs:

@@ -116,7 +116,14 @@ def read(table: Table, location: str) -> Journal:
     data = table.storage.read(location, limit=MAX_BYTES)
     try:
         journal = _parsed(json.loads(data))
-    except (ValueError, TypeError, KeyError, RecursionError, pa.ArrowException) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        OverflowError,
+        RecursionError,
+        pa.ArrowException,
+    ) as error:
         raise CorruptFileError(f"{location} is no journal of an expiry") from error
     if named is None or journal.operation_id != named.group(1):
         raise CorruptFileError(f"{location} is another operation's journal")

@@ -19,6 +19,7 @@ from lake.core.errors import (
 )
 from lake.core.expiration.checkpoints import HeldBranch, held_branches
 from lake.core.table import lineage
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -206,9 +207,10 @@ def _integer(properties: Mapping[str, str], key: str, default: int) -> int:
     text = properties.get(key)
     if text is None:
         return default
-    if not text.lstrip("-").isdigit() or int(text) <= 0:
+    found = whole_number(text)
+    if found is None or found <= 0:
         raise RefusedError(f"the table's property {key} is {text!r}, not a positive whole number")
-    return int(text)
+    return found
 
 
 def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits) -> bool:

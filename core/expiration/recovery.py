@@ -75,7 +75,8 @@ def _finish(
     removed: Removed,
 ) -> None:
     present = lineage.snapshots_by_id(table.metadata).keys()
-    stale = session.clock.now_ms() - item.created_ms > _STALE_MS
+    # A time far ahead is a clock's mistake: such a journal would stay for ever.
+    stale = abs(session.clock.now_ms() - item.created_ms) > _STALE_MS
     if present >= set(item.snapshots):
         # Its commit did not land: its run is gone, or may still send it.
         if stale:

@@ -19,6 +19,7 @@ from lake.core.replay.model import (
     PendingJob,
     ReplayPlan,
 )
+from lake.core.replay.names import parse_name
 from lake.core.replay.steps import ReplayStep, replay_steps
 from lake.core.session import Session
 from lake.core.table import lineage
@@ -208,7 +209,8 @@ def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckp
     manifests = [
         manifest.path for item in done if item.run_id is None for manifest in item.manifests
     ]
-    own = [path for path in manifests if paths.deletable(path, roots)]
+    # A checkpoint may name any file, a live manifest too; no snapshot has one of a temporary manifest's name.
+    own = [path for path in manifests if parse_name(path) and paths.deletable(path, roots)]
     left = len(table.storage.delete(own).failed) + len(manifests) - len(own)
     runs = [find_run(table, item.run_id) for item in done if item.run_id]
     left += sum(len(clear(table, run, by_other=_by_other(table, run))) for run in runs if run)

@@ -42,7 +42,8 @@ from lake.core.table.storage import Storage
 _BLOCK_BYTES = 8 * 1024 * 1024
 _DEEPEST = 200
 _NO_OBJECT = re.compile(rb"^[ \t\r]*+[^{ \t\r\n]", re.MULTILINE)
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# One without an end goes to the end of the line: nothing is read twice.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _LONGEST_LINE = 64 * 1024 * 1024
 _INTEGERS = (IntegerType, LongType)
 _FLOATING = (FloatType, DoubleType)

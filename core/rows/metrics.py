@@ -42,12 +42,13 @@ from pyiceberg.types import (
 
 from lake.core.errors import InvalidRequestError
 from lake.core.table.bounds import truncate_lower, truncate_upper
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 _PREFIX = "write.metadata.metrics."
-_MODE = re.compile(r"^(none|counts|full|truncate\((\d+)\))$")
+_MODE = re.compile(r"^(none|counts|full|truncate\(([0-9]{1,10})\))$")
 _DEFAULT_LENGTH = 16
 _MAX_INFERRED = 100
 _LONGS = (
@@ -141,7 +142,8 @@ def container_mode(schema: Schema, field_id: int, properties: Mapping[str, str])
 def _inferred(position: int, properties: Mapping[str, str]) -> str:
     """Return the mode of a primitive column for which there is no property, by its place among them."""
     most = properties.get(f"{_PREFIX}max-inferred-column-defaults", "")
-    inferred = int(most) if most.isdigit() else _MAX_INFERRED
+    told = whole_number(most)
+    inferred = told if told is not None and told >= 0 else _MAX_INFERRED
     return f"truncate({_DEFAULT_LENGTH})" if position < inferred else "none"
 
 

@@ -22,6 +22,7 @@ from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
+from lake.core.units import positive_number
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -70,7 +71,9 @@ class OrcForm:
             raise InvalidRequestError(
                 f"the table's write.orc.compression-codec {codec!r} is none of {', '.join(_CODECS)}"
             )
-        self.piece_bytes = self._integer("stripe-size-bytes", _STRIPE_BYTES)
+        self.piece_bytes = positive_number(
+            self.properties, "write.orc.stripe-size-bytes", _STRIPE_BYTES
+        )
         strategy = self.properties.get("write.orc.compression-strategy", "speed").lower()
         self.options = {
             "file_version": "0.12",
@@ -80,10 +83,6 @@ class OrcForm:
             "compression_block_size": _BLOCK_BYTES,
             "compression_strategy": "compression" if strategy == "compression" else "speed",
         }
-
-    def _integer(self, name: str, default: int) -> int:
-        text = self.properties.get(f"write.orc.{name}", "")
-        return int(text) if text.isdigit() and int(text) > 0 else default
 
     def create(self, storage: Storage, path: str) -> OrcFile:
         """Begin a file."""

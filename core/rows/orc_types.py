@@ -26,6 +26,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.rows.schema import FIELD_ID, arrow_type
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -34,6 +35,7 @@ _ID, _REQUIRED = b"iceberg.id", b"iceberg.required"
 _LONG, _BINARY, _LENGTH = b"iceberg.long-type", b"iceberg.binary-type", b"iceberg.length"
 _UNIT = b"iceberg.timestamp-unit"
 _UUID_BYTES = 16
+_MOST_FIXED = (1 << 31) - 1
 
 
 def orc_schema(schema: Schema) -> pa.Schema:
@@ -112,7 +114,7 @@ def _table_type(kind: pa.DataType, attributes: dict[bytes, bytes]) -> pa.DataTyp
 def _binary_type(attributes: dict[bytes, bytes]) -> pa.DataType:
     if attributes.get(_BINARY) == b"UUID":
         return pa.binary(_UUID_BYTES)
-    length = attributes.get(_LENGTH, b"")
-    if attributes.get(_BINARY) == b"FIXED" and length.isdigit():
-        return pa.binary(int(length))
+    length = whole_number(attributes.get(_LENGTH, b"").decode(errors="replace"))
+    if attributes.get(_BINARY) == b"FIXED" and length is not None and 0 < length <= _MOST_FIXED:
+        return pa.binary(length)
     return pa.binary()

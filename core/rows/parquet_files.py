@@ -25,6 +25,7 @@ from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
+from lake.core.units import positive_number, whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _ROW_GROUP_BYTES = 128 * 1024 * 1024
 _PAGE_BYTES = 1024 * 1024
 _DICTIONARY_BYTES = 2 * 1024 * 1024
-_MOST_GZIP = 9
+_MOST_GZIP, _MOST_ZSTD = 9, 22
 _CODECS = {
     "zstd": "zstd",
     "gzip": "gzip",
@@ -78,7 +79,7 @@ class ParquetForm:
         self.columns = metrics.leaves(self.schema)
         self.modes = metrics.modes(self.schema, self.properties)
         self.options = _parquet_options(self.properties)
-        self.piece_bytes = _integer(
+        self.piece_bytes = positive_number(
             self.properties, "write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES
         )
 
@@ -183,15 +184,15 @@ def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
         raise InvalidRequestError(
             f"the table's write.parquet.compression-codec {codec!r} is none of {', '.join(_CODECS)}"
         )
-    level = properties.get("write.parquet.compression-level", "")
-    if codec == "gzip" and level.isdigit() and int(level) > _MOST_GZIP:
+    level = whole_number(properties.get("write.parquet.compression-level", ""))
+    if codec == "gzip" and level is not None and level > _MOST_GZIP:
         raise InvalidRequestError(f"the table's gzip compression level {level} is above 9")
     return {
         "version": "2.6",
         "compression": _CODECS[codec],
-        "compression_level": int(level) if level.isdigit() and codec in {"zstd", "gzip"} else None,
-        "data_page_size": _integer(properties, "write.parquet.page-size-bytes", _PAGE_BYTES),
-        "dictionary_pagesize_limit": _integer(
+        "compression_level": _level(codec, level),
+        "data_page_size": positive_number(properties, "write.parquet.page-size-bytes", _PAGE_BYTES),
+        "dictionary_pagesize_limit": positive_number(
             properties, "write.parquet.dict-size-bytes", _DICTIONARY_BYTES
         ),
         "write_page_checksum": True,
@@ -200,6 +201,8 @@ def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _integer(properties: Mapping[str, str], key: str, default: int) -> int:
-    text = properties.get(key, "")
-    return int(text) if text.isdigit() and int(text) > 0 else default
+def _level(codec: str, asked: int | None) -> int | None:
+    """Return the level to compress with; None for the codec's own."""
+    if asked is None or asked < 0 or codec not in {"zstd", "gzip"}:
+        return None
+    return min(asked, _MOST_ZSTD)

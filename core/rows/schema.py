@@ -19,6 +19,7 @@ from pyiceberg.types import (
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.table.arrow_types import primitive_type
 from lake.core.table.row_ids import LINEAGE_SINCE
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -66,7 +67,7 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
 def field_id(field: pa.Field) -> int | None:
     """Return the Iceberg field id that an Arrow field carries, if any."""
     raw = (field.metadata or {}).get(FIELD_ID)
-    return int(raw) if raw is not None and raw.lstrip(b"-").isdigit() else None
+    return None if raw is None else whole_number(raw.decode(errors="replace"))
 
 
 def top_columns(schema: Schema, ids: Sequence[int]) -> Schema:

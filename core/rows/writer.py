@@ -27,6 +27,7 @@ from lake.core.rows.schema import (
 )
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
+from lake.core.units import positive_number
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -102,7 +103,6 @@ class WriteSettings:
         properties = {k: v for k, v in table.properties.items() if k.startswith(_PROPERTIES)}
         for key in ("write.format.default", "write.delete.format.default"):
             check_format(properties.get(key, FORMATS[0]))
-        size = table.properties.get("write.target-file-size-bytes", "")
         return cls(
             schema=schema or table.schema,
             spec=spec or table.spec,
@@ -110,7 +110,7 @@ class WriteSettings:
             location=table.metadata.location,
             operation_id=operation_id,
             target_bytes=target_bytes
-            or (int(size) if size.isdigit() and int(size) else TARGET_BYTES),
+            or positive_number(table.properties, "write.target-file-size-bytes", TARGET_BYTES),
             properties=properties,
         )
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.errors import BadInputError, InvalidRequestError
+from lake.core.units import whole_number
 
 SPLIT_BYTES = 128 * 1024 * 1024
 LOOKBACK = 10
@@ -66,10 +67,10 @@ class SplitOptions:
 
 
 def _number(key: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise BadInputError(f"the table's {key} is no number: {text!r}") from error
+    found = whole_number(text)
+    if found is None:
+        raise BadInputError(f"the table's {key} is no number: {text!r}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import CreateTableTransaction
+    from pyiceberg.table import CommitTableResponse, CreateTableTransaction
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.sorting import SortOrder
@@ -103,14 +103,10 @@ class Table:
 
     def send(
         self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> tuple[str, ...]:
-        """Ask the catalog for one atomic change; whatever PyIceberg raises comes through unchanged.
-
-        Returns what is to be told of a change that landed.
-        """
+    ) -> CommitTableResponse:
+        """Ask the catalog for one atomic change; whatever PyIceberg raises comes through unchanged."""
         self.catalog.written_metadata.clear()
-        response = self.catalog.handle.commit_table(self.handle, requirements, updates)
-        return getattr(response, "warnings", ())
+        return self.catalog.handle.commit_table(self.handle, requirements, updates)
 
 
 class TableCatalog:
@@ -272,8 +268,10 @@ class TableCatalog:
         """Whether the folder where the embedded catalog would have a table holds a hadoop catalog's."""
         if not self._database:
             return False
+        from lake.core.table.metadata_files import VERSION_HINT  # noqa: PLC0415
+
         folder = os.path.join(os.path.dirname(self._database), *split_identifier(identifier))
-        return os.path.exists(os.path.join(folder, "metadata", "version-hint.text"))
+        return os.path.exists(os.path.join(folder, "metadata", VERSION_HINT))
 
     def other_names(self, table: Table) -> list[str]:
         """Return the other names under which a table was registered; a server is not asked for all its tables."""

@@ -22,7 +22,7 @@ from lake.core.errors import (
 )
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
-from lake.core.table import lineage
+from lake.core.table import lineage, metadata_files
 from lake.core.table.catalog import Table
 from lake.core.table.chain import Chain
 from lake.core.table.opening import first_line
@@ -30,6 +30,7 @@ from lake.core.table.operations import Operation, Step
 from lake.core.table.run_ids import OPERATION_ID, find_on_branch
 from lake.core.table.version3 import refuse_encrypted
 from lake.core.table.write_behind import WriteBehind
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -76,8 +77,9 @@ class RetryPolicy:
         names = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
         defaults = (retries, min_wait, 60_000, 1_800_000)
         values = [
-            int(properties[key])
-            if (properties.get(key := f"{prefix}.{name}") or "").isdigit()
+            told
+            if (told := whole_number(properties.get(f"{prefix}.{name}") or "")) is not None
+            and told >= 0
             else default
             for name, default in zip(names, defaults, strict=True)
         ]
@@ -96,7 +98,7 @@ class ChangeSet:
     Args:
         requirements: what must hold of the table.
         updates: what then changes.
-        files: paths that it makes live: registered as owned while that is possible.
+        files: what it makes live, or what is needed once it has landed: owned while that is possible.
     """
 
     requirements: tuple[TableRequirement, ...]
@@ -265,7 +267,8 @@ class _Commit:
 
         from lake.core.table.snapshot_updates import AddSnapshot  # noqa: PLC0415
 
-        files = self.chain.paths_of(self.steps)
+        own = set(self.chain.written).difference(self.chain.unused(snapshots))
+        files = (*self.chain.paths_of(self.steps), *own)
         updates = (
             *table.creating,
             *self.updates,
@@ -296,8 +299,12 @@ class _Commit:
         )
 
     def _forget(self, table: Table, locations: list[str]) -> None:
+        """Remove manifests; a stop that was held back while a commit was sent spares those of the commit."""
         self.chain.storage.give_up()
-        outcome = table.storage.delete(locations)
+        owned = self.session.owned
+        outcome = table.storage.delete(
+            location for location in locations if paths.canonical(location) not in owned
+        )
         if outcome.failed:
             self.session.warn(f"{len(outcome.failed)} unused manifests could not be removed")
 
@@ -407,11 +414,10 @@ def _send(
     from pyiceberg import exceptions as theirs  # noqa: PLC0415
 
     try:
-        for warning in table.send(request.requirements, request.updates):
-            session.warn(warning)
-    except LakeError:
-        # Raised before anything is changed.
-        raise
+        answer = table.send(request.requirements, request.updates)
+    except LakeError as error:
+        # Raised before anything is changed, but for a server's word to go on elsewhere.
+        return _unless_landed(table, landed, error), ""
     except (
         theirs.CommitFailedException,
         theirs.TableAlreadyExistsError,
@@ -440,8 +446,31 @@ def _send(
         if unmade and not table.catalog.is_served:
             return _not_accepted(session, table, landed, error)
         return _settle(session, table, landed, error), ""
+    for warning in getattr(answer, "warnings", ()):
+        session.warn(warning)
+    if landed(answer.metadata) is None:
+        # Such as the table that something in between got, where it made a question of the request.
+        other = BadInputError("its answer does not show the change")
+        return _settle(session, table, landed, other), ""
     # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
     return _settle(session, table, landed, None), ""
+
+
+def _unless_landed(
+    table: Table, landed: Callable[[TableMetadata], object | None], refusal: LakeError
+) -> Table:
+    """Return the table where it shows a change that was refused: what refuses may stand behind what did it.
+
+    Raises:
+        LakeError: the refusal; it does not show it, or cannot be read.
+    """
+    try:
+        now = table.refreshed()
+    except Exception:  # noqa: BLE001 - the refusal is all that is known
+        raise refusal from refusal.__cause__
+    if landed(now.metadata) is None:
+        raise refusal
+    return now
 
 
 def _not_accepted(
@@ -536,8 +565,7 @@ def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
         for entry in before.metadata.metadata_log
         if entry.metadata_file not in logged
         and entry.metadata_file != after.metadata_location
-        # A log may name anything.
-        and ".metadata.json" in entry.metadata_file.rsplit("/", 1)[-1]
+        and metadata_files.called_so(entry.metadata_file)
         and paths.deletable(entry.metadata_file, after.roots)
     ]
     try:

@@ -13,6 +13,7 @@ from threading import Lock
 
 from lake.core.clock import Clock, SystemClock
 from lake.core.errors import LakeError
+from lake.core.units import whole_number
 
 # One that lives for an hour is renewed five minutes before its end, a shorter one after three quarters.
 _EARLY_MS = 300_000
@@ -50,10 +51,10 @@ class Credentials:
     def ends_ms(self) -> int | None:
         """When the first of them expires, in ms since 1970; None where they do not tell."""
         told = [
-            int(text)
+            ends
             for properties in self.parts()
             for key, text in properties.items()
-            if key.endswith(_ENDING) and text.isdigit()
+            if key.endswith(_ENDING) and (ends := whole_number(text)) is not None
         ]
         return min(told, default=None)
 

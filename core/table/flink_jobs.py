@@ -5,12 +5,12 @@ Source: Iceberg's SinkUtil.getMaxCommittedCheckpointId.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.table import lineage
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -24,7 +24,6 @@ NONE_COMMITTED = -1
 MANIFESTS_LOCATION = "flink.manifests.location"
 # The operator of ingests that lake stages: no job of Flink's has it, because theirs are hashes and this is a text.
 LAKE_OPERATOR_ID = b"lake-staged-rows".hex()
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +63,11 @@ def job_commits(metadata: TableMetadata, branch: str) -> Iterator[JobCommit]:
 def job_commit(snapshot: Snapshot) -> JobCommit | None:
     """Return what a snapshot's summary says of a Flink job; None where it says nothing whole."""
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    number = summary.get(CHECKPOINT_ID, "")
+    number = whole_number(summary.get(CHECKPOINT_ID, ""))
     job_id = summary.get(JOB_ID)
-    if job_id is None or not _NUMBER.fullmatch(number):
+    if job_id is None or number is None:
         return None
-    return JobCommit(snapshot, job_id, summary.get(OPERATOR_ID), int(number))
+    return JobCommit(snapshot, job_id, summary.get(OPERATOR_ID), number)
 
 
 def max_committed(metadata: TableMetadata, branch: str, job_id: str, operator_id: str) -> int:

@@ -45,16 +45,15 @@ from lake.core.errors import (
     StorageError,
 )
 from lake.core.table import exclusive
-from lake.core.table.metadata_files import parse
+from lake.core.table.metadata_files import VERSION_HINT, parse
 from lake.core.table.opening import first_line
 from lake.core.table.storage import Storage
+from lake.core.units import whole_number
 
-VERSION_HINT = "version-hint.text"
 # In the order in which Java looks for them; the last is an old spelling.
 _SUFFIXES = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _VERSIONED = re.compile(r"v([^.]*)\..*", re.DOTALL)
 _OF_OTHERS = re.compile(r"[0-9]+-.*", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?[0-9]+")
 _SUFFIX_OF_CODEC = {"none": ".metadata.json", "gzip": ".gz.metadata.json"}
 _MAX_VERSION = 2**31 - 1
 _LOCK_WAIT_SECONDS = 10
@@ -122,7 +121,7 @@ def _highest(storage: Storage, folder: str) -> int:
 
 
 def _number(text: str) -> int | None:
-    number = int(text) if len(text) <= 11 and _NUMBER.fullmatch(text) else None  # noqa: PLR2004
+    number = whole_number(text)
     return number if number is not None and abs(number) <= _MAX_VERSION else None
 
 

@@ -23,6 +23,8 @@ from lake.core.processes import process_name, still_runs
 HEARTBEAT_SECONDS = 15
 TTL_SECONDS = 120
 _LONGEST = 4096
+# The end of the year 9999, behind which no date is.
+_LATEST_MS = 253_402_300_799_999
 _TRIES = 10
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAKE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -214,13 +216,16 @@ def owner_in(data: bytes) -> Owner:
     """Return the owner that a lock's contents name."""
     try:
         told: Any = json.loads(data)
+        since_ms = int(told["since_ms"])
+        if not 0 <= since_ms <= _LATEST_MS:
+            return Owner()
         return Owner(
             host=str(told["host"]),
             pid=int(told["pid"]),
             process=str(told["process"]),
             command=str(told["command"]),
             operation_id=str(told["operation_id"]),
-            since_ms=int(told["since_ms"]),
+            since_ms=since_ms,
         )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return Owner()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
 _PACKED = (".gz.metadata.json", ".metadata.json.gz")
+# Leads to the newest metadata where a folder is all the catalog there is.
+VERSION_HINT = "version-hint.text"
 _PIECE = 1024 * 1024
 _LENGTH = 200
 
@@ -81,6 +83,12 @@ def parse(data: bytes, location: str) -> TableMetadata:
         raise CorruptFileError(f"{location} is no table metadata: {text}") from error
     except RecursionError as error:
         raise CorruptFileError(f"{location} is nested too deeply") from error
+
+
+def called_so(location: str) -> bool:
+    """Whether a file is called like table metadata, or what leads to it: no manifest names such a file."""
+    name = location.rpartition("/")[2].lower()
+    return ".metadata.json" in name or name == VERSION_HINT
 
 
 def check(metadata: TableMetadata, name: str) -> None:

@@ -41,6 +41,7 @@ from lake.core.table.removal import Removal, check_sole_spec, find_live
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import REPLACE_PARTITIONS, SummaryCounter
 from lake.core.table.whole_lists import check_list, read_list
+from lake.core.units import positive_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -367,7 +368,9 @@ class Producer:
         self, metadata: TableMetadata, spec_id: int, entries: pa.Table, content: int
     ) -> list[dict[str, Any]]:
         """Write entries of one spec to as many manifests as the target size asks for."""
-        target = _integer(metadata, "commit.manifest.target-size-bytes", _TARGET_BYTES)
+        target = positive_number(
+            metadata.properties, "commit.manifest.target-size-bytes", _TARGET_BYTES
+        )
         spec, schema = metadata.specs()[spec_id], metadata.schema()
         rows = []
         for part in _pieces(entries, target):
@@ -417,8 +420,12 @@ class Producer:
         enabled = metadata.properties.get("commit.manifest-merge.enabled", "true").lower() == "true"
         if not enabled or not manifests:
             return list(manifests)
-        target = _integer(metadata, "commit.manifest.target-size-bytes", _TARGET_BYTES)
-        fewest = _integer(metadata, "commit.manifest.min-count-to-merge", _MIN_TO_MERGE)
+        target = positive_number(
+            metadata.properties, "commit.manifest.target-size-bytes", _TARGET_BYTES
+        )
+        fewest = positive_number(
+            metadata.properties, "commit.manifest.min-count-to-merge", _MIN_TO_MERGE
+        )
         newest = manifests[0]["manifest_path"]
         merged: list[dict[str, Any]] = []
         for spec_id in sorted({row["partition_spec_id"] for row in manifests}, reverse=True):
@@ -559,8 +566,3 @@ def _pieces(entries: pa.Table, target: int) -> list[pa.Table]:
     # About what an entry with statistics of 15 columns takes once compressed.
     rows = max(1000, target // 200)
     return [entries.slice(start, rows) for start in range(0, max(entries.num_rows, 1), rows)]
-
-
-def _integer(metadata: TableMetadata, key: str, default: int) -> int:
-    text = metadata.properties.get(key, "")
-    return int(text) if text.isdigit() and int(text) > 0 else default

@@ -24,6 +24,7 @@ from lake.core.clock import SystemClock, SystemIds
 from lake.core.errors import RefusedError
 from lake.core.table.credentials import Credentials
 from lake.core.table.foreign_code import as_configured, check_store, storage_properties
+from lake.core.units import positive_number, whole_number
 
 _CONNECT_MS, _CONNECT = "rest.client.connection-timeout-ms", 10_000
 _READ_MS, _READ = "rest.client.socket-timeout-ms", 60_000
@@ -34,6 +35,7 @@ _LONGEST_PAUSE = 10.0
 # How often a change is sent again that certainly did not happen, or that the server will not do twice.
 _RESENDS = 3
 _TOO_MANY = 429
+_CONFLICT = 409
 _UNSURE = frozenset({500, 502, 503, 504})
 _KEY, _KEYS_TOLD = "Idempotency-Key", "idempotency-key-lifetime"
 
@@ -135,23 +137,25 @@ class BoundedRestCatalog(RestCatalog):
         def sent(request: requests.PreparedRequest, **options: Any) -> requests.Response:
             changes = request.method not in {"GET", "HEAD"}
             keyed = changes and self._has_keys
+            unheard: requests.Response | requests.RequestException | None = None
             if keyed:
                 request.headers[_KEY] = _time_ordered_uuid()
             for attempt in range(1, _RESENDS + 1):
                 try:
                     answer = send(request, **options)
-                except (requests.ConnectionError, requests.Timeout):
+                except (requests.ConnectionError, requests.Timeout) as error:
                     if not keyed or attempt == _RESENDS:
                         raise
-                    pause = 0.0
+                    unheard, pause = error, 0.0
                 else:
-                    again = answer.status_code == _TOO_MANY or (
-                        keyed and answer.status_code in _UNSURE
-                    )
-                    if not (changes and again) or attempt == _RESENDS:
+                    unsure = keyed and answer.status_code in _UNSURE
+                    unheard = answer if unsure else unheard
+                    again = unsure or (changes and answer.status_code == _TOO_MANY)
+                    if not again or attempt == _RESENDS:
                         break
                     pause = _pause(answer)
                 SystemClock().sleep(max(pause, 0.1 * 2**attempt))
+            answer = _surest(unheard, answer)
             self._learn(request, answer)
             return answer
 
@@ -200,10 +204,25 @@ def _origin(address: str) -> tuple[str, str, int | None]:
     return scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(scheme)
 
 
+def _surest(
+    unheard: requests.Response | requests.RequestException | None, last: requests.Response
+) -> requests.Response:
+    """Return what is known of a change: one that is refused now may have been made when it was sent before.
+
+    Raises:
+        RequestException: it may have been made, and no answer came.
+    """
+    if unheard is None or last.ok or last.status_code == _CONFLICT:
+        return last
+    if isinstance(unheard, requests.RequestException):
+        raise unheard
+    return unheard
+
+
 def _pause(answer: requests.Response) -> float:
     """Return the seconds for which a server asks its clients to stay away, as far as that can be borne."""
     told = answer.headers.get("Retry-After", "")
-    return min(float(told), _LONGEST_PAUSE) if told.isdigit() else 0.0
+    return min(float(max(whole_number(told) or 0, 0)), _LONGEST_PAUSE)
 
 
 def _time_ordered_uuid() -> str:
@@ -231,5 +250,4 @@ def _limited(post: _Send, limits: tuple[float, ...]) -> _Send:
 
 
 def _seconds(properties: Mapping[str, Any], key: str, default: int) -> float:
-    text = str(properties.get(key, ""))
-    return (int(text) if text.isdigit() and int(text) else default) / 1000
+    return positive_number(properties, key, default) / 1000

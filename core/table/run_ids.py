@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lake.core.table import lineage
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -67,7 +68,7 @@ def expired_run_ids(metadata: TableMetadata) -> dict[str, CarriedRun]:
     """Return the expired runs that the table's property tells of; none if it is unreadable."""
     try:
         told = json.loads(metadata.properties.get(EXPIRED_RUN_IDS, "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(told, dict):
         return {}
@@ -142,7 +143,8 @@ def _held(metadata: TableMetadata, branch: str) -> set[int]:
 def _picked_from(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Snapshot | None:
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     named = summary.get(_PICKED_FROM, "")
-    return known.get(int(named)) if named.isascii() and named.isdigit() else None
+    number = whole_number(named)
+    return None if number is None else known.get(number)
 
 
 def _joined(metadata: TableMetadata, branches: frozenset[str]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from lake.core.clock import SystemClock, SystemIds
@@ -40,8 +41,16 @@ _UNKNOWN_CODES = re.compile(
 _NOT_FOUND = 404
 # One of another kind, by something in between.
 _NOT_AN_ANSWER = 203
+# Why something was not deleted that nobody tried to.
+UNTRIED = "not tried"
+GoOn = Callable[[], bool]
 _T = TypeVar("_T")
 _NOT_MET = frozenset({_NOT_FOUND, 409, 412})
+
+
+def always() -> bool:
+    """Go on."""
+    return True
 
 
 class UnsupportedError(Exception):
@@ -107,16 +116,19 @@ class S3:
         client = _client(properties)
         return cls(client, bucket) if client else None
 
-    def delete(self, keys: Sequence[str]) -> dict[str, str]:
+    def delete(self, keys: Sequence[str], go_on: GoOn = always) -> dict[str, str]:
         """Delete at most `MOST_KEYS` objects by one request; return why some could not be.
 
-        One that is not there counts as deleted. What the store is too busy for is asked for again.
+        One that is not there counts as deleted. What the store is too busy for is asked for again, while ``go_on``
+        says so.
 
         Raises:
             UnsupportedError: the store does not know such requests.
         """
         left, failed = list(keys), dict[str, str]()
         for attempt in range(1, _TRIES + 1):
+            if not go_on():
+                return failed | dict.fromkeys(left, UNTRIED)
             listed = {"Quiet": False, "Objects": [{"Key": key} for key in left]}
             try:
                 answer = self._ask("delete_objects", Delete=listed)
@@ -135,11 +147,12 @@ class S3:
             _wait(attempt)
         return failed
 
-    def delete_all(self, keys: Sequence[str]) -> dict[str, str]:
+    def delete_all(self, keys: Sequence[str], go_on: GoOn = always) -> dict[str, str]:
         """Delete objects, some requests at once; see `delete`."""
         some = [keys[start : start + MOST_KEYS] for start in range(0, len(keys), MOST_KEYS)]
         with ThreadPoolExecutor(min(_AT_ONCE, len(some)) or 1) as pool:
-            return {key: why for told in pool.map(self.delete, some) for key, why in told.items()}
+            each = pool.map(partial(self.delete, go_on=go_on), some)
+            return {key: why for told in each for key, why in told.items()}
 
     def create(self, key: str, data: bytes, *, over: str | None = None) -> str | None:
         """Create an object, or replace the version with a tag; return its tag, or None where another was first.

@@ -23,6 +23,7 @@ from lake.core.table.flink_jobs import LAKE_OPERATOR_ID, MANIFESTS_LOCATION
 from lake.core.table.manifest_decode import decode_entries, open_manifest
 from lake.core.table.manifest_schemas import ADDED, ENTRY_COLUMNS, MANIFEST_COLUMNS
 from lake.core.table.manifests import encode_manifest, entries_of, files_of
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from lake.core.table.catalog import Table
@@ -85,7 +86,7 @@ class RunMarks:
     @classmethod
     def of_header(cls, header: Mapping[str, str], run_id: str) -> RunMarks:
         """Read an Avro header that may say anything; ``run_id`` is what the manifest was looked for by."""
-        operation_id, base = header.get(OPERATION, ""), _number(header.get(BASE, ""))
+        operation_id, base = header.get(OPERATION, ""), whole_number(header.get(BASE, ""))
         told = header.get(RUN, run_id)
         return cls(
             run_id=told if job_id_of(told) == job_id_of(run_id) else run_id,
@@ -93,7 +94,7 @@ class RunMarks:
             branch=header.get(BRANCH, lineage.MAIN),
             base_snapshot_id=base,
             writer=header.get(WRITER, ""),
-            written_ms=_number(header.get(WRITTEN, "")) or 0,
+            written_ms=whole_number(header.get(WRITTEN, "")) or 0,
         )
 
 
@@ -208,13 +209,13 @@ def _files(table: Table, containers: Sequence[Container]) -> tuple[list[DataFile
         CorruptFileError: a manifest or a file of the run is missing, cut short or damaged.
     """
     headers = [_header(container) for container in containers]
-    if any(_number(header.get(MANIFESTS, "")) != len(containers) for header in headers):
+    if any(whole_number(header.get(MANIFESTS, "")) != len(containers) for header in headers):
         raise CorruptFileError(f"{containers[0].name} is not the run's only manifest")
     files: dict[int, list[DataFile]] = {DATA: [], _DELETES: []}
     for container, header in zip(containers, headers, strict=True):
         content = _CONTENTS.get(header.get("content", "data"), DATA)
         found = _entries(table, container, header, content)
-        if len(found) != _number(header.get(FILES, "")):
+        if len(found) != whole_number(header.get(FILES, "")):
             raise CorruptFileError(f"{container.name} is cut short")
         files[content] += found
     _check_sizes(table, [*files[DATA], *files[_DELETES]])
@@ -233,7 +234,7 @@ def _check_sizes(table: Table, files: Sequence[DataFile]) -> None:
 def _entries(
     table: Table, container: Container, header: Mapping[str, str], content: int
 ) -> list[DataFile]:
-    metadata, spec_id = table.metadata, _number(header.get("partition-spec-id", ""))
+    metadata, spec_id = table.metadata, whole_number(header.get("partition-spec-id", ""))
     spec = metadata.specs().get(-1 if spec_id is None else spec_id)
     if spec is None:
         raise CorruptFileError(f"{container.name} is of a partition spec that the table lacks")
@@ -252,10 +253,6 @@ def _entries(
 
 def _header(container: Container) -> dict[str, str]:
     return {key: value.decode(errors="replace") for key, value in container.metadata.items()}
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.lstrip("-").isdigit() else None
 
 
 def remove_manifests(table: Table, run_id: str, *, count: int = _MOST_MANIFESTS) -> list[str]:

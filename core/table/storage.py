@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -30,7 +30,15 @@ from lake.core.errors import (
 )
 from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.exclusive import flush
-from lake.core.table.s3 import S3, UnsupportedError, completed, is_plain
+from lake.core.table.s3 import (
+    S3,
+    UNTRIED,
+    GoOn,
+    UnsupportedError,
+    always,
+    completed,
+    is_plain,
+)
 from lake.core.table.storage_errors import is_refusal, typed_errors
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
@@ -67,6 +75,7 @@ class DeleteOutcome:
 
     deleted: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    untried: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,30 +350,39 @@ class Storage:
         with suppress(OSError, UnsupportedError):
             bucket.abort_uploads(prefix, name_part)
 
-    def delete(self, locations: Iterable[str]) -> DeleteOutcome:
-        """Delete files in parallel; a file that is not there counts as deleted, a failure is kept and told."""
+    def delete(self, locations: Iterable[str], *, go_on: GoOn = always) -> DeleteOutcome:
+        """Delete files in parallel; a file that is not there counts as deleted, a failure is kept and told.
+
+        Args:
+            locations: the files'.
+            go_on: asked before each call of the store; once it says no, what is left is not tried.
+        """
         wanted = list(dict.fromkeys(locations))
         number, _ = self.renewed.current()
-        failed = self._delete_each(wanted)
+        failed = self._delete_each(wanted, go_on)
         refused = [place for place, why in failed.items() if is_refusal(OSError(why))]
         if refused and self.renewed.renew(number):
-            again = self._delete_each(refused)
+            again = self._delete_each(refused, go_on)
             failed = {k: why for k, why in failed.items() if k not in refused} | again
-        return DeleteOutcome([one for one in wanted if one not in failed], failed)
+        untried = [one for one, why in failed.items() if why == UNTRIED]
+        deleted = [one for one in wanted if one not in failed]
+        return DeleteOutcome(deleted, {k: v for k, v in failed.items() if v != UNTRIED}, untried)
 
-    def _delete_each(self, wanted: Sequence[str]) -> dict[str, str]:
+    def _delete_each(self, wanted: Sequence[str], go_on: GoOn) -> dict[str, str]:
         """Delete files and return why some could not be."""
-        failed, left = self._delete_together(wanted)
+        failed, left = self._delete_together(wanted, go_on)
         # A thread costs more than one call of the system, and its orders more than a local delete.
         size = -(-len(left) // _DELETE_THREADS) or 1
         slices = [left[start : start + size] for start in range(0, len(left), size)]
         with ThreadPoolExecutor(len(slices) or 1) as pool:
             each = pool.map if slices[1:] else map
-            for failures in each(self._delete_all, slices):
+            for failures in each(partial(self._delete_all, go_on=go_on), slices):
                 failed.update(failures)
         return failed
 
-    def _delete_together(self, wanted: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    def _delete_together(
+        self, wanted: Sequence[str], go_on: GoOn
+    ) -> tuple[dict[str, str], list[str]]:
         """Delete objects by the thousand; return what failed and what has to go one by one."""
         buckets: dict[S3, dict[str, str]] = {}
         left = []
@@ -377,7 +395,7 @@ class Storage:
         failed: dict[str, str] = {}
         for bucket, keys in buckets.items():
             try:
-                told = bucket.delete_all(list(keys))
+                told = bucket.delete_all(list(keys), go_on)
             except UnsupportedError:
                 left += keys.values()
             else:
@@ -390,18 +408,19 @@ class Storage:
         except BadInputError:
             return None
 
-    def _delete_all(self, locations: Sequence[str]) -> dict[str, str]:
-        told = {location: self._delete_one(location) for location in locations}
+    def _delete_all(self, locations: Sequence[str], go_on: GoOn) -> dict[str, str]:
+        told = {location: self._delete_one(location, go_on) for location in locations}
         return {location: failure for location, failure in told.items() if failure is not None}
 
-    def _delete_one(self, location: str) -> str | None:
+    def _delete_one(self, location: str, go_on: GoOn = always) -> str | None:
         try:
             parsed = paths.parse(location)
             if parsed.is_local:
-                _delete_local(parsed.path)
-            else:
-                filesystem, path = self.resolve(location)
-                filesystem.delete_file(path)
+                return _delete_local(parsed.path, go_on)
+            filesystem, path = self.resolve(location)
+            if not go_on():
+                return UNTRIED
+            filesystem.delete_file(path)
         except FileNotFoundError:
             return None
         except (OSError, BadInputError, pa.ArrowException) as error:
@@ -470,17 +489,21 @@ def _stored(location: str, info: Any) -> StoredFile:
     return StoredFile(location, int(info.size), None if changed is None else changed // 1_000_000)
 
 
-def _delete_local(path: str) -> None:
+def _delete_local(path: str, go_on: GoOn) -> str | None:
     # A link is removed as a link; a file is never reached through one (V13).
     folder = os.path.dirname(path)
     if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):
         raise OSError(errno.ELOOP, "a symbolic link leads out of the table", path)
     if stat.S_ISDIR(os.lstat(path).st_mode):
         raise OSError(errno.EISDIR, "is a folder", path)
+    # Asked at the last moment: a thread that waits for its turn may wait for as long as the process is stopped.
+    if not go_on():
+        return UNTRIED
     os.unlink(path)
     # Hadoop's local file system keeps a checksum beside each of its files.
     with suppress(OSError):
         os.unlink(os.path.join(folder, f".{os.path.basename(path)}.crc"))
+    return None
 
 
 def _link_below_table(folder: str) -> bool:

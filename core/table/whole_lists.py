@@ -22,6 +22,7 @@ from lake.core.table.files import DATA
 from lake.core.table.manifest_schemas import DELETED
 from lake.core.table.manifests import live_manifests, read_manifest_list, read_manifests
 from lake.core.table.spelling import same_name
+from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -34,7 +35,6 @@ _HINT = (
     "restore the file from a backup; if it is whole and the summary is wrong, set the table's property "
     f"{IGNORE_TOTALS}=true"
 )
-_MOST_DIGITS = 18
 _ENTRY_COLUMNS = ("status", "snapshot_id", "file_path", "content_offset")
 
 
@@ -153,7 +153,7 @@ def _fewer(
 
 def _total(snapshot: Snapshot, key: str) -> int:
     text = snapshot.summary.additional_properties.get(key, "") if snapshot.summary else ""
-    return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else 0
+    return max(whole_number(text) or 0, 0)
 
 
 def _explained(

@@ -262,5 +262,5 @@ def _read(table: Table, location: str) -> tuple[str, int] | None:
     try:
         told = json.loads(table.storage.read(location, limit=_LIMIT))
         return str(told["process"]), int(told["written_at_ms"])
-    except (BadInputError, ValueError, KeyError, TypeError):
+    except (BadInputError, ValueError, KeyError, TypeError, RecursionError):
         return None

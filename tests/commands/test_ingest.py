@@ -1089,3 +1089,42 @@ def test_csv_cells_of_nested_columns_hold_json(
     rows = sorted((json.loads(line) for line in lines), key=lambda row: row["id"])
     assert [row["tags"] for row in rows] == [[{"k": "a"}], [{"k": "b"}], None]
     assert f"column tags of {path}, row 1: 'oops' is no list" in result.stderr
+
+
+_NUMBERS = [
+    "write.parquet.row-group-size-bytes",
+    "write.parquet.page-size-bytes",
+    "write.parquet.dict-size-bytes",
+    "write.parquet.compression-level",
+    "write.target-file-size-bytes",
+    "write.delete.target-file-size-bytes",
+    "write.metadata.metrics.max-inferred-column-defaults",
+    "commit.retry.num-retries",
+    "commit.retry.total-timeout-ms",
+    "commit.manifest.target-size-bytes",
+    "commit.manifest.min-count-to-merge",
+]
+
+
+@pytest.mark.parametrize("text", ["²", "9" * 5000, str(2**63 - 1), str(2**31), "-1"])
+def test_properties_that_are_no_numbers_or_immense_ones_stop_no_command(
+    lake: CommandLine, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "x.csv").write_text("id,name\n1,a\n2,b\n")
+    made = make_table(lake.warehouse)
+    made.append(pa.table({"id": pa.array([1, 3], pa.int64()), "name": ["x", "y"]}))
+    with made.transaction() as changing:
+        changing.set_properties(dict.fromkeys(_NUMBERS, text))
+
+    lake.ok("ingest", "db.t", tmp_path / "x.csv", "--upsert", "--key", "id")
+    lake.ok("compact", "db.t", "--rewrite-all")
+
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+def test_a_metrics_mode_of_many_digits_is_told(lake: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("id,name\n1,a\n")
+    make_table(lake.warehouse, **{"write.metadata.metrics.default": f"truncate({'9' * 5000})"})
+    result = lake("ingest", "db.t", tmp_path / "x.csv")
+    assert result.exit_code == 2
+    assert "the metrics mode" in result.stderr

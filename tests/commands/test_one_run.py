@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -229,6 +230,17 @@ def test_of_processes_that_start_together_every_one_ends_well_and_the_rows_stay(
     }
     assert ids_in(lake.warehouse) == [0, 1, 2]
     assert not table.exists()
+
+
+@pytest.mark.parametrize("since_ms", [10**17, 10**20, -(10**15)])
+def test_an_owner_from_beyond_all_dates_is_an_unknown_one(
+    lake: CommandLine, table: Path, since_ms: int
+) -> None:
+    owner = replace(this_process("compact", "op-1"), since_ms=since_ms)
+    table.write_text(json.dumps(asdict(owner)))
+
+    assert lake.ok("compact", "db.t")["status"] == "already-running"
+    assert "op-1" not in lake("compact", "db.t").stdout
 
 
 def test_a_folder_that_cannot_be_written_does_without_a_lock(

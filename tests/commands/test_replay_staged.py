@@ -77,6 +77,17 @@ def test_what_a_killed_replay_left_of_a_committed_run_goes_with_the_next(
     assert ids_in(staged.warehouse) == [1, 2]
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"process": "x"}', "[" * 4000])
+def test_a_claim_that_tells_nothing_holds_no_discard_up(staged: CommandLine, text: str) -> None:
+    (first,) = manifests(staged)
+    claim = first.parent / f"lake-commit-{first.name[:32]}-odd"
+    claim.write_text(text)
+
+    document = staged.ok("ingest", "db.t", "--discard", "r1")
+
+    assert (document["status"], manifests(staged), claim.exists()) == ("done", [], False)
+
+
 def test_a_staged_run_goes_by_its_job_id_as_well(staged: CommandLine) -> None:
     (found,) = staged.ok("replay", "db.t")["plan"]["checkpoints"]
 

@@ -1,4 +1,4 @@
-"""Sizes and durations."""
+"""Numbers, sizes and durations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,43 @@ from lake.core.units import (
     is_duration,
     parse_duration_ms,
     parse_size,
+    positive_number,
+    whole_number,
 )
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_every_number_of_64_bits_is_one(number: int) -> None:
+    assert whole_number(str(number)) == number
+
+
+# Python would read some of these, and end at the longest.
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "²",
+        "٣",
+        " 5",
+        "5\n",
+        "1_000",
+        "1e3",
+        "+",
+        "--1",
+        str(2**63),
+        str(-(2**63) - 1),
+        "9" * 5000,
+    ],
+)
+def test_no_other_text_is_one(text: str) -> None:
+    assert whole_number(text) is None
+    assert positive_number({"key": text}, "key", 7) == 7
+
+
+@pytest.mark.parametrize(("text", "found"), [("1", 1), ("+5", 5), ("0", 7), ("-1", 7)])
+def test_a_number_that_is_not_above_zero_is_the_default(text: str, found: int) -> None:
+    assert positive_number({"key": text}, "key", 7) == found
+    assert positive_number({}, "key", found) == found
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,8 @@ class Commands:
         """Check that nothing that is needed, and nothing outside, went."""
         if self.table.canary_changed():
             raise WrongError(f"{command} touched what lies beside the warehouse: {result}")
+        if self.table.is_lost:
+            raise WrongError(f"{command} deleted the table's metadata: {result.stdout[-800:]}")
         gone = {path for path in self.table.changes()[1] if path.suffix != ".crc"}
         # What any reader needs of one or the other.
         lost = min((gone & truth.needed for truth in truths), key=len)

@@ -41,8 +41,36 @@ _VALUES: tuple[Any, ...] = (
         "main",
         "-1",
         "1e400",
+        "²",
     ),
-    *([], {}, [[]], {"a": 1}, [None], "x" * 100_000),
+    *([], {}, [[]], {"a": 1}, [None], "x" * 100_000, "9" * 5000, "[" * 100_000),
+)
+# What lake or PyIceberg makes a number, a mode or a document of.
+_PROPERTIES = (
+    "write.parquet.row-group-size-bytes",
+    "write.parquet.page-size-bytes",
+    "write.parquet.compression-level",
+    "write.parquet.compression-codec",
+    "write.target-file-size-bytes",
+    "write.delete.target-file-size-bytes",
+    "write.metadata.metrics.default",
+    "write.metadata.metrics.column.id",
+    "write.metadata.metrics.max-inferred-column-defaults",
+    "write.metadata.previous-versions-max",
+    "write.metadata.delete-after-commit.enabled",
+    "write.format.default",
+    "write.distribution-mode",
+    "commit.retry.num-retries",
+    "commit.manifest.target-size-bytes",
+    "commit.manifest.min-count-to-merge",
+    "history.expire.max-snapshot-age-ms",
+    "history.expire.min-snapshots-to-keep",
+    "history.expire.max-ref-age-ms",
+    "read.split.target-size",
+    "read.split.planning-lookback",
+    "schema.name-mapping.default",
+    "flink.max-continuous-empty-commits",
+    "lake.expired-run-ids",
 )
 
 
@@ -82,7 +110,11 @@ def _changed(document: Any, chance: random.Random) -> str:
     # Schemas are most of a document, and the least of what counts.
     weighed = [place for place in places if "schema" not in place[2] or chance.random() < 0.2]
     outer, key, name = chance.choice(weighed or places)
-    match chance.choice(("value", "value", "value", "away", "again", "other", "deep")):
+    match chance.choice(("value", "value", "value", "away", "again", "other", "deep", "property")):
+        case "property" if isinstance(document.get("properties"), dict):
+            name, value = chance.choice(_PROPERTIES), str(chance.choice(_VALUES))
+            document["properties"][name] = value
+            return f"{name} = {value[:40]!r}"
         case "away":
             del outer[key]
             return f"{name} away"
@@ -127,7 +159,7 @@ class Lies:
         self._path = self._table.metadata_path
         text = self._path.read_bytes()
         canary = folder / "canary"
-        self._mutants = list(_lies(text, canary).items())
+        self._mutants = list(_lies(text, canary, self._path).items())
         self.count = len(self._mutants)
 
     def attempt(self, number: int) -> str:
@@ -160,7 +192,7 @@ class Lies:
         return " / ".join(ends)
 
 
-def _lies(text: bytes, canary: Path) -> dict[str, Callable[[], bytes]]:
+def _lies(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[], bytes]]:
     document = json.loads(text)
     head = document["current-snapshot-id"]
     found: dict[str, Callable[[], bytes]] = {}
@@ -181,7 +213,8 @@ def _lies(text: bytes, canary: Path) -> dict[str, Callable[[], bytes]]:
         "relative",
     ):
         lie(f"location {place!r}", lambda one, to=place: one.update(location=to))
-    for place in (f"{canary}/a.parquet", "/etc/passwd", "", "gs9://x/y", "/dev/zero", "\0"):
+    places = (f"{canary}/a.parquet", "/etc/passwd", "", "gs9://x/y", "/dev/zero", "\0", str(own))
+    for place in places:
         lie(
             f"the head's list {place!r}",
             lambda one, to=place: one["snapshots"][-1].update({"manifest-list": to}),

@@ -197,6 +197,11 @@ class BrokenTable:
         """The table's metadata as it is now."""
         return self._parsed(self._pointer())
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the catalog names metadata that are not there."""
+        return not Path(local(self._pointer())).exists()
+
     def original(self, path: Path) -> bytes:
         """Return a file's content as it was."""
         return self._contents[path]

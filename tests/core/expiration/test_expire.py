@@ -475,6 +475,19 @@ def test_ids_of_expired_runs_are_carried_for_thirty_days(world: World) -> None:
     assert json.loads(world.table.properties[EXPIRED_RUN_IDS]) == {}
 
 
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", '{"a": 1}'])
+def test_ids_of_expired_runs_that_cannot_be_read_stop_no_expiry(world: World, text: str) -> None:
+    world.append(0, lake__run_id="monday")
+    world.append(1)
+    with world.pyiceberg.transaction() as changing:
+        changing.set_properties({EXPIRED_RUN_IDS: text})
+    world.append(2)
+
+    world.expire(days=1.5)
+
+    assert list(json.loads(world.table.properties[EXPIRED_RUN_IDS])) == ["monday"]
+
+
 def test_files_outside_the_tables_own_folders_are_told_and_left(
     world: World, tmp_path: Path
 ) -> None:

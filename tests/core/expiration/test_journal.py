@@ -18,15 +18,18 @@ from table_support import (
     open_session,
     pyiceberg_catalog,
     refused_with,
+    stopped,
     write_file,
 )
 
-from lake.core.errors import CommitUnknownError, TimedOutError
-from lake.core.expiration import deleting, journal
+from lake.cli.stops import Stops
+from lake.core.errors import CommitUnknownError, StoppedError, TimedOutError
+from lake.core.expiration import journal
 from lake.core.expiration.execute import execute, plan_expiration
 from lake.core.expiration.plan import RetentionOptions
 from lake.core.expiration.reach import KINDS
 from lake.core.outcome import Outcome, Status
+from lake.core.table import storage
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.operations import AppendFiles, RewriteFiles
 from lake.core.table.storage import Storage
@@ -78,11 +81,11 @@ class World:
         """Let an expiry be killed when it has deleted so many files."""
         real, left = Storage._delete_one, [spared]
 
-        def delete(storage: Storage, location: str) -> str | None:
+        def delete(storage: Storage, location: str, *rest: Any) -> str | None:
             if not left[0]:
                 raise Killed
             left[0] -= 1
-            return real(storage, location)
+            return real(storage, location, *rest)
 
         with monkeypatch.context() as patched, pytest.raises(Killed):
             patched.setattr(Storage, "_delete_one", delete)
@@ -242,6 +245,20 @@ def test_a_file_that_an_unanswered_run_named_too_counts_once(world: World) -> No
     assert world.leftovers() == set()
 
 
+def test_what_is_stopped_while_its_commit_is_sent_is_finished_by_the_next_run(world: World) -> None:
+    session = open_session(world.warehouse, world.clock)
+    inject(session, [stopped])
+    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    with pytest.raises(StoppedError), Stops():
+        execute(session, plan_expiration(session, session.table("db.t"), options))
+    assert len(world.journals) == 1
+
+    world.expire()
+
+    assert not world.leftovers()
+    assert ids_in(world.warehouse) == [0, 1, 2, 3]
+
+
 def test_a_refused_commit_leaves_no_journal(world: World) -> None:
     session = open_session(world.warehouse, world.clock)
     options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
@@ -260,11 +277,13 @@ def planted(world: World, **changes: Any) -> Path:
     for path in (dead, outside):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
-    live = sorted(path for path in (folder / "data").glob("*.parquet") if path != dead)
+    live = sorted(
+        {*folder.glob("data/*.parquet"), *folder.glob("metadata/*.metadata.json")} - {dead}
+    )
     operation = str(uuid.uuid4())
     dotted = f"file://{folder}/data/../../../outside.parquet"
-    named = [f"file://{path}" for path in (*live, dead, outside)]
-    named.append(world.pyiceberg.metadata_location)
+    metadata = [path for path in (folder / "metadata").iterdir() if path.suffix == ".json"]
+    named = [f"file://{path}" for path in (*live, dead, outside, *metadata)]
     document = {
         "format": 1,
         "operation-id": operation,
@@ -301,6 +320,7 @@ def test_a_journal_is_not_believed(world: World) -> None:
         {"files": []},
         {"files": {"data_files": [["a", "b"]]}},
         {"files": {"data_files": [["a"]]}},
+        {"files": {"data_files": [["a", 2**70]]}},
         {"snapshots": [1]},
         {"snapshots": "1"},
         {"created-ms": None},
@@ -339,29 +359,33 @@ def test_a_journal_whose_run_may_still_commit_is_left_alone_for_a_day(world: Wor
     world.clock.now += DAY_MS + 1
     world.expire()
     assert not path.exists()
+    # A clock that was wrong when it was written is no reason to keep it for ever.
+    path = planted(world, snapshots=[present], **{"created-ms": world.clock.now + 2 * DAY_MS})
+    world.expire()
+    assert not path.exists()
 
 
 def test_a_run_that_slept_asks_again_before_it_deletes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of its list has come back to life meanwhile: another writer added it again."""
-    monkeypatch.setattr(deleting, "_BATCH", 1)
+    """It was stopped in a delete; files of its list have come back to life meanwhile."""
+    monkeypatch.setattr(storage, "_DELETE_THREADS", 1)
     table = world.pyiceberg
     old = [entry["file_path"] for entry in table.inspect.all_files().to_pylist()]
     dead = sorted(set(old) - {task.file.file_path for task in table.scan().plan_files()})
-    real, done = Storage.delete, []
+    real, back = Storage._delete_one, []
 
-    def delete(storage: Storage, locations: Any) -> Any:
-        wanted = list(locations)
-        if wanted and wanted[0] in dead and not done:
-            back = next(path for path in dead if path != wanted[0])
-            done.append(back)
-            world.pyiceberg.add_files([back])
-        return real(storage, wanted)
+    def delete(self: Storage, location: str, *rest: Any) -> str | None:
+        failure = real(self, location, *rest)
+        if location in dead and not back:
+            back.extend(path for path in dead if path != location)
+            world.pyiceberg.add_files(back)
+            world.clock.now += 5000
+        return failure
 
-    monkeypatch.setattr(Storage, "delete", delete)
+    monkeypatch.setattr(Storage, "_delete_one", delete)
     world.expire()
 
-    assert done
-    assert Path(done[0].removeprefix("file://")).exists()
-    assert len(ids_in(world.warehouse)) == 5
+    assert len(back) == 2
+    assert all(Path(path.removeprefix("file://")).exists() for path in back)
+    assert len(ids_in(world.warehouse)) == 6

@@ -41,7 +41,7 @@ from lake.core.checkpoints.state import FLINK_SINK, ICEBERG_SINK
 from lake.core.errors import CommitConflictError, CommitUnknownError, ConflictingFilesError
 from lake.core.outcome import Outcome, Status
 from lake.core.replay.execute import execute
-from lake.core.replay.model import UNPROVEN, FoundCheckpoint, ReplayPlan
+from lake.core.replay.model import COMMITTED_LEFTOVER, UNPROVEN, FoundCheckpoint, ReplayPlan
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
@@ -438,6 +438,17 @@ def test_manifests_at_a_configured_place_are_removed_and_others_elsewhere_stay(
     assert len(list(elsewhere.iterdir())) == 1
     assert job.session.warnings == ["1 temporary manifests were committed but could not be removed"]
     assert job.ids == [1, 2]
+
+
+def test_a_live_manifest_that_a_checkpoint_names_is_not_removed(job: Job) -> None:
+    job.replay(job.take(1))
+    (live,) = (job.warehouse / "db/t/metadata").glob("*-m0.avro")
+    named = temporary_manifest(job.table, live)
+
+    job.replay(checkpoint(1, [named], state=COMMITTED_LEFTOVER))
+
+    assert live.exists()
+    assert job.ids == [1]
 
 
 def test_a_manifest_that_cannot_be_removed_is_a_warning(job: Job) -> None:

@@ -262,6 +262,12 @@ def test_brackets_in_texts_are_no_depth(tmp_path: Path) -> None:
     assert row["s"] == "[{" * 1000 + '"]'
 
 
+def test_a_text_without_an_end_is_read_once(tmp_path: Path) -> None:
+    # Looked through anew from each of its quotes, it would take hours.
+    with pytest.raises(BadInputError, match="Unterminated string"):
+        read(tmp_path / "x.json", '{"s": "' + "[" * 300 + '\\"' * 1_000_000, SCHEMA)
+
+
 def test_half_a_character_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="line 1 .* half of a character"):
         read(tmp_path / "x.json", '{"s": "\\ud800"}', SCHEMA)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,18 @@ from table_support import (
     open_session,
     pyiceberg_catalog,
     refused_with,
+    stopped,
     write_file,
 )
 
+from lake.cli.stops import Stops
 from lake.core.errors import (
     BadInputError,
     CommitConflictError,
     CommitUnknownError,
     ConflictingFilesError,
     NotAuthorisedError,
+    StoppedError,
 )
 from lake.core.expiration.execute import execute as expire
 from lake.core.expiration.execute import plan_expiration
@@ -109,6 +113,46 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+def _unheard(commit: Callable[[], Any]) -> Any:
+    stopped(commit)
+    raise ConnectionResetError("reset by peer")
+
+
+def _on_its_way(_: Callable[[], Any]) -> Any:
+    stopped(lambda: None)
+    raise TimeoutError("no answer")
+
+
+@pytest.mark.parametrize(
+    ("fault", "ids"), [(stopped, [1]), (_unheard, [1]), (_on_its_way, [])], ids=range(3)
+)
+def test_a_stop_while_a_commit_is_sent_spares_what_it_may_have_made_live(
+    world: World, fault: Callable[[Callable[[], Any]], Any], ids: list[int]
+) -> None:
+    before = files_below(world.warehouse)
+    inject(world.session, [fault])
+    with Stops(), suppress(CommitUnknownError):
+        world.append(1)
+    with pytest.raises(StoppedError):
+        world.session.go_on()
+
+    assert world.ids == ids
+    # A manifest and the list of manifests.
+    assert sum(name.endswith(".avro") for name in files_below(world.warehouse) - before) == 2
+
+
+def test_whatever_breaks_a_commit_off_spares_what_it_may_have_made_live(world: World) -> None:
+    def broken_off(commit: Callable[[], Any]) -> Any:
+        commit()
+        raise KeyboardInterrupt
+
+    inject(world.session, [broken_off])
+    with pytest.raises(KeyboardInterrupt):
+        world.append(1)
+
+    assert world.ids == [1]
 
 
 def test_an_append_is_read_back_by_pyiceberg_with_the_summary_that_java_writes(
@@ -297,7 +341,8 @@ def test_an_unanswered_commit_that_did_not_land_is_unknown_and_keeps_every_file(
     names = files_below(world.warehouse)
     assert any("snap-" in name for name in names)
     assert any(name.endswith(f"{caught.value.operation_id}-m0.avro") for name in names)
-    assert len(world.session.owned) == 1
+    # The data file, its manifest and the list.
+    assert len(world.session.owned) == 3
 
 
 @pytest.mark.parametrize("answer", [CommitFailedException("c"), ConnectionError("lost")])

@@ -675,6 +675,27 @@ def test_old_versions_go_where_the_table_wants_that_with_their_checksums(
     assert ids(lake, tmp_path) == list(range(6))
 
 
+def test_a_log_of_versions_takes_no_file_of_another_kind_along(
+    lake: CommandLine, source: Write, tmp_path: Path
+) -> None:
+    bounded = ("write.metadata.delete-after-commit.enabled=true", "previous-versions-max=1")
+    options = ["--property", bounded[0], "--property", f"write.metadata.{bounded[1]}"]
+    lake.ok("ingest", "db.t", source(0, 1), "--create", *options)
+    lake.ok("ingest", "db.t", source(1, 2))
+    newest = metadata_of(lake) / "v2.metadata.json"
+    metadata = json.loads(newest.read_text())
+    data = sorted((metadata_of(lake).parent / "data").glob("*.parquet"))
+    moment = metadata["metadata-log"][0]["timestamp-ms"]
+    metadata["metadata-log"] = [
+        {"metadata-file": str(path), "timestamp-ms": moment} for path in data
+    ]
+    newest.write_text(json.dumps(metadata))
+
+    lake.ok("ingest", "db.t", source(2, 3))
+
+    assert ids(lake, tmp_path) == [0, 1, 2]
+
+
 def test_every_way_of_writing_works(lake: CommandLine, source: Write, tmp_path: Path) -> None:
     lake.ok("ingest", "a.b.t", source(0, 10), "--create", "--partition-by", "bucket(2, id)")
     lake.ok("ingest", "a.b.t", source(5, 15), "--upsert", "--key", "id")

@@ -113,9 +113,10 @@ def test_a_damaged_or_missing_list_or_manifest_stops_it(made: Any, warehouse: Pa
 @pytest.mark.parametrize(
     "spellings",
     [
-        ["/a/b", "file:/a/b", "file:///a/b", "file:////a//b", "/a//b"],
-        ["s3://b/k/f", "s3a://b/k/f", "s3n://b/k//f"],
-        ["hdfs://nn:9000/a/b", "hdfs://nn:9000//a/b"],
+        ["/a/b", "file:/a/b", "file:///a/b", "file:////a//b", "/a//b", "FILE:///a/b", "File:/a/b"],
+        ["s3://b/k/f", "s3a://b/k/f", "s3n://b/k//f", "S3://b/k/f", "S3A://b/k/f"],
+        ["hdfs://nn:9000/a/b", "hdfs://nn:9000//a/b", "HDFS://nn:9000/a/b"],
+        ["hdfs:///a/b", "hdfs:/a/b"],
     ],
 )
 def test_columns_are_folded_as_single_locations_are(spellings: list[str]) -> None:
