@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 from types import FrameType, TracebackType
@@ -47,6 +48,9 @@ class Stops:
     ) -> None:
         """Give the signals back."""
         if self._to_the_end:
+            # The interpreter gives up its handlers long before it ends, but goes on ignoring.
+            for number in self._before:
+                atexit.register(signal.signal, number, signal.SIG_IGN)
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)

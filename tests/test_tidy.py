@@ -174,7 +174,7 @@ def test_metadata_commands_load_no_engine_and_start_no_java(
 def test_the_distribution_has_the_command() -> None:
     scripts = importlib.metadata.entry_points(group="console_scripts", name="lake")
 
-    assert [script.value for script in scripts] == ["lake.cli.main:main"]
+    assert [script.value for script in scripts] == ["lake.cli.__main__:run"]
 
 
 def test_ci_runs_the_readmes_test_command_to_the_letter() -> None:

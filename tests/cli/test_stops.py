@@ -100,13 +100,49 @@ def test_a_third_signal_kills_a_clean_up_that_hangs(tmp_path: Path) -> None:
 def test_a_signal_after_the_end_of_the_work_does_not_change_how_it_ended(tmp_path: Path) -> None:
     program = textwrap.dedent(
         """
-        import os, signal
+        import os, signal, sys
         import lake.cli.main as cli
 
-        cli._tell = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
-        raise SystemExit(cli.main(["--warehouse", "w", "snapshots", "db.t"]))
+        class Late:
+            def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGTERM):
+                kill(process, number)
+
+        late = Late()
+        if len(sys.argv) == 1:
+            cli._tell = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
+        sys.argv = ["lake", "--warehouse", "w", "snapshots", "db.t"]
+        raise SystemExit(cli.main())
         """
     )
-    done = subprocess.run([sys.executable, "-c", program], check=False, cwd=tmp_path)
+    for words in ([], ["as the interpreter ends"]):
+        command = [sys.executable, "-c", program, *words]
+        assert subprocess.run(command, check=False, cwd=tmp_path).returncode == 7
 
-    assert done.returncode == 7
+
+@pytest.mark.parametrize("module", ["lake.cli.main", "pyarrow", "lake.commands.snapshots"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_lake_is_imported_ends_it_in_one_line(
+    tmp_path: Path, module: str, number: int
+) -> None:
+    program = textwrap.dedent(
+        f"""
+        import os, sys
+        from lake.cli.__main__ import run
+
+        class Finder:
+            def find_spec(self, name, *_):
+                if name == "{module}":
+                    os.kill(os.getpid(), {int(number)})
+
+        sys.meta_path.insert(0, Finder())
+        sys.argv = ["lake", "--warehouse", "w", "snapshots", "db.t"]
+        raise SystemExit(run())
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, cwd=tmp_path, capture_output=True, text=True
+    )
+
+    assert done.returncode == 128 + number
+    assert done.stderr == "error: stopped before the end; nothing half-done is visible\n"
+    assert done.stdout == ""
