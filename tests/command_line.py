@@ -8,14 +8,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lasting_engine import end_shared_spark, session_on_shared_spark
+
 from lake.cli.main import main
 from lake.core.session import Session
 from lake.core.settings import Settings
+
+_OWN_SPARK = {"--engine", "--master", "--remote", "--spark-conf"}
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,19 @@ class CommandLine:
         """Run a command in this process."""
         # Commands write bytes to stdout.buffer and text to stdout: both must arrive in order.
         out, err = _stream(), _stream()
+        opened = self.open_session or self._sharing(arguments)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(self.arguments(*arguments), open_session=self.open_session)
+            code = main(self.arguments(*arguments), open_session=opened)
         return Result(code, _text(out), _text(err))
+
+    def _sharing(self, arguments: Sequence[object]) -> Callable[[Settings], Session] | None:
+        """Let commands on Spark share one, which takes seconds to start, unless one asks for another."""
+        if self.engine != "spark":
+            return None
+        if not _OWN_SPARK.intersection(map(str, arguments)):
+            return session_on_shared_spark
+        end_shared_spark()
+        return None
 
     def ok(self, *arguments: object) -> dict[str, Any]:
         """Run a command with ``--json`` that must succeed, and return its document."""

@@ -13,6 +13,7 @@ import flink_peer
 import java_peer
 import pytest
 from command_line import CommandLine
+from lasting_engine import end_shared_spark
 
 # Long files come first, so that no process is left with one of them when the others have ended.
 _LONGEST = ("cluster", "services", "java", "world", "commands")
@@ -29,6 +30,13 @@ def _no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir()
     monkeypatch.setenv("PYICEBERG_HOME", str(home))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _spark_ends_with_its_file() -> Iterator[None]:
+    """Let the Spark that a file's commands share end with the file."""
+    yield
+    end_shared_spark()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 from lake.core.engine import Task, TaskResult
 from lake.core.engine.spark import SparkEngine
+from lake.core.session import Session, open_session
 from lake.core.settings import Settings
 from lake.core.table.storage import Storage
 
@@ -47,3 +48,25 @@ class Lasting:
 
     def end(self) -> None:
         self._engine.stop()
+
+
+_SHARED: list[Lasting] = []
+
+
+def session_on_shared_spark(settings: Settings) -> Session:
+    """Open a session whose Spark, where it needs one, stays for the next until `end_shared_spark`."""
+    session = open_session(settings)
+
+    def engine(_: int) -> Lasting:
+        if not _SHARED:
+            _SHARED.append(Lasting(settings))
+        return _SHARED[0]
+
+    session.engine = engine  # type: ignore[method-assign]
+    return session
+
+
+def end_shared_spark() -> None:
+    """End the Spark that commands of this process share; a process can have one at a time."""
+    while _SHARED:
+        _SHARED.pop().end()

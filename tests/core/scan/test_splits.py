@@ -124,7 +124,7 @@ def test_the_table_says_how_it_is_cut_unless_the_user_does() -> None:
     )
     with pytest.raises(BadInputError, match=r"read\.split\.target-size is no number: 'big'"):
         SplitOptions.of({"read.split.target-size": "big"})
-    with pytest.raises(BadInputError, match="beyond 63 bits"):
+    with pytest.raises(BadInputError, match="no number"):
         SplitOptions.of({"read.split.open-file-cost": "9" * 20})
     with pytest.raises(InvalidRequestError, match="split size must be > 0: -3"):
         SplitOptions.of({"read.split.target-size": "-3"})
