@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -13,15 +14,17 @@ from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
+_PORTS = range(15_000, 32_000)
 _PATIENCE_SECONDS = 300.0
 _END_SECONDS = 60.0
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on, below those that the system gives to clients meanwhile."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", secrets.choice(_PORTS)))
+            return int(probe.getsockname()[1])
 
 
 class Server:
