@@ -34,12 +34,18 @@ _SIGNAL_CODES = 128
 _Ending = Outcome | LakeError | Exception | int
 
 
-def main(argv: Sequence[str] | None = None, *, open_session: OpenSession | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    open_session: OpenSession | None = None,
+    early: Sequence[int] = (),
+) -> int:
     """Run one command and return its exit code.
 
     Args:
         argv: the arguments behind the program's name; None takes the process's.
         open_session: makes the session from the global options; for tests.
+        early: gathers the signals that come before the command's own handlers are there.
     """
     if argv is None:
         _open_streams()
@@ -56,16 +62,17 @@ def main(argv: Sequence[str] | None = None, *, open_session: OpenSession | None 
     if argv is None:
         _own_the_process(redact)
     with Stops(to_the_end=argv is None) as stops:
-        ending = _work(arguments, state, stops)
+        ending = _work(arguments, state, stops, early)
         stops.release(_exit_code(ending))
         return _tell(ending, state, renderer)
 
 
-def _work(arguments: list[str], state: State, stops: Stops) -> _Ending:
+def _work(arguments: list[str], state: State, stops: Stops, early: Sequence[int]) -> _Ending:
     """Run the command and close its session; nothing escapes."""
     state.work_is_over = stops.work_is_over
     try:
         try:
+            stops.heed(early)
             ending = _run(arguments, state)
         finally:
             stops.work_is_over()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -59,6 +60,11 @@ class Stops:
     def first(self) -> int | None:
         """The number of the signal that stopped the work, if one did."""
         return self._received[0] if self._received else None
+
+    def heed(self, early: Sequence[int]) -> None:
+        """Do as if signals that came before came now."""
+        for number in early:
+            self._stop(number, None)
 
     def work_is_over(self) -> None:
         """Raise nothing any more."""

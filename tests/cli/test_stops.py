@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -135,7 +136,7 @@ def test_a_signal_while_lake_is_imported_ends_it_in_one_line(
                     os.kill(os.getpid(), {int(number)})
 
         sys.meta_path.insert(0, Finder())
-        sys.argv = ["lake", "--warehouse", "w", "snapshots", "db.t"]
+        sys.argv = ["lake", "--json", "--warehouse", "w", "snapshots", "db.t"]
         raise SystemExit(run())
         """
     )
@@ -145,4 +146,5 @@ def test_a_signal_while_lake_is_imported_ends_it_in_one_line(
 
     assert done.returncode == 128 + number
     assert done.stderr == "error: stopped before the end; nothing half-done is visible\n"
-    assert done.stdout == ""
+    document = json.loads(done.stdout)
+    assert (document["command"], document["error"]["kind"]) == ("snapshots", "stopped")
