@@ -224,7 +224,9 @@ class _Commit:
             error.operation_id = self.chain.operation_id
             raise
         except BaseException:
-            self._forget(table, self.chain.written)
+            # Broken off while it was sent, the commit may have landed.
+            owned, written = self.session.owned, self.chain.written
+            self._forget(table, [one for one in written if paths.canonical(one) not in owned])
             raise
         own = _marked(landed.metadata, self.chain.operation_id)
         if own:
@@ -299,12 +301,8 @@ class _Commit:
         )
 
     def _forget(self, table: Table, locations: list[str]) -> None:
-        """Remove manifests; a stop that was held back while a commit was sent spares those of the commit."""
         self.chain.storage.give_up()
-        owned = self.session.owned
-        outcome = table.storage.delete(
-            location for location in locations if paths.canonical(location) not in owned
-        )
+        outcome = table.storage.delete(locations)
         if outcome.failed:
             self.session.warn(f"{len(outcome.failed)} unused manifests could not be removed")
 

@@ -86,8 +86,8 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a stop while a commit is sent takes its manifests",
             commit,
-            "            location for location in locations if paths.canonical(location) not in owned\n",
-            "            location for location in locations\n",
+            "[one for one in written if paths.canonical(one) not in owned]",
+            "list(written)",
             (_COMMIT,),
         ),
         RemovedCheck(
