@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lake.core.table import lineage
 from lake.core.table.flink_jobs import CHECKPOINT_ID, JOB_ID
 from lake.core.table.run_ids import OPERATION_ID
-from lake.core.units import whole_number
+from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -69,4 +69,4 @@ def _count(text: str | None) -> int | None:
     # A counter that is zero is not written.
     if text is None:
         return 0
-    return whole_number(text)
+    return natural_number(text)

@@ -29,10 +29,15 @@ def whole_number(text: str) -> int | None:
     return found if -_LARGEST - 1 <= found <= _LARGEST else None
 
 
+def natural_number(text: str) -> int | None:
+    """Return the number from zero to what 63 bits hold that a text is; None if it is any other."""
+    found = whole_number(text)
+    return None if found is None or found < 0 else found
+
+
 def positive_number(properties: Mapping[str, str], key: str, default: int) -> int:
     """Return what a property says; the default where it is missing or no whole number above zero."""
-    found = whole_number(str(properties.get(key, "")))
-    return found if found is not None and found > 0 else default
+    return natural_number(str(properties.get(key, ""))) or default
 
 
 def parse_size(text: str) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lake.core.engine.inline import usable_cores
 from lake.core.redaction import Redactor
-from lake.core.units import positive_number, whole_number
+from lake.core.units import natural_number, positive_number
 
 _MEMORY = "spark.driver.memory"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -85,7 +85,7 @@ class SparkConf:
         """How many tasks run at once, as far as can be known before a start; each is waited for by a thread."""
         if self.is_local:
             threads = self.master.partition("[")[2].partition("]")[0].partition(",")[0]
-            return whole_number(threads) or (usable_cores() if threads else 1)
+            return natural_number(threads) or (usable_cores() if threads else 1)
         return self.cluster_parallelism
 
     @property

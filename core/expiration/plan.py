@@ -19,7 +19,7 @@ from lake.core.errors import (
 )
 from lake.core.expiration.checkpoints import HeldBranch, held_branches
 from lake.core.table import lineage
-from lake.core.units import whole_number
+from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -207,8 +207,8 @@ def _integer(properties: Mapping[str, str], key: str, default: int) -> int:
     text = properties.get(key)
     if text is None:
         return default
-    found = whole_number(text)
-    if found is None or found <= 0:
+    found = natural_number(text)
+    if not found:
         raise RefusedError(f"the table's property {key} is {text!r}, not a positive whole number")
     return found
 

@@ -23,7 +23,7 @@ from lake.core.table.operations import (
     Step,
 )
 from lake.core.table.run_ids import RUN_ID
-from lake.core.units import whole_number
+from lake.core.units import natural_number
 
 MAX_EMPTY_COMMITS = "flink.max-continuous-empty-commits"
 _DEFAULT_EMPTY_COMMITS = 10
@@ -85,8 +85,8 @@ def _batches(job: PendingJob) -> list[Sequence[FoundCheckpoint]]:
 
 def _empty_commits(properties: Mapping[str, str]) -> int:
     text = properties.get(MAX_EMPTY_COMMITS, str(_DEFAULT_EMPTY_COMMITS)).strip()
-    found = whole_number(text)
-    if found is None or found <= 0:
+    found = natural_number(text)
+    if not found:
         raise BadInputError(f"the table's property {MAX_EMPTY_COMMITS} must be positive: {text!r}")
     return found
 

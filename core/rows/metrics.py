@@ -42,7 +42,7 @@ from pyiceberg.types import (
 
 from lake.core.errors import InvalidRequestError
 from lake.core.table.bounds import truncate_lower, truncate_upper
-from lake.core.units import whole_number
+from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -141,9 +141,8 @@ def container_mode(schema: Schema, field_id: int, properties: Mapping[str, str])
 
 def _inferred(position: int, properties: Mapping[str, str]) -> str:
     """Return the mode of a primitive column for which there is no property, by its place among them."""
-    most = properties.get(f"{_PREFIX}max-inferred-column-defaults", "")
-    told = whole_number(most)
-    inferred = told if told is not None and told >= 0 else _MAX_INFERRED
+    told = natural_number(properties.get(f"{_PREFIX}max-inferred-column-defaults", ""))
+    inferred = _MAX_INFERRED if told is None else told
     return f"truncate({_DEFAULT_LENGTH})" if position < inferred else "none"
 
 

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.rows.schema import FIELD_ID, arrow_type
-from lake.core.units import whole_number
+from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -114,7 +114,7 @@ def _table_type(kind: pa.DataType, attributes: dict[bytes, bytes]) -> pa.DataTyp
 def _binary_type(attributes: dict[bytes, bytes]) -> pa.DataType:
     if attributes.get(_BINARY) == b"UUID":
         return pa.binary(_UUID_BYTES)
-    length = whole_number(attributes.get(_LENGTH, b"").decode(errors="replace"))
-    if attributes.get(_BINARY) == b"FIXED" and length is not None and 0 < length <= _MOST_FIXED:
+    length = natural_number(attributes.get(_LENGTH, b"").decode(errors="replace"))
+    if attributes.get(_BINARY) == b"FIXED" and length is not None and length <= _MOST_FIXED:
         return pa.binary(length)
     return pa.binary()

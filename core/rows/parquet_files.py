@@ -25,7 +25,7 @@ from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
-from lake.core.units import positive_number, whole_number
+from lake.core.units import natural_number, positive_number
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -184,7 +184,7 @@ def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
         raise InvalidRequestError(
             f"the table's write.parquet.compression-codec {codec!r} is none of {', '.join(_CODECS)}"
         )
-    level = whole_number(properties.get("write.parquet.compression-level", ""))
+    level = natural_number(properties.get("write.parquet.compression-level", ""))
     if codec == "gzip" and level is not None and level > _MOST_GZIP:
         raise InvalidRequestError(f"the table's gzip compression level {level} is above 9")
     return {
@@ -203,6 +203,6 @@ def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
 
 def _level(codec: str, asked: int | None) -> int | None:
     """Return the level to compress with; None for the codec's own."""
-    if asked is None or asked < 0 or codec not in {"zstd", "gzip"}:
+    if asked is None or codec not in {"zstd", "gzip"}:
         return None
     return min(asked, _MOST_ZSTD)

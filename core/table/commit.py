@@ -30,7 +30,7 @@ from lake.core.table.operations import Operation, Step
 from lake.core.table.run_ids import OPERATION_ID, find_on_branch
 from lake.core.table.version3 import refuse_encrypted
 from lake.core.table.write_behind import WriteBehind
-from lake.core.units import whole_number
+from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -77,10 +77,9 @@ class RetryPolicy:
         names = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
         defaults = (retries, min_wait, 60_000, 1_800_000)
         values = [
-            told
-            if (told := whole_number(properties.get(f"{prefix}.{name}") or "")) is not None
-            and told >= 0
-            else default
+            default
+            if (told := natural_number(properties.get(f"{prefix}.{name}") or "")) is None
+            else told
             for name, default in zip(names, defaults, strict=True)
         ]
         return cls(*values)

@@ -24,7 +24,7 @@ from lake.core.clock import SystemClock, SystemIds
 from lake.core.errors import RefusedError
 from lake.core.table.credentials import Credentials
 from lake.core.table.foreign_code import as_configured, check_store, storage_properties
-from lake.core.units import positive_number, whole_number
+from lake.core.units import natural_number, positive_number
 
 _CONNECT_MS, _CONNECT = "rest.client.connection-timeout-ms", 10_000
 _READ_MS, _READ = "rest.client.socket-timeout-ms", 60_000
@@ -221,8 +221,8 @@ def _surest(
 
 def _pause(answer: requests.Response) -> float:
     """Return the seconds for which a server asks its clients to stay away, as far as that can be borne."""
-    told = answer.headers.get("Retry-After", "")
-    return min(float(max(whole_number(told) or 0, 0)), _LONGEST_PAUSE)
+    told = natural_number(answer.headers.get("Retry-After", ""))
+    return min(float(told or 0), _LONGEST_PAUSE)
 
 
 def _time_ordered_uuid() -> str:

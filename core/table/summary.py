@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lake.core.table.partition_codes import partition_tuples
-from lake.core.units import whole_number
+from lake.core.units import natural_number
 
 # Marks a snapshot that replaced the partitions it added files to.
 REPLACE_PARTITIONS = "replace-partitions"
@@ -86,8 +86,8 @@ class SummaryCounter:
         counted = {key: str(value) for key, value in self.counters.items()}
         counted["changed-partition-count"] = str(len(self._partitions))
         for total, (plus, minus) in _TOTALS.items():
-            before = 0 if previous is None else whole_number(previous.get(total, ""))
-            if before is not None and before >= 0:
+            before = 0 if previous is None else natural_number(previous.get(total, ""))
+            if before is not None:
                 after = before + self.counters.get(plus, 0) - self.counters.get(minus, 0)
                 if after >= 0:
                     counted[total] = str(after)

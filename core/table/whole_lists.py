@@ -22,7 +22,7 @@ from lake.core.table.files import DATA
 from lake.core.table.manifest_schemas import DELETED
 from lake.core.table.manifests import live_manifests, read_manifest_list, read_manifests
 from lake.core.table.spelling import same_name
-from lake.core.units import whole_number
+from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -153,7 +153,7 @@ def _fewer(
 
 def _total(snapshot: Snapshot, key: str) -> int:
     text = snapshot.summary.additional_properties.get(key, "") if snapshot.summary else ""
-    return max(whole_number(text) or 0, 0)
+    return natural_number(text) or 0
 
 
 def _explained(

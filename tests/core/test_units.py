@@ -11,6 +11,7 @@ from lake.core.units import (
     format_duration,
     format_size,
     is_duration,
+    natural_number,
     parse_duration_ms,
     parse_size,
     positive_number,
@@ -42,8 +43,13 @@ def test_every_number_of_64_bits_is_one(number: int) -> None:
     ],
 )
 def test_no_other_text_is_one(text: str) -> None:
-    assert whole_number(text) is None
+    assert whole_number(text) is natural_number(text) is None
     assert positive_number({"key": text}, "key", 7) == 7
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_a_natural_number_is_not_below_zero(number: int) -> None:
+    assert natural_number(str(number)) == (number if number >= 0 else None)
 
 
 @pytest.mark.parametrize(("text", "found"), [("1", 1), ("+5", 5), ("0", 7), ("-1", 7)])

@@ -30,6 +30,7 @@ def test_without_a_master_all_usable_cores_work() -> None:
         ("local[3]", True, 3),
         ("local[4,2]", True, 4),
         ("local[*]", True, usable_cores()),
+        ("local[-1]", True, usable_cores()),
         ("local-cluster[2,1,1024]", False, 32),
         ("spark://host:7077", False, 32),
         ("yarn", False, 32),
