@@ -7,6 +7,7 @@ it, and the exit code is 1. ``--state FILE`` remembers what is done, so that a s
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from multiprocessing import TimeoutError as StalledError
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ _ONLY = "only"
 _SHM = Path("/dev/shm")
 _TELL_SECONDS = 30
 _STALLED_SECONDS = 1800
+_HUNG_SECONDS = 1500
 _JOBS_A_PROCESS = 8
 _WIRES_A_JOB = 40
 Job = tuple[str, list[Any]]
@@ -45,6 +48,7 @@ def main() -> int:
     state = Path(options.state) if options.state else None
     done = set(json.loads(state.read_text())) if state and state.exists() else set()
     jobs = [job for job in _jobs(options) if _name(job) not in done]
+    left = {_name(job) for job in jobs}
     print(f"{len(jobs)} jobs in {options.processes} processes", flush=True)
     total: Counter[str] = Counter()
     failures: list[str] = []
@@ -54,7 +58,13 @@ def main() -> int:
         ends = pool.imap_unordered(_end, jobs)
         for number in range(1, len(jobs) + 1):
             # A process that dies takes its job along: better an error than a night of waiting.
-            job, counts, broken = ends.next(timeout=_STALLED_SECONDS)
+            try:
+                job, counts, broken = ends.next(timeout=_STALLED_SECONDS)
+            except StalledError:
+                failures.append(f"never ended: {'; '.join(sorted(left))}")
+                print(f"BROKEN {failures[-1]}", flush=True)
+                break
+            left.discard(_name(job))
             _add(total, counts)
             failures += broken
             for text in broken:
@@ -204,7 +214,12 @@ def _name(job: Job) -> str:
 
 
 def _end(job: Job) -> tuple[Job, Counter[str], list[str]]:
-    return (job, *_run(job))
+    # Where a process hangs it tells where; one that died tells nothing.
+    faulthandler.dump_traceback_later(_HUNG_SECONDS)
+    try:
+        return (job, *_run(job))
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _run(job: Job) -> tuple[Counter[str], list[str]]:

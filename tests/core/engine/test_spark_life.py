@@ -79,6 +79,7 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("JAVA_HOME", str(bundled.home))
         command = [sys.executable, "-P", "-m", "lake.core.engine.train", str(bundled.home)]
         subprocess.run(command, check=True, capture_output=True)
+        assert [path.read_text() for path in folder.glob("*.failed")] == []
         yield folder
 
 
