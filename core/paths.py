@@ -14,7 +14,10 @@ from functools import lru_cache
 from lake.core.errors import BadInputError
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?(/.*|)$", re.DOTALL)
-_UNSAFE_TO_DELETE = re.compile("[\x00-\x1f\x7f#?\u202a-\u202e\u2066-\u2069]")
+# Control characters, and what ends a name in an address.
+_CUTTING = "\x00-\x1f\x7f#?"
+_CUT = re.compile(f"[{_CUTTING}]")
+_UNSAFE_TO_DELETE = re.compile(f"[{_CUTTING}\u202a-\u202e\u2066-\u2069]")
 # Engines name one S3 object by any of these.
 _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 MAX_LOCATION = 4096
@@ -68,6 +71,19 @@ def canonical(location: str) -> str:
     parsed = parse(location)
     path = re.sub("/{2,}", "/", parsed.path)
     return f"{parsed.scheme}://{parsed.authority}{path}"
+
+
+def folded(location: str) -> str:
+    """Return `canonical`'s text, or the location itself where it is none."""
+    try:
+        return canonical(location)
+    except BadInputError:
+        return location
+
+
+def cut_short(name: str) -> bool:
+    """Whether who reads a name as an address takes it for a shorter one, or drops characters of it."""
+    return bool(_CUT.search(name))
 
 
 def join(base: str, *names: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.core.clock import Clock, Ids, SystemClock, SystemIds
+from lake.core.errors import StoppedError
 from lake.core.progress import Progress, Silent
 from lake.core.settings import Settings
 from lake.core.table.catalog import Table, TableCatalog, open_catalog
@@ -32,7 +33,7 @@ class Session:
     progress: Progress = field(default_factory=Silent)
     warnings: list[str] = field(default_factory=list)
     owned: set[str] = field(default_factory=set)
-    stopped: BaseException | None = None
+    stopped: StoppedError | KeyboardInterrupt | None = None
     single_commit: bool = False
     work_is_over: Callable[[], None] = lambda: None
     _engine: Engine | None = None

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _TOLD_JOBS = 5
+# Ids of schemas and of partition specs.
+_Unused = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class ExpirationPlan:
         keep_files: delete no file at all.
         now_ms: the moment that ages were counted from.
         reach: what was read to find that out; files of metadata never change.
+        unused: ids of the schemas and of the partition specs that go.
     """
 
     table: Table
@@ -65,6 +68,7 @@ class ExpirationPlan:
     keep_files: bool
     now_ms: int
     reach: Reachability = field(repr=False, compare=False)
+    unused: _Unused = ((), ())
 
     @property
     def base_snapshot_id(self) -> int | None:
@@ -75,15 +79,7 @@ class ExpirationPlan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do, so nothing may be committed."""
-        metadata = self.table.metadata
-        return not (
-            self.retention.expired
-            or self.retention.removed_refs
-            or (
-                self.clean_metadata
-                and any(_unused(metadata, self.retention, self.garbage, self.reach))
-            )
-        )
+        return not (self.retention.expired or self.retention.removed_refs or any(self.unused))
 
 
 def plan_expiration(
@@ -109,8 +105,9 @@ def plan_expiration(
     expired, kept = _split(table.metadata, retention)
     reach = Reachability(table.storage)
     garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
+    unused = _unused(table.metadata, kept, garbage, reach) if clean_metadata else ((), ())
     return ExpirationPlan(
-        table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach
+        table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach, unused
     )
 
 
@@ -179,8 +176,7 @@ class _Expiry:
     known: dict[int, Snapshot] = field(default_factory=dict)
     expired: tuple[int, ...] = ()
     removed_refs: tuple[str, ...] = ()
-    # Ids of schemas and of partition specs.
-    cleaned: tuple[Sequence[int], Sequence[int]] = ((), ())
+    cleaned: _Unused = ((), ())
     # Where the journal lies, while there is one.
     noted: str | None = None
     reach: Reachability = field(init=False)
@@ -205,7 +201,7 @@ class _Expiry:
             error.operation_id = self.operation_id
             raise
         except BaseException:
-            # A stop that was held back while the commit was sent comes when it may have landed.
+            # Broken off while it was sent, the commit may have landed.
             if self.noted and paths.canonical(self.noted) not in self.session.owned:
                 self.forget(self.plan.table)
             raise
@@ -250,7 +246,9 @@ class _Expiry:
         garbage = self.reach.garbage(metadata, expired, kept)
         self.known.update(lineage.snapshots_by_id(metadata))
         self.expired, self.removed_refs = retention.expired, retention.removed_refs
-        updates = self._updates(metadata, retention, garbage)
+        if self.plan.clean_metadata:
+            self.cleaned = _unused(metadata, kept, garbage, self.reach)
+        updates = self._updates(metadata, retention)
         if updates and garbage.files.num_rows and not self.plan.keep_files:
             self._note(table, garbage)
         needed = (self.noted,) if self.noted else ()
@@ -295,9 +293,7 @@ class _Expiry:
         asked = self.expired or self.removed_refs or schemas or specs
         return True if asked and not left else None
 
-    def _updates(
-        self, metadata: TableMetadata, retention: Retention, garbage: Garbage
-    ) -> tuple[TableUpdate, ...]:
+    def _updates(self, metadata: TableMetadata, retention: Retention) -> tuple[TableUpdate, ...]:
         from pyiceberg.table.update import (  # noqa: PLC0415
             RemovePartitionSpecsUpdate,
             RemoveSchemasUpdate,
@@ -315,12 +311,11 @@ class _Expiry:
         runs = carried_run_ids(metadata, retention.expired, self.plan.now_ms)
         if runs is not None and updates:
             updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: runs}))
-        if self.plan.clean_metadata:
-            self.cleaned = schemas, specs = _unused(metadata, retention, garbage, self.reach)
-            if schemas:
-                updates.append(RemoveSchemasUpdate(schema_ids=schemas))
-            if specs:
-                updates.append(RemovePartitionSpecsUpdate(spec_ids=specs))
+        schemas, specs = self.cleaned
+        if schemas:
+            updates.append(RemoveSchemasUpdate(schema_ids=list(schemas)))
+        if specs:
+            updates.append(RemovePartitionSpecsUpdate(spec_ids=list(specs)))
         return tuple(updates)
 
 
@@ -333,15 +328,14 @@ def _split(metadata: TableMetadata, retention: Retention) -> tuple[list[Snapshot
 
 
 def _unused(
-    metadata: TableMetadata, retention: Retention, garbage: Garbage, reach: Reachability
-) -> tuple[list[int], list[int]]:
+    metadata: TableMetadata, kept: Sequence[Snapshot], garbage: Garbage, reach: Reachability
+) -> _Unused:
     """Return schemas and specs that neither the table nor any kept snapshot uses."""
-    _, kept = _split(metadata, retention)
     used = {metadata.current_schema_id, *(item.schema_id for item in kept)}
     old = [item for item in metadata.schemas if item.schema_id not in used]
     stay = [item for item in metadata.schemas if item.schema_id in used]
     # A column that was dropped may tell which rows are deleted.
-    needed = reach.compared_columns(metadata, kept) if old else set()
+    needed = set(reach.compared_columns(metadata, kept) if old else ())
     needed.difference_update(*(item.field_ids for item in stay))
     for schema in sorted(old, key=lambda item: item.schema_id, reverse=True):
         if needed.intersection(schema.field_ids):

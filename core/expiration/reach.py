@@ -80,6 +80,8 @@ class Reachability:
     _going: tuple[pa.Table, pa.Table, tuple[str, ...]] | None = None
     # Manifests that were read together, and the paths of their live files.
     _live: list[tuple[frozenset[str], pa.Array]] = field(default_factory=list)
+    # The delete manifests that were asked for last, and the columns that they compare.
+    _compared: tuple[frozenset[str], frozenset[int]] = (frozenset(), frozenset())
 
     def garbage(
         self, metadata: TableMetadata, expired: Sequence[Snapshot], kept: Sequence[Snapshot]
@@ -132,7 +134,7 @@ class Reachability:
         reached = pc.is_in(same_name(files["path"]), value_set=pa.concat_arrays(held))
         return files.filter(pc.invert(reached))
 
-    def compared_columns(self, metadata: TableMetadata, kept: Sequence[Snapshot]) -> set[int]:
+    def compared_columns(self, metadata: TableMetadata, kept: Sequence[Snapshot]) -> frozenset[int]:
         """Return the ids of the columns that live equality deletes of snapshots compare.
 
         Raises:
@@ -141,11 +143,17 @@ class Reachability:
         """
         manifests = self._manifests(metadata, kept)
         deletes = manifests.filter(pc.not_equal(manifests["content"], DATA))
-        found = read_manifests(
-            self.storage, deletes, metadata, columns=("status", "equality_ids"), live_only=True
-        )
-        lists = [one_array(entries["equality_ids"]) for entries in found.values()]
-        return {column for item in lists for column in pc.unique(item.flatten()).to_pylist()}
+        names = frozenset(deletes["manifest_path"].to_pylist())
+        if names != self._compared[0]:
+            found = read_manifests(
+                self.storage, deletes, metadata, columns=("status", "equality_ids"), live_only=True
+            )
+            lists = [one_array(entries["equality_ids"]).flatten() for entries in found.values()]
+            self._compared = (
+                names,
+                frozenset(column for item in lists for column in pc.unique(item).to_pylist()),
+            )
+        return self._compared[1]
 
     def _manifests(
         self,

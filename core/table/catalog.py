@@ -27,6 +27,7 @@ from lake.core.table.opening import (
     record_metadata,
     refuse_cut_name,
 )
+from lake.core.table.roots import roots_of
 from lake.core.table.s3 import completed
 from lake.core.table.storage import Storage
 
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 _SQLITE_WAIT_SECONDS = 60
 MAX_FORMAT_VERSION = 3
 HADOOP = "hadoop"
-# What ends a name in an address, or stands for another character there.
-_OTHER_NAME = re.compile("[#?\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
+# What stands for another character in an address.
+_ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 _IN_FOLDERS = "its folder is that of a hadoop catalog's table: say --catalog-type hadoop"
 
 
@@ -165,6 +166,12 @@ class TableCatalog:
         """Whether commits are sent to a server, which may carry one out after its sender is gone."""
         return not self.is_hadoop and not str(self.configured.get("uri", "")).startswith("sqlite:")
 
+    @property
+    def writes_metadata(self) -> bool:
+        """Whether PyIceberg writes a table's metadata files in this process."""
+        # An embedded catalog is not opened before a commit.
+        return self._database is not None or hasattr(self.handle, "_write_metadata")
+
     def _open_hadoop(self) -> Catalog:
         from lake.core.table.hadoop import HadoopCatalog  # noqa: PLC0415
 
@@ -202,8 +209,7 @@ class TableCatalog:
             self._refuse_cut_names(metadata)
 
     def _refuse_cut_names(self, metadata: TableMetadata) -> None:
-        # An embedded catalog is not opened before a commit.
-        if self._database or hasattr(self.handle, "_write_metadata"):
+        if self.writes_metadata:
             for root in roots_of(metadata):
                 refuse_cut_name(root)
 
@@ -472,12 +478,6 @@ def open_catalog(settings: Settings) -> TableCatalog:
     return TableCatalog(name, completed(configuration.catalogs[name]))
 
 
-def roots_of(metadata: TableMetadata) -> list[str]:
-    """Return the locations whose files belong to a table alone."""
-    chosen = (metadata.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
-    return [metadata.location, *(place for place in chosen if place)]
-
-
 def split_identifier(identifier: str) -> tuple[str, ...]:
     """Split ``namespace.table``.
 
@@ -499,7 +499,7 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
         located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
         return TableCatalog(name, {"type": HADOOP, "warehouse": located})
     folder = _local_folder(settings.warehouse or DEFAULT_WAREHOUSE)
-    if _OTHER_NAME.search(folder):
+    if paths.cut_short(folder) or _ESCAPED.search(folder):
         raise InvalidRequestError(
             f"a catalog's address cannot name the folder {folder!r}",
             hint="choose one without #, ?, % and control characters, or --catalog-type hadoop",

@@ -19,6 +19,7 @@ from lake.core.errors import (
     LakeError,
     NotAuthorisedError,
     NotFoundError,
+    StoppedError,
 )
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
+
+# Of errors, as `isinstance` takes them.
+_Kinds = type[Exception] | tuple[type[Exception], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,7 +395,7 @@ def _sent(
                 _drop_old_metadata(session, table, after)
             elif unknown is None:
                 session.owned.difference_update(owned)
-    except BaseException as stop:
+    except (StoppedError, KeyboardInterrupt) as stop:
         if after is None and unknown is None:
             raise
         # Too late for a commit that landed, or may have: what is left to do heeds it.
@@ -413,8 +417,10 @@ def _send(
     try:
         answer = table.send(request.requirements, request.updates)
     except LakeError as error:
-        # Raised before anything is changed, but for a server's word to go on elsewhere.
-        return _unless_landed(table, landed, error), ""
+        # Raised before anything is changed, but for a server's word to go on elsewhere: who says so may stand
+        # behind what did it.
+        here = table.catalog.writes_metadata or not table.catalog.is_served
+        return _refused(session, table, landed, error, certain=Exception if here else ())
     except (
         theirs.CommitFailedException,
         theirs.TableAlreadyExistsError,
@@ -428,20 +434,19 @@ def _send(
         theirs.ForbiddenError,
         theirs.AuthorizationExpiredError,
     ) as error:
-        after = _look(session, table, landed, error, denied=True)
-        if after is None:
-            raise NotAuthorisedError(f"not allowed to commit to {table.identifier}") from error
-        return after, ""
+        refusal = NotAuthorisedError(f"not allowed to commit to {table.identifier}")
+        # Who may not look either was sent away altogether.
+        return _refused(session, table, landed, refusal, error, certain=NotAuthorisedError)
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
     except theirs.BadRequestError as error:
-        return _not_accepted(session, table, landed, error)
+        return _refused(session, table, landed, _not_accepted(table, error), error)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the outcome is open, not failed
         # A catalog in this process makes the new metadata before it swaps: what it cannot make, it has not. Of a
         # server it is the answer that cannot be understood, to a commit that landed.
         unmade = isinstance(error, theirs.ValidationError) or type(error) is ValueError
         if unmade and not table.catalog.is_served:
-            return _not_accepted(session, table, landed, error)
+            return _refused(session, table, landed, _not_accepted(table, error), error)
         return _settle(session, table, landed, error), ""
     for warning in getattr(answer, "warnings", ()):
         session.warn(warning)
@@ -453,34 +458,29 @@ def _send(
     return _settle(session, table, landed, None), ""
 
 
-def _unless_landed(
-    table: Table, landed: Callable[[TableMetadata], object | None], refusal: LakeError
-) -> Table:
-    """Return the table where it shows a change that was refused: what refuses may stand behind what did it.
-
-    Raises:
-        LakeError: the refusal; it does not show it, or cannot be read.
-    """
-    try:
-        now = table.refreshed()
-    except Exception:  # noqa: BLE001 - the refusal is all that is known
-        raise refusal from refusal.__cause__
-    if landed(now.metadata) is None:
-        raise refusal
-    return now
+def _not_accepted(table: Table, cause: Exception) -> BadInputError:
+    return BadInputError(
+        f"the catalog does not accept the commit to {table.identifier}: {first_line(cause)}"
+    )
 
 
-def _not_accepted(
+def _refused(
     session: Session,
     table: Table,
     landed: Callable[[TableMetadata], object | None],
-    cause: Exception,
+    refusal: LakeError,
+    cause: Exception | None = None,
+    *,
+    certain: _Kinds = (),
 ) -> tuple[Table, str]:
-    after = _look(session, table, landed, cause)
+    """Return the table where it shows the change that was refused; see `_look`.
+
+    Raises:
+        LakeError: the refusal; it does not show it.
+    """
+    after = _look(session, table, landed, cause or refusal, certain=certain)
     if after is None:
-        raise BadInputError(
-            f"the catalog does not accept the commit to {table.identifier}: {first_line(cause)}"
-        ) from cause
+        raise refusal from cause or refusal.__cause__
     return after, ""
 
 
@@ -490,15 +490,25 @@ def _look(
     landed: Callable[[TableMetadata], object | None],
     cause: BaseException,
     *,
-    denied: bool = False,
+    certain: _Kinds = (),
 ) -> Table | None:
-    """Return the table if the change is in it, None if it certainly is not."""
+    """Return the table if the change is in it, None if it certainly is not.
+
+    Args:
+        session: see `commit_changes`, also for what is not told here.
+        table: as the change was sent for it.
+        landed: finds the change's trace.
+        cause: what the catalog said.
+        certain: failures of the look that leave no doubt of what it said.
+
+    Raises:
+        CommitUnknownError: the look failed otherwise, and none after it showed the change.
+    """
     try:
         missing = table.creating and not table.catalog.exists(table.identifier)
         now = None if missing else table.refreshed()
     except Exception as error:  # noqa: BLE001 - that the look failed tells nothing of the commit
-        if denied and isinstance(error, NotAuthorisedError):
-            # Who may not look either was sent away altogether.
+        if isinstance(error, certain):
             return None
         return _settle(session, table, landed, cause)
     if now is not None and landed(now.metadata) is not None:

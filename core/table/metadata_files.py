@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.table.roots import roots_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import InputFile
@@ -98,8 +99,7 @@ def check(metadata: TableMetadata, name: str) -> None:
         CorruptFileError: two snapshots have one id, the schema or the partition spec is not there, or the
             table's folders are such as no table has.
     """
-    own = (metadata.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
-    for root in (metadata.location, *(root for root in own if root)):
+    for root in roots_of(metadata):
         if not paths.ownable(root):
             raise CorruptFileError(f"the metadata of {name} says that it lies in {root!r}")
     ids = {snapshot.snapshot_id for snapshot in metadata.snapshots}

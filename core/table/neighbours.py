@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lake.core import paths
-from lake.core.errors import BadInputError, NotFoundError, RefusedError
+from lake.core.errors import NotFoundError, RefusedError
 from lake.core.table.opening import catalog_errors
 
 if TYPE_CHECKING:
@@ -75,7 +75,4 @@ def _tables(table: Table) -> list[tuple[str, str]]:
 
 
 def _same(location: str) -> str:
-    try:
-        return paths.canonical(location).rstrip("/")
-    except BadInputError:
-        return location
+    return paths.folded(location).rstrip("/")

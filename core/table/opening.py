@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from lake.core import paths
 from lake.core.errors import (
     BadInputError,
     CommitConflictError,
@@ -56,8 +57,6 @@ _FIRST_STATEMENTS = {
     # A power cut just after a commit must not undo it: an expiry deletes files next.
     "sqlite": "PRAGMA synchronous = EXTRA",
 }
-# It ends the name there, or leaves these out.
-_CUT_NAME = re.compile("[#?\x00-\x1f\x7f]")
 _IN_MEMORY = {None, "", ":memory:"}
 _LOOKS = 5
 
@@ -130,7 +129,7 @@ def refuse_cut_name(location: str) -> None:
     Raises:
         RefusedError: it would write to, and delete, what another name means.
     """
-    if _CUT_NAME.search(location):
+    if paths.cut_short(location):
         raise RefusedError(
             f"PyIceberg takes the name of {location} for another one's",
             hint="let the table lie where no name holds a #, a ? or control characters",

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from lake.core import paths
 from lake.core.arrays import one_array
-from lake.core.errors import BadInputError
 
 # As writers spell them; the few others are folded one by one.
 _USUAL = r"^(/|file:/|[a-z][a-z0-9+.-]*://[^/])"
@@ -27,14 +26,7 @@ def _usual(locations: pa.Array) -> pa.Array:
     odd = pc.invert(pc.match_substring_regex(locations, _USUAL))
     if not pc.any(odd).as_py():
         return locations
-    folded = [_canonical(location) for location in locations.filter(odd).to_pylist()]
+    folded = [paths.folded(location) for location in locations.filter(odd).to_pylist()]
     return pc.replace_with_mask(
         locations, pc.fill_null(odd, pa.scalar(value=False)), pa.array(folded, locations.type)
     )
-
-
-def _canonical(location: str) -> str:
-    try:
-        return paths.canonical(location)
-    except BadInputError:
-        return location

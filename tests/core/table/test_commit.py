@@ -48,6 +48,7 @@ from lake.core.errors import (
     CommitUnknownError,
     ConflictingFilesError,
     NotAuthorisedError,
+    RefusedError,
     StoppedError,
 )
 from lake.core.expiration.execute import execute as expire
@@ -365,6 +366,28 @@ def test_whatever_a_look_after_the_commit_raises_no_file_is_removed(
     assert world.ids == [1]
     # Metadata, the list of manifests, a manifest and the rows.
     assert len(files_below(world.warehouse) - before) == 4
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_a_refusal_on_the_way_is_believed_without_a_look_where_nothing_was_sent(
+    world: World, monkeypatch: pytest.MonkeyPatch, served: bool
+) -> None:
+    def broken(_: str) -> None:
+        raise NotAuthorisedError("not allowed to look")
+
+    def lost(_: Callable[[], Any]) -> Any:
+        monkeypatch.setattr(world.session.catalog, "load", broken)
+        raise RefusedError("it sends its clients on to another host")
+
+    monkeypatch.setattr(TableCatalog, "is_served", served)
+    monkeypatch.setattr(TableCatalog, "writes_metadata", not served)
+    before = files_below(world.warehouse)
+    inject(world.session, [lost])
+    with pytest.raises(CommitUnknownError if served else RefusedError):
+        world.append(1)
+
+    # The rows; a manifest and the list of manifests stay where they may be live.
+    assert len(files_below(world.warehouse) - before) == (3 if served else 1)
 
 
 def test_a_conflict_then_an_unanswered_attempt_is_unknown(world: World) -> None:
