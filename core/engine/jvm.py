@@ -22,7 +22,6 @@ from lake.core.clock import Clock, SystemClock
 from lake.core.engine.java import Java
 from lake.core.errors import EngineError
 
-_GATEWAY_SECONDS = 120.0
 _POLL_SECONDS = 0.01
 _TAIL_BYTES = 16 * 1024
 
@@ -152,22 +151,26 @@ class Jvm:
         return cls(process, output)
 
     def gateway(
-        self, folder: Path, stopped: threading.Event, clock: Clock | None = None
+        self,
+        folder: Path,
+        stopped: threading.Event,
+        seconds: float,
+        clock: Clock | None = None,
     ) -> Gateway:
-        """Wait until the gateway is up.
+        """Wait until the gateway is up, for so many seconds.
 
         Raises:
             EngineError: the JVM ended, took too long, or ``stopped`` was set.
         """
         clock = clock or SystemClock()
-        deadline = clock.monotonic() + _GATEWAY_SECONDS
+        deadline = clock.monotonic() + seconds
         told = _told_in(folder)
         while not told.exists():
             if self.process.poll() is not None:
                 self.output.wait(1)
                 raise EngineError(f"Java ended with {self.process.returncode}{self._last_words()}")
             if clock.monotonic() > deadline:
-                raise EngineError(f"Java did not answer in {_GATEWAY_SECONDS:.0f} s")
+                raise EngineError(f"Java did not answer in {seconds:.0f} s")
             if stopped.wait(_POLL_SECONDS):
                 raise EngineError("the engine was stopped")
         data = told.read_bytes()

@@ -30,6 +30,7 @@ from lake.core.engine.spark_conf import SparkConf
 from lake.core.errors import EngineError
 
 _STOP_SECONDS = 10.0
+_START_SECONDS = 120.0
 # They tell of a Spark of the user's own.
 _INSTALLED = ("SPARK_HOME", "SPARK_CONF_DIR")
 # What PySpark's client for Spark Connect imports.
@@ -79,12 +80,14 @@ class Attempt:
     Args:
         folder: private to this start; the caller removes it.
         answered: a JVM came up: what fails now, another way to start one does not mend.
+        seconds: how long a JVM may take to come up.
     """
 
     folder: Path
     stopped: threading.Event = field(default_factory=threading.Event)
     jvms: list[Jvm] = field(default_factory=list)
     answered: bool = False
+    seconds: float = _START_SECONDS
 
     def give_up(self) -> None:
         """Kill what was started; nothing more is."""
@@ -189,7 +192,7 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
         import pyspark.java_gateway  # noqa: PLC0415
         import pyspark.sql  # noqa: F401, PLC0415
 
-        gateway = jvm.gateway(folder, attempt.stopped)
+        gateway = jvm.gateway(folder, attempt.stopped, attempt.seconds)
         attempt.answered = True
         attempt.check()
         return Running(_session(conf, folder, gateway), jvm, conf.is_local)

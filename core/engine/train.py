@@ -24,7 +24,8 @@ from lake.core.errors import EngineError, LakeError
 from lake.core.table.credentials import Credentials
 
 _LOWEST_PRIORITY = 19
-_DUMP_SECONDS = 600.0
+# For each step: of the lowest priority, it waits while everything else on a busy machine goes on.
+_PATIENCE_SECONDS = 1800.0
 _WORKER = "lake.core.engine.worker"
 
 
@@ -69,13 +70,14 @@ def _make_base(archive: ClassArchive, java: Java) -> None:
         [str(java.executable), *FAST_OPTIONS, "-Xshare:dump", f"-XX:SharedArchiveFile={made}"],
         check=True,
         capture_output=True,
-        timeout=_DUMP_SECONDS,
+        timeout=_PATIENCE_SECONDS,
     )
     made.replace(archive.base)
 
 
 def _run_spark(java: Java, folder: Path, options: list[str]) -> None:
-    running = start_directly(SparkConf.of(None, {}), Attempt(folder.resolve()), java, options)
+    attempt = Attempt(folder.resolve(), seconds=_PATIENCE_SECONDS)
+    running = start_directly(SparkConf.of(None, {}), attempt, java, options)
     tasks = [Task({"blobs": [[0, ""], [1, ""]]}), Task({"blobs": [[1, ""]]})]
     jobs = DriverJobs(running.spark)
     for plan in (
@@ -86,7 +88,7 @@ def _run_spark(java: Java, folder: Path, options: list[str]) -> None:
             piece()
     running.spark.stop()
     if running.jvm:
-        running.jvm.close(_DUMP_SECONDS)
+        running.jvm.close(_PATIENCE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -277,12 +277,10 @@ def planted(world: World, **changes: Any) -> Path:
     for path in (dead, outside):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
-    live = sorted(
-        {*folder.glob("data/*.parquet"), *folder.glob("metadata/*.metadata.json")} - {dead}
-    )
+    live = sorted({*folder.glob("data/*.parquet")} - {dead})
     operation = str(uuid.uuid4())
     dotted = f"file://{folder}/data/../../../outside.parquet"
-    metadata = [path for path in (folder / "metadata").iterdir() if path.suffix == ".json"]
+    metadata = sorted(folder.glob("metadata/*.json"))
     named = [f"file://{path}" for path in (*live, dead, outside, *metadata)]
     document = {
         "format": 1,
