@@ -39,8 +39,13 @@ class Session:
     _engine: Engine | None = None
 
     def table(self, identifier: str) -> Table:
-        """Load a table."""
-        return self.catalog.load(identifier)
+        """Load a table; warn if its metadata grew too large."""
+        from lake.core.table.weight import heavy_metadata  # noqa: PLC0415 - loaded with a table only
+
+        table = self.catalog.load(identifier)
+        if heavy := heavy_metadata(table):
+            self.warn(heavy)
+        return table
 
     def warn(self, message: str) -> None:
         """Tell the user something, once."""

@@ -27,6 +27,7 @@ _PREFIX = "lake-journal-"
 ENDING = ".json"
 _NAME = re.compile(rf"{_PREFIX}([0-9a-f-]{{36}}){re.escape(ENDING)}")
 _FORMAT = 1
+_MODE = 0o600
 MAX_BYTES = 256 * 1024 * 1024
 MAX_FILES = 1_000_000
 _MAX_NAMES = 100_000
@@ -87,7 +88,7 @@ def _put(table: Table, location: str, data: bytes) -> None:
     for _ in range(_TRIES):
         # Another run may take what is not there yet for what a killed one left.
         with typed_errors(location), suppress(FileNotFoundError):
-            exclusive.replace(parsed.path, data)
+            exclusive.replace(parsed.path, data, mode=_MODE)
             return
     raise BadInputError(f"cannot write {location}: its folder is not there")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lake.core.errors import BadInputError, NotFoundError
+from lake.core.errors import BadInputError, NotAuthorisedError, NotFoundError
 from lake.core.expiration import journal
 from lake.core.expiration.deleting import Removed, delete_files
 from lake.core.expiration.journal import Journal
@@ -58,6 +58,8 @@ def _readable(session: Session, table: Table, locations: list[str]) -> dict[str,
             found[location] = journal.read(table, location)
         except NotFoundError:
             continue
+        except NotAuthorisedError:
+            session.warn(f"not allowed to read {location}: who began that expiry can end it")
         except BadInputError as error:
             # A run that was killed before it had written it had done nothing else either.
             if location.endswith(journal.ENDING):

@@ -8,12 +8,15 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from lake.core.clock import SystemClock, SystemIds
 from lake.core.errors import RefusedError
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV}
 _LOOK_SECONDS = 0.02
+# As the user's umask restricts it.
+_MODE = 0o666
 _TEMPORARY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+\.unfinished", re.DOTALL)
 
 
@@ -65,11 +68,11 @@ def _names_of(path: str) -> int:
         return 0
 
 
-def replace(path: str, data: bytes) -> None:
-    """Give a file new contents in one step."""
+def replace(path: str, data: bytes, *, mode: int = _MODE) -> None:
+    """Give a file new contents, and permissions, in one step."""
     temporary = _temporary(path)
     try:
-        _write(temporary, data)
+        _write(temporary, data, mode)
         os.replace(temporary, path)
     except OSError:
         with suppress(OSError):
@@ -91,8 +94,8 @@ def sweep(folder: str) -> None:
                 os.unlink(os.path.join(folder, name))
 
 
-def _write(path: str, data: bytes) -> None:
-    with open(path, "xb") as file:
+def _write(path: str, data: bytes, mode: int = _MODE) -> None:
+    with open(path, "xb", opener=partial(os.open, mode=mode)) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

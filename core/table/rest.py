@@ -7,8 +7,10 @@ as for Java's client, by `rest.client.connection-timeout-ms` and `rest.client.so
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from ipaddress import ip_address
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +24,7 @@ from urllib3.util.retry import Retry
 
 from lake.core.clock import SystemClock, SystemIds
 from lake.core.errors import RefusedError
+from lake.core.redaction import is_secret
 from lake.core.table.credentials import Credentials
 from lake.core.table.foreign_code import as_configured, check_store, storage_properties
 from lake.core.units import natural_number, positive_number
@@ -30,6 +33,9 @@ _CONNECT_MS, _CONNECT = "rest.client.connection-timeout-ms", 10_000
 _READ_MS, _READ = "rest.client.socket-timeout-ms", 60_000
 # Where credentials may go.
 _ADDRESSES = ("uri", "oauth2-server-uri")
+_PLAIN = "lake.allow-plain-http"
+# What a catalog's requests carry; storage's own keys they do not.
+_LOGINS = re.compile(r"token|credential|auth|auth\..*|header\..*")
 # So long a server may ask its clients to wait before they come again.
 _LONGEST_PAUSE = 10.0
 # How often a change is sent again that certainly did not happen, or that the server will not do twice.
@@ -71,6 +77,12 @@ class BoundedRestCatalog(RestCatalog):
     vended: dict[tuple[str, ...], Credentials]
 
     def __init__(self, name: str, **properties: Any) -> None:
+        """Open it.
+
+        Raises:
+            RefusedError: it would carry its credentials over the network in plain text.
+        """
+        _refuse_plain_text(properties)
         self._configured = dict(properties)
         self._limits = tuple(
             _seconds(properties, key, default)
@@ -196,6 +208,37 @@ def check_host(address: str, known: list[str]) -> None:
         f"the catalog's server sends its clients on to {place}, which is not configured",
         hint=f"if that is right, set the catalog's uri (or oauth2-server-uri) to {place}",
     )
+
+
+def _refuse_plain_text(properties: Mapping[str, Any]) -> None:
+    bare = [
+        address
+        for key in _ADDRESSES
+        if (address := str(properties.get(key, "")))
+        and _origin(address)[0] == "http"
+        and not _is_here(_origin(address)[1])
+    ]
+    allowed = str(properties.get(_PLAIN, "false")).lower() == "true"
+    if bare and not allowed and _logs_in(properties):
+        scheme, host, port = _origin(bare[0])
+        raise RefusedError(
+            f"credentials would go to {scheme}://{host}:{port} for anyone on the way to read",
+            hint=f"use https, or set {_PLAIN}=true for the catalog where the network is private",
+        )
+
+
+def _logs_in(properties: Mapping[str, Any]) -> bool:
+    named = (key for key in properties if _LOGINS.fullmatch(key.lower()))
+    if any(is_secret(key) or key.startswith("auth") for key in named):
+        return True
+    return any(urlsplit(str(properties.get(key, ""))).username for key in _ADDRESSES)
+
+
+def _is_here(host: str) -> bool:
+    """Whether a host is this machine, to which nothing goes over a network."""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
 
 
 def _origin(address: str) -> tuple[str, str, int | None]:

@@ -169,6 +169,24 @@ def test_figures_that_mean_nothing_are_null(lake: CommandLine, table: Any) -> No
     assert lake("snapshots", "db.t").exit_code == 0
 
 
+def test_metadata_that_grew_too_large_is_told(lake: CommandLine, table: Any) -> None:
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    # Histories of as many commits, on no branch any more.
+    one = metadata["snapshots"][0]
+    metadata["snapshots"] += [
+        {**one, "snapshot-id": number, "sequence-number": 0, "parent-snapshot-id": None}
+        for number in range(1, 12_001)
+    ]
+    path.write_text(json.dumps(metadata))
+
+    (warning,) = lake.ok("snapshots", "db.t")["warnings"]
+
+    size = path.stat().st_size / 1024**2
+    assert size > 5
+    assert f"db.t has {size:.1f} MB, with 12003 snapshots and 1 schemas" in warning
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b"null", b'{"format-version": 2}', b"\xff\xfe"])
 def test_metadata_that_cannot_be_read_exits_7(lake: CommandLine, table: Any, damage: bytes) -> None:
     Path(table.metadata_location.removeprefix("file://")).write_bytes(damage)

@@ -15,6 +15,8 @@ from service_line import Service, csv
 
 TOKEN = "canary-token-2b9d07"
 CREDENTIAL = "client:canary-credential-77c3ab"
+# A host that there never is (RFC 2606).
+PLAIN = "http://catalog.invalid"
 CODE = "foreign_code_of_a_table"
 pytestmark = pytest.mark.filterwarnings("ignore:Deprecated in 0.8.0")
 
@@ -99,6 +101,33 @@ def test_a_server_that_sends_its_clients_on_gets_no_credentials_there(
             assert "canary" not in result.stdout + result.stderr
         assert other.asked == []
         assert any(TOKEN in item.headers.get("Authorization", "") for item in first.asked)
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"token": TOKEN},
+        {"credential": CREDENTIAL},
+        {"header.Authorization": TOKEN},
+        {"auth": {"type": "basic", "basic": {"username": "u", "password": TOKEN}}},
+        {"credential": CREDENTIAL, "uri": "https://catalog.invalid", "oauth2-server-uri": PLAIN},
+        {"uri": f"http://u:{TOKEN}@catalog.invalid"},
+    ],
+    ids=str,
+)
+def test_credentials_go_over_no_network_in_plain_text(tmp_path: Path, login: Any) -> None:
+    def told(**more: Any) -> Any:
+        properties = {"type": "rest", "uri": PLAIN, **login, **more}
+        line = Service("plain", properties, tmp_path, set, "db").line("inline")
+        return line("--json", "snapshots", "db.t")
+
+    refused, allowed = told(), told(**{"lake.allow-plain-http": "true"})
+
+    assert refused.exit_code == 3
+    assert "http://catalog.invalid:80 for anyone" in refused.json()["error"]["message"]
+    assert "canary" not in refused.stdout + refused.stderr
+    # There is no such host.
+    assert allowed.exit_code not in {0, 3}
 
 
 def test_a_server_that_is_configured_for_logging_in_is_asked_there(

@@ -214,7 +214,8 @@ def _name(job: Job) -> str:
 
 
 def _end(job: Job) -> tuple[Job, Counter[str], list[str]]:
-    # Where a process hangs it tells where; one that died tells nothing.
+    # Where a process crashes or hangs it tells where; one that was killed tells nothing.
+    faulthandler.enable()
     faulthandler.dump_traceback_later(_HUNG_SECONDS)
     try:
         return (job, *_run(job))

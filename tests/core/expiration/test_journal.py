@@ -23,7 +23,7 @@ from table_support import (
 )
 
 from lake.cli.stops import Stops
-from lake.core.errors import CommitUnknownError, StoppedError, TimedOutError
+from lake.core.errors import CommitUnknownError, NotAuthorisedError, StoppedError, TimedOutError
 from lake.core.expiration import journal
 from lake.core.expiration.execute import execute, plan_expiration
 from lake.core.expiration.plan import RetentionOptions
@@ -295,6 +295,28 @@ def planted(world: World, **changes: Any) -> Path:
     path = folder / "metadata" / f"lake-journal-{operation}.json"
     path.write_text(json.dumps(document))
     return path
+
+
+def test_a_journal_is_for_its_user_alone_and_others_leave_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.killed_while_deleting(monkeypatch)
+    (path,) = world.journals
+    assert path.stat().st_mode & 0o777 == 0o600
+
+    def refused(storage: Storage, location: str, *rest: Any, **more: Any) -> bytes:
+        if location.endswith(path.name):
+            raise NotAuthorisedError(f"not allowed to read {location}")
+        return real(storage, location, *rest, **more)
+
+    real = Storage.read
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "read", refused)
+        outcome = world.expire()
+
+    assert (outcome.status, world.journals) == (Status.NOTHING_TO_DO, [path])
+    world.expire()
+    assert not world.journals
 
 
 def test_a_journal_is_not_believed(world: World) -> None:

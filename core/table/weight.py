@@ -1,0 +1,44 @@
+"""Metadata files that grow until nobody can load them: every commit writes them anew, and every reader reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lake.core.errors import LakeError
+from lake.core.units import format_size
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lake.core.table.catalog import Table
+
+HEAVY_BYTES = 5 * 1024 * 1024
+# Of these, and of packed files, the least that can be heavy is worth a look at the file.
+_SNAPSHOT_BYTES = 1024
+_FIELD_BYTES = 64
+_PACKED_ONE_IN = 8
+
+
+def heavy_metadata(table: Table) -> str | None:
+    """Return what to tell of a table whose metadata file has 5 MB or more, else None."""
+    metadata = table.metadata
+    if _most(metadata) < HEAVY_BYTES:
+        return None
+    location = table.metadata_location
+    try:
+        size = table.storage.size(location)
+    except LakeError:
+        return None
+    if size < HEAVY_BYTES // (_PACKED_ONE_IN if ".gz" in location.rpartition("/")[2] else 1):
+        return None
+    return (
+        f"the metadata of {table.identifier} has {format_size(size)}, with {len(metadata.snapshots)} snapshots "
+        f"and {len(metadata.schemas)} schemas: every commit writes it anew, so expire more often "
+        "(--clean-metadata for schemas)"
+    )
+
+
+def _most(metadata: TableMetadata) -> int:
+    """Return about how long it is at most, for usual summaries and columns."""
+    fields = sum(len(schema.fields) for schema in metadata.schemas)
+    return _SNAPSHOT_BYTES * len(metadata.snapshots) + _FIELD_BYTES * fields
