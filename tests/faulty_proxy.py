@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
+from xml.sax.saxutils import escape
 
 from server_process import HOST
 
+_TOO_MANY = 429
 # What holds for one connection only; and tests read answers as they come.
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive", "accept-encoding"}
 
@@ -208,15 +210,15 @@ def _fits(fault: tuple[str, re.Pattern[str], Fault], asked: Asked) -> bool:
 
 def refused(status: int, text: str = "told to fail") -> Fault:
     """Answer so; the server never hears of it."""
-    return lambda _asked, _forward: _error(status, text)
+    return lambda asked, _forward: _error(asked, status, text)
 
 
 def landed(status: int, text: str = "told to fail") -> Fault:
     """Do it and answer so."""
 
-    def fault(_asked: Asked, forward: Forward) -> Answer:
+    def fault(asked: Asked, forward: Forward) -> Answer:
         forward()
-        return _error(status, text)
+        return _error(asked, status, text)
 
     return fault
 
@@ -240,7 +242,12 @@ def sent_twice(_asked: Asked, forward: Forward) -> Answer:
 
 def throttled(seconds: int) -> Fault:
     """Ask the client to come back later."""
-    return lambda _asked, _forward: Answer(429, {"Retry-After": str(seconds)}, b"{}")
+
+    def fault(asked: Asked, _forward: Forward) -> Answer:
+        answer = _error(asked, _TOO_MANY, "told to wait")
+        return replace(answer, headers={**answer.headers, "Retry-After": str(seconds)})
+
+    return fault
 
 
 def cut(*, told: bool) -> Fault:
@@ -269,6 +276,10 @@ def endless(_asked: Asked, _forward: Forward) -> Answer:
     return Answer(200, {"Content-Type": "application/json"}, b'{"a": "' + b"x" * 30_000_000)
 
 
-def _error(status: int, text: str) -> Answer:
+def _error(asked: Asked, status: int, text: str) -> Answer:
+    """Tell of an error as whom the request was for does: a store of S3's kind in XML, a catalog in JSON."""
+    if asked.headers.get("Authorization", "").startswith("AWS4-"):
+        told = f"<Error><Code>Injected</Code><Message>{escape(text)}</Message></Error>"
+        return Answer(status, {"Content-Type": "application/xml"}, told.encode())
     body = {"error": {"message": text, "type": "InjectedException", "code": status}}
     return Answer(status, {"Content-Type": "application/json"}, json.dumps(body).encode())

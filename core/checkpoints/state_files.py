@@ -7,7 +7,6 @@ from lake.core.checkpoints.byte_reader import ByteReader
 from lake.core.checkpoints.handles import InlineState, StateFile, StreamState
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.table.storage import Storage
-from lake.core.table.storage_errors import typed_errors
 
 
 def read_state(storage: Storage, metadata: str, state: StreamState | None) -> ByteReader:
@@ -67,9 +66,7 @@ def _read_file(storage: Storage, location: str, state: StateFile) -> ByteReader:
             f"{location} has {length} bytes, its checkpoint says {(state.start or 0) + state.size}"
         )
     start = state.start or 0
-    with typed_errors(location), storage.open_input(location) as source:
-        source.seek(start)
-        data = source.read(state.size)
+    data = storage.read_part(location, start, state.size)
     if len(data) != state.size:
         raise CorruptFileError(f"{location} ends before byte {start + state.size}")
     return ByteReader(memoryview(data), location, start)

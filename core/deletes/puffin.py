@@ -40,9 +40,7 @@ def read_blob(storage: Storage, file: DeleteFile) -> bytes:
         raise CorruptFileError(
             f"{file.path} has {file.size_bytes} bytes, but {size} at {offset} are meant"
         )
-    with storage.open_input(file.path) as source:
-        source.seek(offset)
-        data = bytes(source.read(size))
+    data = storage.read_part(file.path, offset, size)
     if len(data) != size:
         raise CorruptFileError(f"{file.path} ends within the {size} bytes at {offset}")
     return data

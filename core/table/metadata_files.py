@@ -15,6 +15,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.table.roots import roots_of
+from lake.core.table.storage import read_up_to
 
 if TYPE_CHECKING:
     from pyiceberg.io import InputFile
@@ -63,7 +64,7 @@ def _read(stream: Any, location: str) -> bytes:
 
 
 def _pieces(stream: Any) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE):
+    while piece := read_up_to(stream, _PIECE):
         yield piece
 
 

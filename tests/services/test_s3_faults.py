@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +111,41 @@ def test_a_store_that_is_busy_for_a_moment_is_asked_again(faulty: Service, proxy
     assert expired["result"]["data_files"] == 1
     assert faulty.rows() == [(1,), (2,)]
     assert faulty.unreferenced() == set()
+
+
+_READS = """
+import json, sys
+from lake.core.errors import LakeError
+from lake.core.table.storage import Storage
+storage = Storage(json.loads(sys.stdin.read()))
+for _ in range(3):
+    left = b"<!x>" * 25_000
+    # Its memory is what the next of its size gets.
+    del left
+    try:
+        storage.read(sys.argv[1])
+    except LakeError as error:
+        print(error.kind)
+"""
+
+
+def test_an_outage_that_is_told_in_no_xml_crashes_no_read_of_metadata(s3: S3, proxy: Proxy) -> None:
+    bucket = s3.bucket()
+    with s3.files().open_output_stream(f"{bucket}/file") as sink:
+        sink.write(bytes(100_000))
+    outage = Answer(503, {"Content-Type": "text/plain"}, b"no healthy upstream")
+    proxy.guard = lambda asked: outage if asked.method == "GET" else None
+
+    done = subprocess.run(
+        [sys.executable, "-c", _READS, f"s3://{bucket}/file"],
+        input=json.dumps(s3.properties(proxy.uri)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["timed-out"] * 3
 
 
 def test_a_file_that_cannot_be_deleted_is_told_and_the_others_go(

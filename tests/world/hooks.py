@@ -76,10 +76,10 @@ def _wrapped(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
 
 
 def _called(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
-    def call(path: str, *rest: Any) -> Any:
+    def call(path: str, *rest: Any, **options: Any) -> Any:
         before(kind, path)
         try:
-            return real(path, *rest)
+            return real(path, *rest, **options)
         finally:
             if after is not None:
                 after(kind, path)
