@@ -36,7 +36,7 @@ def create(path: str, data: bytes) -> None:
     temporary = _temporary(path)
     try:
         try:
-            _write(temporary, data)
+            _write(temporary, data, _MODE)
         except OSError as error:
             raise NotCreatedError(f"cannot write {path}: {error.strerror}") from error
         _link(temporary, path)
@@ -94,7 +94,7 @@ def sweep(folder: str) -> None:
                 os.unlink(os.path.join(folder, name))
 
 
-def _write(path: str, data: bytes, mode: int = _MODE) -> None:
+def _write(path: str, data: bytes, mode: int) -> None:
     with open(path, "xb", opener=partial(os.open, mode=mode)) as file:
         file.write(data)
         file.flush()

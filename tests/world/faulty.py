@@ -102,8 +102,8 @@ class Layer:
             yield
 
     def _around(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(path: str, data: bytes) -> Any:
-            return self.at(WRITE, path, lambda: real(path, data))
+        def call(path: str, data: bytes, mode: int) -> Any:
+            return self.at(WRITE, path, lambda: real(path, data, mode))
 
         return call
 
