@@ -17,7 +17,7 @@ from lake.core.errors import EngineError
 _MESSAGE_LIMIT = 400
 # What Spark says of a Python process that ended without a word.
 _CRASHED = "Python worker exited unexpectedly"
-_MEMORY_HINT = (
+MEMORY_HINT = (
     "the system kills a process that takes too much memory: --master 'local[1]' needs least"
 )
 
@@ -102,7 +102,7 @@ def spark_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException, OSError, ValueError) as error:
-        hint = _MEMORY_HINT if _CRASHED in str(error) else None
+        hint = MEMORY_HINT if _CRASHED in str(error) else None
         raise EngineError(f"{what}: {_brief(error)}", hint=hint) from error
 
 

@@ -166,9 +166,8 @@ class Jvm:
         deadline = clock.monotonic() + seconds
         told = _told_in(folder)
         while not told.exists():
-            if self.process.poll() is not None:
-                self.output.wait(1)
-                raise EngineError(f"Java ended with {self.process.returncode}{self._last_words()}")
+            if ended := self.ended():
+                raise EngineError(ended)
             if clock.monotonic() > deadline:
                 raise EngineError(f"Java did not answer in {seconds:.0f} s")
             if stopped.wait(_POLL_SECONDS):
@@ -178,6 +177,15 @@ class Jvm:
         # A 4-byte port, then a text with its 4-byte length, as PySpark's serialisers write them.
         port, length = struct.unpack_from(">ii", data)
         return Gateway(port, data[8 : 8 + length].decode())
+
+    def ended(self, seconds: float = 0) -> str | None:
+        """Return what tells of its end, where it has come or comes within so many seconds."""
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        self.output.wait(1)
+        return f"Java ended with {code}{self._last_words()}"
 
     def close(self, seconds: float) -> None:
         """Let it end by itself; kill it if that takes longer."""

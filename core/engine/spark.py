@@ -14,6 +14,7 @@ from typing import Any
 from lake.core.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.engine import Task, TaskResult
 from lake.core.engine import spark_plans as plans
+from lake.core.engine.bridge import MEMORY_HINT
 from lake.core.engine.busy import end_workers
 from lake.core.engine.pool import Pool
 from lake.core.engine.spark_conf import SparkConf
@@ -31,6 +32,8 @@ _JOIN_SECONDS = 5.0
 # Spark looks every 2 s for cancelled tasks, and kills their workers 2 s later.
 _KILL_SECONDS = 6.0
 _POLL_SECONDS = 0.1
+# Between the end of its connections and that of a process.
+_END_SECONDS = 0.3
 
 
 @dataclass(slots=True)
@@ -233,9 +236,13 @@ class SparkEngine:
         self._batches.append(batch)
         try:
             yield batch
-        except BaseException:
+        except BaseException as error:
             # Some of its tasks may never have begun.
             self._attempts.doubtful = True
+            failed = isinstance(error, EngineError) and not self._stopped
+            # What is asked of a JVM that ended fails in many ways, none of which tells why.
+            if failed and running.jvm and (ended := running.jvm.ended(_END_SECONDS)):
+                raise EngineError(ended, hint=MEMORY_HINT) from error
             raise
         finally:
             self._batches.remove(batch)

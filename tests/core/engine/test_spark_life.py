@@ -378,6 +378,18 @@ def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> 
     engine.stop()
 
 
+def test_a_java_that_is_killed_meanwhile_is_told_as_that(own: SparkEngine, tmp_path: Path) -> None:
+    tasks = [Task({"folder": str(tmp_path), "n": n}) for n in (0, 1)]
+    results = own.run(tasks, DRILL + "write_on", storage=Storage())
+    next(results)
+    jvm_of(own).process.kill()
+
+    with pytest.raises(EngineError, match="Java ended with -9") as caught:
+        list(results)
+
+    assert "memory" in str(caught.value.hint)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
