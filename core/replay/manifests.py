@@ -80,14 +80,17 @@ def manifest_roots(table: Table) -> list[str]:
 
 
 def find_manifests(table: Table) -> list[StoredFile]:
-    """Return the files that are called like temporary manifests, in the table's own folders only."""
-    found = [
-        file
-        for folder in manifest_folders(table)
-        for file in table.storage.list_files(folder)
-        if parse_name(file.location)
-    ]
-    return list({paths.canonical(file.location): file for file in found}.values())
+    """Return the files that are called like temporary manifests, in the table's own folders only.
+
+    Raises:
+        StorageError: the storage lists no files where there are some.
+    """
+    found: dict[str, StoredFile] = {}
+    for folder in manifest_folders(table):
+        listed = table.storage.list_files(folder)
+        table.require_listed(folder, listed)
+        found |= {paths.canonical(file.location): file for file in listed}
+    return [file for file in found.values() if parse_name(file.location)]
 
 
 def read_temporary_manifests(table: Table, files: Sequence[StoredFile]) -> Iterator[Reading]:

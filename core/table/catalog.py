@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from lake.core.errors import (
     InvalidRequestError,
     NotFoundError,
     RefusedError,
+    StorageError,
 )
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.table.configuration import read_configuration
@@ -96,6 +97,19 @@ class Table:
         return self.properties.get("write.metadata.path") or paths.join(
             self.metadata.location, "metadata"
         )
+
+    def require_listed(self, folder: str, listed: Collection[object]) -> None:
+        """Refuse a listing that shows nothing where the table's metadata file lies.
+
+        Raises:
+            StorageError: the storage, or what answers in its place, told of no files though there are.
+        """
+        here = self.metadata_location.rpartition("/")[0]
+        if not (listed or self.creating) and paths.folded(folder) == paths.folded(here):
+            raise StorageError(
+                f"the storage lists nothing in {folder}, where {self.metadata_location} lies",
+                hint="run the command again when it answers as it should",
+            )
 
     def refreshed(self) -> Table:
         """Return the table as it is now.

@@ -245,7 +245,9 @@ def _claim(session: Session, table: Table, run_id: str) -> str:
 
 def _claims(table: Table, run_id: str) -> list[str]:
     folder, start = manifests_folder(table), f"{_CLAIM}-{job_id_of(run_id)}-"
-    names = [name for name, is_folder in table.storage.list_folder(folder) if not is_folder]
+    listed = table.storage.list_folder(folder)
+    table.require_listed(folder, listed)
+    names = [name for name, is_folder in listed if not is_folder]
     return [paths.join(folder, name) for name in names if name.startswith(start)]
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import unescape
 
 import pytest
-from faulty_proxy import Answer, Asked, Fault, Forward, Proxy, page, refused, reset
+from faulty_proxy import Answer, Asked, Fault, Forward, Proxy, landed, page, refused, reset
 from s3_server import S3
 from service_line import Service, csv
 
@@ -146,6 +146,24 @@ def test_an_outage_that_is_told_in_no_xml_crashes_no_read_of_metadata(s3: S3, pr
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == ["timed-out"] * 3
+
+
+@pytest.mark.parametrize("fault", [page, landed(404)], ids=["page", "404"])
+def test_a_listing_that_shows_nothing_where_the_table_lies_is_no_empty_one(
+    faulty: Service, proxy: Proxy, fault: Fault
+) -> None:
+    source = csv(faulty.folder, "third.csv", id=[2])
+    faulty.line().ok("ingest", faulty.table(), source, "--stage", "--run-id", "r")
+    replay = ("--json", "replay", faulty.table(), "--job", "r", "--completed", "1")
+    proxy.fail("GET", "list-type=2", *[fault] * 20)
+    lost = faulty.line()(*replay, "--quiet-time", "0s")
+    proxy.heal()
+    found = faulty.line()(*replay, "--quiet-time", "0s")
+
+    assert (lost.exit_code, lost.json()["error"]["kind"]) == (7, "storage")
+    assert "lists nothing in" in lost.json()["error"]["message"]
+    assert found.json()["status"] == "done"
+    assert faulty.rows() == [(1,), (2,)]
 
 
 def test_a_file_that_cannot_be_deleted_is_told_and_the_others_go(
