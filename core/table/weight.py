@@ -32,8 +32,8 @@ def heavy_metadata(table: Table) -> str | None:
     if size < HEAVY_BYTES // (_PACKED_ONE_IN if ".gz" in location.rpartition("/")[2] else 1):
         return None
     return (
-        f"the metadata of {table.identifier} has {format_size(size)}, with {len(metadata.snapshots)} snapshots "
-        f"and {len(metadata.schemas)} schemas: every commit writes it anew, so expire more often "
+        f"the metadata of {table.identifier} has {format_size(size)} (snapshots {len(metadata.snapshots):,}, "
+        f"schemas {len(metadata.schemas):,}): every commit writes it anew, so expire more often "
         "(--clean-metadata for schemas)"
     )
 

@@ -184,7 +184,7 @@ def test_metadata_that_grew_too_large_is_told(lake: CommandLine, table: Any) -> 
 
     size = path.stat().st_size / 1024**2
     assert size > 5
-    assert f"db.t has {size:.1f} MB, with 12003 snapshots and 1 schemas" in warning
+    assert f"db.t has {size:.1f} MB (snapshots 12,003, schemas 1)" in warning
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"null", b'{"format-version": 2}', b"\xff\xfe"])
