@@ -12,24 +12,25 @@ if TYPE_CHECKING:
 
     from lake.core.table.catalog import Table
 
-HEAVY_BYTES = 5 * 1024 * 1024
-# Of these, and of packed files, the least that can be heavy is worth a look at the file.
+_HEAVY_BYTES = 5 * 1024 * 1024
+# What one takes at most, for usual summaries and names.
 _SNAPSHOT_BYTES = 1024
 _FIELD_BYTES = 64
-_PACKED_ONE_IN = 8
+# How many times its length a packed file holds.
+_PACKED_TIMES = 8
 
 
 def heavy_metadata(table: Table) -> str | None:
     """Return what to tell of a table whose metadata file has 5 MB or more, else None."""
     metadata = table.metadata
-    if _most(metadata) < HEAVY_BYTES:
+    if _most(metadata) < _HEAVY_BYTES:
         return None
     location = table.metadata_location
     try:
         size = table.storage.size(location)
     except LakeError:
         return None
-    if size < HEAVY_BYTES // (_PACKED_ONE_IN if ".gz" in location.rpartition("/")[2] else 1):
+    if size < _HEAVY_BYTES // (_PACKED_TIMES if ".gz" in location.rpartition("/")[2] else 1):
         return None
     return (
         f"the metadata of {table.identifier} has {format_size(size)} (snapshots {len(metadata.snapshots):,}, "
@@ -39,6 +40,6 @@ def heavy_metadata(table: Table) -> str | None:
 
 
 def _most(metadata: TableMetadata) -> int:
-    """Return about how long it is at most, for usual summaries and columns."""
+    """Return about how long it is at most, without a look at the file."""
     fields = sum(len(schema.fields) for schema in metadata.schemas)
     return _SNAPSHOT_BYTES * len(metadata.snapshots) + _FIELD_BYTES * fields
