@@ -15,6 +15,7 @@ from lake.core.clock import SystemClock
 from lake.core.engine import Task
 from lake.core.engine import spark_plans as plans
 from lake.core.engine.archive import ClassArchive, making, remove_unused
+from lake.core.engine.bridge import forget_server
 from lake.core.engine.java import Java, find_java
 from lake.core.engine.jvm import FAST_OPTIONS
 from lake.core.engine.spark_conf import SparkConf
@@ -32,6 +33,7 @@ _WORKER = "lake.core.engine.worker"
 def main(java_home: str) -> None:
     """Make the archive, unless it is there or another process is at it."""
     os.nice(_LOWEST_PRIORITY)
+    forget_server()
     java = find_java({"JAVA_HOME": java_home})
     archive = archive_for(java)
     with making(archive) as allowed:
