@@ -181,7 +181,10 @@ def archive_for(java: Java) -> ClassArchive:
 
 
 def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence[str]) -> Running:
-    """Start a Spark of this machine without PySpark's scripts, with further JVM options."""
+    """Start a Spark of this machine without PySpark's scripts, with further JVM options.
+
+    Whoever calls it has called `forget_server`.
+    """
     class_path = [*conf.class_path(), _spark_classes()]
     options = [*FAST_OPTIONS, *conf.java_options(), *more]
     folder = attempt.folder
@@ -279,7 +282,7 @@ def _session_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
 def _jvm_environment() -> dict[str, str]:
     # Spark's class for a missing build is skipped, and a worker takes no module from the current folder.
     added = {"SPARK_SCALA_VERSION": "2.13", "PYTHONSAFEPATH": "1", "SPARK_CONNECT_MODE": "0"}
-    unwanted = {"PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE"}
+    unwanted = {"PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"}
     kept = {key: value for key, value in os.environ.items() if key not in unwanted}
     return {**kept, **added}
 

@@ -105,7 +105,7 @@ class Table:
             StorageError: the storage, or what answers in its place, told of no files though there are.
         """
         here = self.metadata_location.rpartition("/")[0]
-        if not (listed or self.creating) and paths.folded(folder) == paths.folded(here):
+        if not (listed or self.creating) and paths.folded(folder.rstrip("/")) == paths.folded(here):
             raise StorageError(
                 f"the storage lists nothing in {folder}, where {self.metadata_location} lies",
                 hint="run the command again when it answers as it should",

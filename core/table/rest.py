@@ -34,8 +34,7 @@ _READ_MS, _READ = "rest.client.socket-timeout-ms", 60_000
 # Where credentials may go.
 _ADDRESSES = ("uri", "oauth2-server-uri")
 _PLAIN = "lake.allow-plain-http"
-# What a catalog's requests carry; storage's own keys they do not.
-_LOGINS = re.compile(r"token|credential|auth|auth\..*|header\..*")
+_LOGIN = re.compile(r"token|credential|auth(\..*)?")
 # So long a server may ask its clients to wait before they come again.
 _LONGEST_PAUSE = 10.0
 # How often a change is sent again that certainly did not happen, or that the server will not do twice.
@@ -211,27 +210,26 @@ def check_host(address: str, known: list[str]) -> None:
 
 
 def _refuse_plain_text(properties: Mapping[str, Any]) -> None:
-    bare = [
-        address
-        for key in _ADDRESSES
-        if (address := str(properties.get(key, "")))
-        and _origin(address)[0] == "http"
-        and not _is_here(_origin(address)[1])
-    ]
     allowed = str(properties.get(_PLAIN, "false")).lower() == "true"
-    if bare and not allowed and _logs_in(properties):
-        scheme, host, port = _origin(bare[0])
-        raise RefusedError(
-            f"credentials would go to {scheme}://{host}:{port} for anyone on the way to read",
-            hint=f"use https, or set {_PLAIN}=true for the catalog where the network is private",
-        )
+    if allowed or not _logs_in(properties):
+        return
+    for key in _ADDRESSES:
+        scheme, host, port = _origin(str(properties.get(key, "")))
+        if scheme == "http" and not _is_here(host):
+            raise RefusedError(
+                f"credentials would go to {scheme}://{host}:{port} for anyone on the way to read",
+                hint=f"use https, or set {_PLAIN}=true for the catalog where the network is private",
+            )
 
 
 def _logs_in(properties: Mapping[str, Any]) -> bool:
-    named = (key for key in properties if _LOGINS.fullmatch(key.lower()))
-    if any(is_secret(key) or key.startswith("auth") for key in named):
-        return True
-    return any(urlsplit(str(properties.get(key, ""))).username for key in _ADDRESSES)
+    """Whether requests to the catalog carry credentials; the storage's own keys they do not."""
+    keys = [key.lower() for key in properties]
+    return (
+        any(_LOGIN.fullmatch(key) for key in keys)
+        or any(key.startswith("header.") and is_secret(key) for key in keys)
+        or any(urlsplit(str(properties.get(key, ""))).username for key in _ADDRESSES)
+    )
 
 
 def _is_here(host: str) -> bool:

@@ -77,14 +77,11 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAKE_CACHE_DIR", str(folder))
         patch.setenv("JAVA_HOME", str(bundled.home))
-        # As a session on a server leaves it, or the user's shell says it.
-        patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-        patch.setenv("SPARK_REMOTE", "sc://127.0.0.1:1")
         command = [sys.executable, "-P", "-m", "lake.core.engine.train", str(bundled.home)]
-        subprocess.run(command, check=True, capture_output=True)
+        # As a session on a server leaves it, or the user's shell says it.
+        server = {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": "sc://127.0.0.1:1"}
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, **server})
         assert [path.read_text() for path in folder.glob("*.failed")] == []
-        patch.delenv("SPARK_CONNECT_MODE_ENABLED")
-        patch.delenv("SPARK_REMOTE")
         yield folder
 
 
