@@ -80,6 +80,13 @@ def java() -> Iterator[Any]:
     peer.close()
 
 
+@pytest.fixture(scope="session")
+def java_jars() -> list[str]:
+    """Iceberg Java's jars, fetched on first use; use the marker ``java`` with it."""
+    _need_java()
+    return java_peer.jars().split(",")
+
+
 @pytest.fixture(scope="module")
 def flink_jobs() -> Iterator[flink_peer.FlinkPeer]:
     """A real Flink; use the marker ``java`` with it."""
