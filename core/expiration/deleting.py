@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
 from lake.core.clock import Clock
-from lake.core.expiration.nested import NestedTables
+from lake.core.expiration.nested import FOLDERS, NestedTables
 from lake.core.expiration.reach import KINDS, Reachability
 from lake.core.session import Session
 from lake.core.table import metadata_files
 from lake.core.table.catalog import Table
+from lake.core.table.spelling import same_name
 
 # A process that was stopped for days must not go on with an old list: so many files, then it looks again.
 _BATCH = 1000
 # So long, and so many times what a look takes, may pass between two deletes of a process that was not stopped.
 _PAUSE_SECONDS, _PAUSE_LOOKS = 0.5, 3.0
+
+# Characters that every reader takes as they are, and the parts of a path that may mean another one.
+_PLAIN, _HIDDEN = r"^[A-Za-z0-9_=+,@:~%/. -]*$", "/."
+# Names that table metadata may have; see `metadata_files.called_so`.
+_TELLING = r"(?i)\.metadata\.json|version-hint"
 
 
 @dataclass(slots=True)
@@ -30,12 +39,14 @@ class Removed:
         counts: by kind.
         bytes: of all of them.
         failed: locations.
+        reached: how many files stayed because the table reaches them again.
         tried: locations that were dealt with, so that several lists that name a file count it once.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
     failed: list[str] = field(default_factory=list)
+    reached: int = 0
     tried: list[pa.ChunkedArray] = field(default_factory=list)
 
     @property
@@ -60,29 +71,71 @@ def delete_files(
     session.progress.start(
         "deleting", tasks=files.num_rows, total_bytes=int(pc.sum(files["bytes"]).as_py() or 0)
     )
-    nested = NestedTables(table.storage, table.roots)
-    own = [_may_go(table, nested, path) for path in files["path"].to_pylist()]
-    left = _in_order(files.filter(pa.array(own, pa.bool_())))
+    own = own_files(table, files)
+    warn_of_others(session, files.num_rows - own.num_rows)
+    left = _in_order(own)
     removed.tried.append(left["path"])
     failures, checked, vigil = len(removed.failed), "", _Vigil(session.clock)
     while left.num_rows:
         session.go_on()
         now = vigil.look(table)
         if now.metadata_location != checked:
+            before = left.num_rows
             left, checked = reach.unreached(now.metadata, left), now.metadata_location
+            removed.reached += before - left.num_rows
             continue
         count = min(_BATCH, _of_first_kind(left))
         untried = _delete_batch(session, now, left.slice(0, count), removed, vigil)
         left = pa.concat_tables([untried, left.slice(count)])
     session.progress.finish()
-    if not all(own):
-        foreign = own.count(False)
-        session.warn(
-            f"{foreign} files lie outside the table's own folders, or in another's within them, or are its "
-            "metadata, and were not deleted"
-        )
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
+
+
+def own_files(table: Table, files: pa.Table) -> pa.Table:
+    """Return those files that are the table's own to delete, and not table metadata."""
+    usual = _usual(table, files["path"])
+    if pc.all(usual, min_count=0).as_py():
+        return files
+    nested = NestedTables(table.storage, table.roots)
+    mask = [
+        plain or _may_go(table, nested, path)
+        for plain, path in zip(usual.to_pylist(), files["path"].to_pylist(), strict=True)
+    ]
+    return files.filter(pa.array(mask, pa.bool_()))
+
+
+def warn_of_others(session: Session, count: int) -> None:
+    """Warn of files that only expired snapshots reach and that are not the table's own."""
+    if count:
+        session.warn(
+            f"{count} files lie outside the table's own folders, or in another's within them, or are its "
+            "metadata, and are not deleted"
+        )
+
+
+def _usual(table: Table, locations: Any) -> pa.Array:
+    """Return which locations plainly satisfy `_may_go`: most do, and a look at each would take long."""
+    names = same_name(locations)
+    found = pa.array([False] * len(names), pa.bool_())
+    for root, folder in product(table.roots, FOLDERS):
+        prefix = same_name([f"{root.rstrip('/')}/{folder}/"])[0].as_py()
+        if not paths.deletable(f"{prefix}x", table.roots):
+            continue
+        plain = pc.starts_with(names, prefix)
+        for name in FOLDERS:
+            # One more could be a table within this one.
+            count = pc.count_substring(names, f"/{name}/")
+            plain = pc.and_(plain, pc.equal(count, prefix.count(f"/{name}/")))
+        found = pc.or_(found, plain)
+    current = table.metadata_location.rsplit("/", 1)[-1]
+    odd = [
+        pc.invert(pc.match_substring_regex(names, _PLAIN)),
+        pc.match_substring(names, _HIDDEN),
+        pc.match_substring_regex(names, _TELLING),
+        pc.match_substring(names, current),
+    ]
+    return pc.and_(found, pc.invert(reduce(pc.or_, odd)))
 
 
 def _may_go(table: Table, nested: NestedTables, path: str) -> bool:

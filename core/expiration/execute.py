@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lake.core import paths
+from lake.core.arrays import one_array
 from lake.core.errors import CommitUnknownError, LakeError, StoppedError
 from lake.core.expiration import journal
-from lake.core.expiration.deleting import Removed, delete_files
+from lake.core.expiration.deleting import Removed, delete_files, own_files, warn_of_others
 from lake.core.expiration.lost_refs import assert_refs, put_back
 from lake.core.expiration.plan import (
     KeepReason,
@@ -25,7 +29,7 @@ from lake.core.expiration.plan import (
     check_retention,
     plan_retention,
 )
-from lake.core.expiration.reach import KINDS, Garbage, Reachability
+from lake.core.expiration.reach import FILES, KINDS, Garbage, Reachability
 from lake.core.expiration.recovery import finish_journals
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
@@ -52,7 +56,7 @@ class ExpirationPlan:
     Args:
         table: as it was read.
         retention: snapshots and refs.
-        garbage: files that only the expired snapshots reach.
+        garbage: files of the table's own that only the expired snapshots reach.
         clean_metadata: also remove schemas and specs that nothing uses.
         keep_files: delete no file at all.
         now_ms: the moment that ages were counted from.
@@ -105,6 +109,10 @@ def plan_expiration(
     expired, kept = _split(table.metadata, retention)
     reach = Reachability(table.storage)
     garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
+    own = own_files(table, garbage.files)
+    if not keep_files:
+        warn_of_others(session, garbage.files.num_rows - own.num_rows)
+    garbage = replace(garbage, files=own)
     unused = _unused(table.metadata, kept, garbage, reach) if clean_metadata else ((), ())
     return ExpirationPlan(
         table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach, unused
@@ -143,6 +151,7 @@ def execute(session: Session, plan: ExpirationPlan, operation_id: str | None = N
         finish_journals(session, plan.table, removed)
     if not (removed.files or removed.failed):
         return _outcome(plan, Status.NOTHING_TO_DO, _result(removed))
+    session.warn(f"{removed.files} files that an earlier run had left were deleted")
     status = Status.PARTIAL if removed.failed else Status.DONE
     return _outcome(plan, status, _result(removed))
 
@@ -161,6 +170,8 @@ def _carried_out(
         # What was committed stands, and the journal tells the next run what is left to do.
         session.warn(f"stopped before all files were deleted: {error.message}")
         whole = False
+    if not plan.keep_files:
+        _explain(session, plan, attempt, removed)
     result = _result(removed, snapshots=len(attempt.gone), refs=len(attempt.removed_refs))
     status = Status.DONE if whole and not removed.failed else Status.PARTIAL
     return _outcome(plan, status, result, attempt.operation_id)
@@ -173,24 +184,28 @@ class _Expiry:
     session: Session
     plan: ExpirationPlan
     operation_id: str
-    known: dict[int, Snapshot] = field(default_factory=dict)
     expired: tuple[int, ...] = ()
     removed_refs: tuple[str, ...] = ()
     cleaned: _Unused = ((), ())
     # Where the journal lies, while there is one.
     noted: str | None = None
+    # What was to be deleted after the commit, and how much of what was deleted an earlier run had left.
+    going: pa.Table = field(default_factory=FILES.empty_table)
+    earlier: int = 0
     reach: Reachability = field(init=False)
-    # The table after the commit.
+    # What the last attempt was made for, and the table after the commit.
+    before: TableMetadata = field(init=False)
     after: Table = field(init=False)
 
     def __post_init__(self) -> None:
         self.reach = self.plan.reach
+        self.before = self.plan.table.metadata
 
     @property
     def gone(self) -> list[Snapshot]:
         """The snapshots that the commit removed."""
         present = lineage.snapshots_by_id(self.after.metadata)
-        return [item for number, item in self.known.items() if number not in present]
+        return [item for item in self.before.snapshots if item.snapshot_id not in present]
 
     def commit(self) -> Table:
         """Commit; from before that on, the journal tells what is to go."""
@@ -212,16 +227,21 @@ class _Expiry:
         self.after = put_back(session, self.after, self.expired, self.removed_refs)
         metadata = self.after.metadata
         garbage = self.reach.garbage(
-            _with_all_specs(plan.table.metadata, metadata), self.gone, metadata.snapshots
+            _readable_with(metadata, self.before),
+            self.gone,
+            metadata.snapshots,
+            before=self.before,
         )
         for location in garbage.unreadable:
             session.warn(
                 f"could not read {location} of an expired snapshot; what only it names stays"
             )
         if not plan.keep_files:
+            self.going = own_files(self.after, garbage.files)
             delete_files(session, self.after, self.reach, garbage.files, removed)
             if not removed.failed:
                 self.forget(self.after)
+            deleted = removed.files
             finish_journals(
                 session,
                 self.after,
@@ -229,6 +249,7 @@ class _Expiry:
                 but=self.operation_id,
                 removed_refs=self.removed_refs,
             )
+            self.earlier = removed.files - deleted
         return not garbage.unreadable
 
     def forget(self, table: Table) -> None:
@@ -244,7 +265,7 @@ class _Expiry:
         retention = plan_retention(metadata, self.plan.options, now_ms)
         expired, kept = _split(metadata, retention)
         garbage = self.reach.garbage(metadata, expired, kept)
-        self.known.update(lineage.snapshots_by_id(metadata))
+        self.before = metadata
         self.expired, self.removed_refs = retention.expired, retention.removed_refs
         if self.plan.clean_metadata:
             self.cleaned = _unused(metadata, kept, garbage, self.reach)
@@ -319,6 +340,32 @@ class _Expiry:
         return tuple(updates)
 
 
+def _explain(session: Session, plan: ExpirationPlan, attempt: _Expiry, removed: Removed) -> None:
+    """Warn where other files were deleted than were planned, with the reasons."""
+    planned = plan.garbage.files
+    if not attempt.earlier and removed.counts == _by_kind(planned):
+        return
+    new = pc.invert(pc.is_in(attempt.going["path"], value_set=one_array(planned["path"])))
+    old = pc.invert(pc.is_in(planned["path"], value_set=one_array(attempt.going["path"])))
+    reasons = {
+        "were planned and are still needed, because the table changed": pc.sum(old).as_py() or 0,
+        "were not planned and became unused, because the table changed": pc.sum(new).as_py() or 0,
+        "are reached by the table again": removed.reached,
+        "could not be deleted": len(removed.failed),
+        "were left by an earlier run and are deleted now": attempt.earlier,
+    }
+    told = "; ".join(f"{count} files {reason}" for reason, count in reasons.items() if count)
+    session.warn(
+        f"{planned.num_rows} files were planned and {removed.files} were deleted"
+        + (f": {told}" if told else ": the run stopped before the end")
+    )
+
+
+def _by_kind(files: pa.Table) -> dict[str, int]:
+    counted = files.group_by("kind").aggregate([("kind", "count")])
+    return dict(zip(counted["kind"].to_pylist(), counted["kind_count"].to_pylist(), strict=True))
+
+
 def _split(metadata: TableMetadata, retention: Retention) -> tuple[list[Snapshot], list[Snapshot]]:
     gone = frozenset(retention.expired)
     return (
@@ -350,9 +397,13 @@ def _unused(
     return schemas, specs
 
 
-def _with_all_specs(before: TableMetadata, after: TableMetadata) -> TableMetadata:
-    """Return metadata that can read manifests of both: cleaning may have removed a spec."""
-    return before if len(before.partition_specs) > len(after.partition_specs) else after
+def _readable_with(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
+    """Return metadata by which manifests of both can be read: cleaning may have removed schemas and specs."""
+    schemas = {item.schema_id: item for item in (*before.schemas, *metadata.schemas)}
+    specs = {item.spec_id: item for item in (*before.partition_specs, *metadata.partition_specs)}
+    return metadata.model_copy(
+        update={"schemas": list(schemas.values()), "partition_specs": list(specs.values())}
+    )
 
 
 # Telling

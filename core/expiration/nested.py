@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from lake.core import paths
 from lake.core.table.storage import Storage
 
-_LAYOUT = ("data", "metadata")
+# What every table has in its own folder.
+FOLDERS = ("data", "metadata")
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class NestedTables:
     _own: Sequence[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._own = [f"{root.rstrip('/')}/{name}/" for root in self.roots for name in _LAYOUT]
+        self._own = [f"{root.rstrip('/')}/{name}/" for root in self.roots for name in FOLDERS]
 
     def owns(self, location: str) -> bool:
         """Whether a file below the roots lies in the folders of a table in them; most names tell at once."""
@@ -43,7 +44,7 @@ class NestedTables:
                 continue
             parts = name.removeprefix(base + "/").split("/")[:-1]
             for index, part in enumerate(parts):
-                if index and part in _LAYOUT:
+                if index and part in FOLDERS:
                     yield "/".join([base, *parts[:index]])
 
     def _is_table(self, folder: str) -> bool:
@@ -55,4 +56,4 @@ class NestedTables:
 
 def _folders(location: str) -> int:
     """Return how many folders of a location may be a table's own."""
-    return sum(location.count(f"/{name}/") for name in _LAYOUT)
+    return sum(location.count(f"/{name}/") for name in FOLDERS)

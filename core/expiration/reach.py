@@ -6,7 +6,7 @@ stops everything; an expired one's unreadable manifest is reported, and what onl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -84,14 +84,21 @@ class Reachability:
     _compared: tuple[frozenset[str], frozenset[int]] = (frozenset(), frozenset())
 
     def garbage(
-        self, metadata: TableMetadata, expired: Sequence[Snapshot], kept: Sequence[Snapshot]
+        self,
+        metadata: TableMetadata,
+        expired: Sequence[Snapshot],
+        kept: Sequence[Snapshot],
+        *,
+        before: TableMetadata | None = None,
     ) -> Garbage:
         """Return the files that expired snapshots reach and kept ones do not.
 
         Args:
-            metadata: knows the specs and statistics of both.
+            metadata: the table's, with the partition specs of both.
             expired: snapshots that go.
             kept: every snapshot that stays.
+            before: metadata from before the snapshots were removed, which still has the entries of their
+                statistics; None where ``metadata`` has them.
 
         Raises:
             CorruptFileError: a kept snapshot's manifest or list cannot be read.
@@ -103,17 +110,17 @@ class Reachability:
         candidates = self._candidates(metadata, going, unreadable)
         # Read even when nothing could be excused by it: a table with a broken manifest is not touched.
         live = self._live_paths(metadata, kept_manifests)
-        candidates = candidates.filter(
-            pc.invert(pc.is_in(same_name(candidates["path"]), value_set=live))
-        )
+        gone = {item.snapshot_id for item in expired}
         parts = [
             candidates,
             _files(going["manifest_path"], MANIFEST, going["manifest_length"]),
-            self._expired_lists(expired, kept),
-            _statistics(metadata, {item.snapshot_id for item in kept}, expired),
+            _files(pa.array([item.manifest_list for item in expired], pa.string()), MANIFEST_LIST),
+            _statistics(before or metadata, lambda snapshot_id: snapshot_id in gone),
         ]
+        named = _statistics(metadata, lambda snapshot_id: snapshot_id not in gone)
+        files = _without(_distinct(pa.concat_tables(parts)), live, kept_manifests, kept, named)
         used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())
-        return Garbage(_distinct(pa.concat_tables(parts)), tuple(unreadable), used)
+        return Garbage(files, tuple(unreadable), used)
 
     def unreached(self, metadata: TableMetadata, files: pa.Table) -> pa.Table:
         """Return those files (path, kind, bytes) that no snapshot of the table reaches.
@@ -122,17 +129,11 @@ class Reachability:
             CorruptFileError: a manifest or list cannot be read.
             NotFoundError: one is missing.
         """
-        kept = metadata.snapshots
-        manifests = self._manifests(metadata, kept)
-        ids = {item.snapshot_id for item in kept}
-        held = [
-            self._live_paths(metadata, manifests),
-            same_name(manifests["manifest_path"]),
-            same_name(pa.array([item.manifest_list for item in kept], pa.string())),
-            same_name(_statistics_of(metadata, ids)["path"]),
-        ]
-        reached = pc.is_in(same_name(files["path"]), value_set=pa.concat_arrays(held))
-        return files.filter(pc.invert(reached))
+        manifests = self._manifests(metadata, metadata.snapshots)
+        live = self._live_paths(metadata, manifests)
+        # An entry that its catalog kept, though the snapshot is gone, still names its file.
+        named = _statistics(metadata, lambda _: True)
+        return _without(files, live, manifests, metadata.snapshots, named)
 
     def compared_columns(self, metadata: TableMetadata, kept: Sequence[Snapshot]) -> frozenset[int]:
         """Return the ids of the columns that live equality deletes of snapshots compare.
@@ -271,32 +272,37 @@ class Reachability:
             self._live.append(known[-1])
         return pa.concat_arrays([pa.array([], pa.string()), *(paths for _, paths in known)])
 
-    def _expired_lists(self, expired: Sequence[Snapshot], kept: Sequence[Snapshot]) -> pa.Table:
-        staying = {item.manifest_list for item in kept}
-        going = [item.manifest_list for item in expired if item.manifest_list not in staying]
-        return _files(pa.array(going, pa.string()), MANIFEST_LIST, None)
+
+def _without(
+    files: pa.Table,
+    live: pa.Array,
+    manifests: pa.Table,
+    snapshots: Sequence[Snapshot],
+    statistics: pa.Table,
+) -> pa.Table:
+    """Return files without those that kept snapshots, or entries of statistics, name."""
+    held = [
+        live,
+        same_name(manifests["manifest_path"]),
+        same_name(pa.array([item.manifest_list for item in snapshots], pa.string())),
+        same_name(statistics["path"]),
+    ]
+    reached = pc.is_in(same_name(files["path"]), value_set=pa.concat_arrays(held))
+    return files.filter(pc.invert(reached))
 
 
-def _files(locations: Any, kind: str, sizes: Any) -> pa.Table:
+def _files(locations: Any, kind: str, sizes: Any = None) -> pa.Table:
     count = len(locations)
     lengths = pa.array([0] * count, pa.int64()) if sizes is None else sizes
     return pa.table([locations, pa.array([kind] * count, pa.string()), lengths], schema=FILES)
 
 
-def _statistics(
-    metadata: TableMetadata, kept_ids: set[int], expired: Sequence[Snapshot]
-) -> pa.Table:
-    staying = _statistics_of(metadata, kept_ids)
-    going = _statistics_of(metadata, {item.snapshot_id for item in expired})
-    held = staying["path"].combine_chunks()
-    return going.filter(pc.invert(pc.is_in(going["path"], value_set=held)))
-
-
-def _statistics_of(metadata: TableMetadata, ids: set[int]) -> pa.Table:
+def _statistics(metadata: TableMetadata, wanted: Callable[[int], bool]) -> pa.Table:
+    """Return the statistics files, of tables and of partitions, that entries of snapshots name."""
     found = [
         item
         for item in (*metadata.statistics, *metadata.partition_statistics)
-        if item.snapshot_id in ids
+        if wanted(item.snapshot_id)
     ]
     return _files(
         pa.array([item.statistics_path for item in found], pa.string()),

@@ -1,0 +1,156 @@
+"""Which files `lake expire` deletes: statistics with their snapshots, and nothing that another name keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from command_line import CommandLine
+from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
+from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
+from table_support import after, ids_in, inject, make_table, open_session, pyiceberg_catalog
+
+from lake.core.expiration.execute import execute, plan_expiration
+from lake.core.expiration.plan import RetentionOptions
+
+EXPIRE = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
+
+
+def append(warehouse: Path, *ids: int) -> int:
+    """Append rows and return the snapshot's id."""
+    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table.append(pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{one}" for one in ids]}))
+    return int(table.metadata.current_snapshot_id)
+
+
+def describe(warehouse: Path, snapshot_id: int, name: str, *, partitions: bool = False) -> Path:
+    """Write a file of statistics and set it as a snapshot's."""
+    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    path = Path(table.location().removeprefix("file://")) / "metadata" / name
+    path.write_bytes(b"x" * 1000)
+    told: dict[str, Any] = {
+        "snapshot-id": snapshot_id,
+        "statistics-path": f"file://{path}",
+        "file-size-in-bytes": 1000,
+    }
+    update: Any
+    if partitions:
+        update = SetPartitionStatisticsUpdate(partition_statistics=PartitionStatisticsFile(**told))
+    else:
+        told |= {"file-footer-size-in-bytes": 10, "blob-metadata": []}
+        update = SetStatisticsUpdate(statistics=StatisticsFile(**told))
+    table.catalog.commit_table(table, (), (update,))
+    return path
+
+
+def test_statistics_files_go_with_their_snapshots(lake: CommandLine, warehouse: Path) -> None:
+    make_table(warehouse)
+    first, second = append(warehouse, 1), append(warehouse, 2)
+    gone = [
+        describe(warehouse, first, "first.stats"),
+        describe(warehouse, second, "second.stats"),
+        describe(warehouse, first, "first-partitions.parquet", partitions=True),
+    ]
+    third = append(warehouse, 3)
+    kept = [
+        describe(warehouse, third, "third.stats"),
+        describe(warehouse, third, "third-partitions.parquet", partitions=True),
+    ]
+
+    promised = lake.ok(*EXPIRE, "--dry-run")["plan"]
+    document = lake.ok(*EXPIRE)
+
+    assert promised["statistics_files"] == 3
+    assert document["plan"] == promised
+    assert document["result"] == {**promised, "failed_deletes": 0}
+    assert not document["warnings"]
+    assert [path.exists() for path in (*gone, *kept)] == [False, False, False, True, True]
+    assert ids_in(warehouse) == [1, 2, 3]
+
+
+def test_a_statistics_file_that_another_entry_names_stays(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    make_table(warehouse)
+    first, second = append(warehouse, 1), append(warehouse, 2)
+    shared = [describe(warehouse, one, "shared.stats") for one in (first, second)]
+
+    document = lake.ok(*EXPIRE)
+
+    assert document["result"]["statistics_files"] == document["plan"]["statistics_files"] == 0
+    assert shared[0].exists()
+
+
+def test_a_statistics_file_that_the_catalog_still_names_stays(warehouse: Path) -> None:
+    make_table(warehouse)
+    first = append(warehouse, 1)
+    kept = describe(warehouse, first, "kept.stats")
+    append(warehouse, 2)
+    session = open_session(warehouse)
+    plan = plan_expiration(
+        session,
+        session.table("db.t"),
+        RetentionOptions(older_than_ms=session.clock.now_ms(), unsafe=True),
+    )
+    # As a server does that removes snapshots and leaves the entries of their statistics.
+    told = plan.table.metadata.statistics
+    catalog = session.catalog.handle
+    real = catalog.commit_table
+
+    def commit(table: Any, requirements: Any, updates: Any) -> Any:
+        again = [SetStatisticsUpdate(statistics=item) for item in told]
+        return real(table, requirements, (*updates, *again))
+
+    catalog.commit_table = commit  # type: ignore[method-assign]
+
+    outcome = execute(session, plan)
+
+    assert kept.exists()
+    assert outcome.plan["statistics_files"] == 1
+    assert outcome.result["statistics_files"] == 0
+    assert "1 files are reached by the table again" in " ".join(session.warnings)
+
+
+def test_files_outside_are_not_counted_as_going(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    make_table(warehouse)
+    append(warehouse, 1)
+    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    [task] = table.scan().plan_files()
+    outside = tmp_path / "outside.parquet"
+    outside.write_bytes(Path(task.file.file_path.removeprefix("file://")).read_bytes())
+    table.add_files([f"file://{outside}"])
+    table.overwrite(pa.table({"id": pa.array([2], pa.int64()), "name": ["n2"]}))
+
+    promised = lake.ok(*EXPIRE, "--dry-run")
+    document = lake.ok(*EXPIRE)
+
+    assert promised["plan"]["data_files"] == 1
+    assert document["result"] == {**promised["plan"], "failed_deletes": 0}
+    assert "lie outside the table" in " ".join(promised["warnings"])
+    assert promised["warnings"] == document["warnings"]
+    assert outside.exists()
+
+
+def test_what_another_writer_changed_meanwhile_is_explained(warehouse: Path) -> None:
+    make_table(warehouse)
+    append(warehouse, 1)
+    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table.overwrite(pa.table({"id": pa.array([2], pa.int64()), "name": ["n2"]}))
+    session = open_session(warehouse)
+    plan = plan_expiration(
+        session,
+        session.table("db.t"),
+        RetentionOptions(older_than_ms=session.clock.now_ms(), unsafe=True),
+    )
+    oldest = plan.table.metadata.snapshots[0].snapshot_id
+    tagging = table.manage_snapshots().create_tag(oldest, "kept")
+    inject(session, [after(tagging.commit)])
+
+    outcome = execute(session, plan)
+
+    assert outcome.result["data_files"] == 0
+    assert "were planned and are still needed" in " ".join(session.warnings)
+    assert ids_in(warehouse, snapshot_id=oldest) == [1]
