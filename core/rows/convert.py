@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import pyarrow as pa
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UUIDType
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    UnknownType,
+    UUIDType,
+)
 
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows.schema import arrow_type, field_id
@@ -45,7 +53,11 @@ def convert(
         raise CorruptFileError(
             f"column {item.name} of {where} is {column.type}, the table has {kind}"
         )
-    if pa.types.is_null(column.type):
+    if isinstance(kind, UnknownType) and column.null_count < len(column):
+        raise CorruptFileError(
+            f"column {item.name} of {where} has values, and its type in the table is unknown"
+        )
+    if pa.types.is_null(column.type) or isinstance(kind, UnknownType):
         return pa.nulls(len(column), arrow_type(kind))
     nested = _Nested(where, by_name, labels)
     if isinstance(kind, StructType):
@@ -96,6 +108,9 @@ def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False)
         source = source.value_type
     if pa.types.is_null(source):
         return True
+    if isinstance(kind, UnknownType):
+        # A file of the table may hold the column all the same: its values are checked.
+        return not by_name
     if isinstance(kind, StructType):
         return pa.types.is_struct(source) and _struct_promotable(source, kind, by_name=by_name)
     if isinstance(kind, ListType):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, UnknownType
 
 from lake.core.errors import CorruptFileError
 from lake.core.expressions import field_path, filter_columns
@@ -270,6 +270,8 @@ def _lineage(
 
 def _missing(item: NestedField, rows: int, settings: ReadSettings, file: FileSlice) -> pa.Array:
     """Return what a column is that the file lacks: its partition's value, its default, or NULL."""
+    if isinstance(item.field_type, UnknownType):
+        return pa.nulls(rows)
     if settings.complete:
         raise CorruptFileError(f"{file.path} lacks column {item.name} (field id {item.field_id})")
     kind = arrow_type(item.field_type)

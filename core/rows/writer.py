@@ -25,6 +25,7 @@ from lake.core.rows.schema import (
     spec_from_plain,
     spec_to_plain,
 )
+from lake.core.rows.stored_columns import stored_schema, without_unstored
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
 from lake.core.units import positive_number
@@ -97,12 +98,13 @@ class WriteSettings:
 
         Raises:
             RefusedError: the table wants a file format that lake does not write, or a place for its files that
-                nobody writes to any more.
+                nobody writes to any more; or it has a column that data files cannot hold.
         """
         refuse_outdated(table.properties)
         properties = {k: v for k, v in table.properties.items() if k.startswith(_PROPERTIES)}
         for key in ("write.format.default", "write.delete.format.default"):
             check_format(properties.get(key, FORMATS[0]))
+        stored_schema(schema or table.schema)
         return cls(
             schema=schema or table.schema,
             spec=spec or table.spec,
@@ -171,6 +173,7 @@ class Output:
         target_bytes: size at which a file is closed.
         suffix: of their names, before the ending that the format gives.
         described: what their entries say besides what is found while writing.
+        stored: the columns that they hold, where rows have others too.
     """
 
     storage: Storage
@@ -180,6 +183,11 @@ class Output:
     target_bytes: int
     suffix: str = ""
     described: Mapping[str, Any] = field(default_factory=dict)
+    stored: Schema | None = None
+
+    def stored_part(self, rows: pa.Table) -> pa.Table:
+        """Return what the files hold of some rows."""
+        return rows if self.stored is None else without_unstored(rows, self.stored)
 
     def new_path(self, partition: Partition) -> str:
         """Return a new file's name."""
@@ -250,7 +258,7 @@ class RollingWriter:
             self.paths.append(path)
             self._file = self._output.form.create(self._output.storage, path)
         before = self._file.size
-        self._file.write(head)
+        self._file.write(self._output.stored_part(head))
         self._ratio = max((self._file.size - before) / max(taken, 1), 0.001)
         if self._file.size >= self._output.target_bytes * _NEARLY_FULL:
             self.finish_file()
@@ -382,14 +390,16 @@ def open_writer(
         attempt: a text that no other attempt at the task has.
         names: gives the files' names if the task writes other files too.
     """
+    stored = stored_schema(settings.schema)
     return TableWriter(
         Output(
             storage=storage,
             settings=settings,
-            form=form_of(settings.data_format, settings.schema, settings.properties),
+            form=form_of(settings.data_format, stored, settings.properties),
             names=names or settings.file_names(task=task, attempt=attempt),
             target_bytes=settings.target_bytes,
             described={"sort_order_id": settings.sort_order_id},
+            stored=None if stored is settings.schema else stored,
         )
     )
 

@@ -31,6 +31,7 @@ from pyiceberg.types import (
 from rows_support import (
     EVERY_TYPE,
     batches,
+    fitting,
     read,
     read_settings,
     schemas,
@@ -55,36 +56,6 @@ IDS = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "text", StringType(), required=False),
 )
-
-
-def fit_for(kind: str, column: pa.Array) -> pa.Array:
-    """Return a column without the times that ORC cannot hold: those before 1970 lose their fractions."""
-    nested = column.type
-    if kind == "avro":
-        return column
-    if pa.types.is_timestamp(nested):
-        second = 10**9 if nested.unit == "ns" else 10**6
-        numbers = [
-            value if value is None or value >= 0 else value // second * second
-            for value in column.cast(pa.int64()).to_pylist()
-        ]
-        return pa.array(numbers, pa.int64()).cast(nested)
-    mask = column.is_null()
-    if pa.types.is_struct(nested):
-        parts = [fit_for(kind, column.field(at)) for at in range(nested.num_fields)]
-        return pa.StructArray.from_arrays(parts, fields=list(nested), mask=mask)
-    if pa.types.is_map(nested):
-        items = fit_for(kind, column.items)
-        return pa.MapArray.from_arrays(column.offsets, column.keys, items, type=nested, mask=mask)
-    if pa.types.is_list(nested):
-        values = fit_for(kind, column.values)
-        return pa.ListArray.from_arrays(column.offsets, values, type=nested, mask=mask)
-    return column
-
-
-def fitting(kind: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [fit_for(kind, column) for column in rows.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def numbered(rows: int, first: int = 0) -> pa.RecordBatch:

@@ -1,0 +1,102 @@
+"""The part of a table's columns that its data files hold.
+
+Columns of the type `unknown` have only NULLs and are left out of data files, at every level.
+Source: https://iceberg.apache.org/spec/#primitive-types; what cannot be left out is what Iceberg Java refuses in
+its TypeToMessageType.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UnknownType
+
+from lake.core.errors import RefusedError
+from lake.core.rows.convert import convert
+
+
+def stored_schema(schema: Schema) -> Schema:
+    """Return a table's schema without the columns and fields that data files do not hold.
+
+    Raises:
+        RefusedError: a list, a map or a struct holds nothing else, so no data file can hold its values.
+    """
+    fields = _stored_fields(schema.fields, "")
+    if not fields:
+        raise RefusedError(
+            "the table has no column that data files can hold: all are of the type unknown",
+            hint="Give one of the columns another type.",
+        )
+    return schema if fields == schema.fields else Schema(*fields, schema_id=schema.schema_id)
+
+
+def _stored_fields(fields: Sequence[NestedField], prefix: str) -> tuple[NestedField, ...]:
+    return tuple(
+        _stored_field(item, prefix + item.name)
+        for item in fields
+        if not isinstance(item.field_type, UnknownType)
+    )
+
+
+def _stored_field(item: NestedField, name: str) -> NestedField:
+    kind = _stored_type(item.field_type, name)
+    return item if kind == item.field_type else item.model_copy(update={"field_type": kind})
+
+
+def _stored_type(kind: IcebergType, name: str) -> IcebergType:
+    if isinstance(kind, StructType):
+        fields = _stored_fields(kind.fields, f"{name}.")
+        if not fields:
+            raise _not_stored(name, kind)
+        return StructType(*fields)
+    if isinstance(kind, ListType):
+        element = _stored_part(kind.element_type, f"{name}.element")
+        return kind.model_copy(update={"element_type": element})
+    if isinstance(kind, MapType):
+        key = _stored_part(kind.key_type, f"{name}.key")
+        value = _stored_part(kind.value_type, f"{name}.value")
+        return kind.model_copy(update={"key_type": key, "value_type": value})
+    return kind
+
+
+def _stored_part(kind: IcebergType, name: str) -> IcebergType:
+    if isinstance(kind, UnknownType):
+        raise _not_stored(name, kind)
+    return _stored_type(kind, name)
+
+
+def _not_stored(name: str, kind: IcebergType) -> RefusedError:
+    return RefusedError(
+        f"data files cannot hold column {name} of the type {kind}",
+        hint="Drop the column, or give what it holds another type than unknown.",
+    )
+
+
+def without_unstored(table: pa.Table, schema: Schema) -> pa.Table:
+    """Return rows with the columns of a stored schema only.
+
+    Args:
+        table: rows with the columns of the table's schema.
+        schema: what `stored_schema` made of it.
+    """
+    columns = []
+    for item in schema.fields:
+        column = table.column(item.name)
+        if _has_nulls_only(column.type):
+            parts = [convert(chunk, item, "the rows to write") for chunk in column.chunks]
+            column = pa.chunked_array(parts, None if parts else column.type)
+        columns.append(column)
+    names = [item.name for item in schema.fields]
+    fields = [
+        table.schema.field(name).with_type(column.type)
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
+def _has_nulls_only(kind: pa.DataType) -> bool:
+    """Whether a type, or a part of it, is Arrow's type of NULLs only."""
+    parts = (kind.field(index).type for index in range(kind.num_fields))
+    return pa.types.is_null(kind) or any(_has_nulls_only(part) for part in parts)
