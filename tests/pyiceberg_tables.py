@@ -24,7 +24,8 @@ from pyiceberg.transforms import (
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
 from table_support import pyiceberg_catalog
 
-from lake.core.table.version3 import UpgradeToVersion3, allow_writing
+from lake.core.table import pyiceberg_patches
+from lake.core.table.version3 import UpgradeToVersion3
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -90,7 +91,7 @@ def _finish(catalog: Any, warehouse: Path, table: Table, version: str) -> None:
         with table.transaction() as change:
             change.upgrade_table_version(2)
     if version.endswith("3"):
-        allow_writing()
+        pyiceberg_patches.apply()
         catalog.commit_table(table, (), (UpgradeToVersion3(format_version=3),))
     if version == "1, as of old":
         edit(warehouse, table, _age)

@@ -19,6 +19,7 @@ from pyiceberg.types import (
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.table.arrow_types import primitive_type
 from lake.core.table.row_ids import LINEAGE_SINCE
+from lake.core.table.spec_types import enable_types
 from lake.core.units import whole_number
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def schema_from_plain(plain: Any) -> Schema:
     Raises:
         CorruptFileError: the values describe none.
     """
+    # A Spark worker gets here before anything else that knows the types.
+    enable_types()
     try:
         return Schema.model_validate(plain)
     except ValueError as error:

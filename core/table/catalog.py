@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _SQLITE_WAIT_SECONDS = 60
-MAX_FORMAT_VERSION = 3
 HADOOP = "hadoop"
 # What stands for another character in an address.
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
@@ -156,11 +155,9 @@ class TableCatalog:
     @cached_property
     def handle(self) -> Catalog:
         """The PyIceberg catalog."""
-        from lake.core.table.version1 import allow_reading  # noqa: PLC0415
-        from lake.core.table.version3 import allow_writing  # noqa: PLC0415
+        from lake.core.table import pyiceberg_patches  # noqa: PLC0415
 
-        allow_reading()
-        allow_writing()
+        pyiceberg_patches.apply()
         if self.is_hadoop:
             return self._open_hadoop()
         if self._database:
@@ -232,7 +229,7 @@ class TableCatalog:
 
         Raises:
             NotFoundError: there is none.
-            RefusedError: its format is newer than lake knows.
+            RefusedError: it has something that lake does not support.
         """
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
 
@@ -246,11 +243,6 @@ class TableCatalog:
                 found = self.handle.load_table(names)
             except NoSuchTableError as error:
                 raise self._no_table(identifier) from error
-        if found.metadata.format_version > MAX_FORMAT_VERSION:
-            raise RefusedError(
-                f"{identifier} has format version {found.metadata.format_version}; "
-                f"lake knows up to {MAX_FORMAT_VERSION}"
-            )
         check(found.metadata, identifier)
         return self._table(identifier, found, self._vender(identifier))
 

@@ -10,10 +10,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata
 
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.table.metadata_parser import parsed
 from lake.core.table.roots import roots_of
 from lake.core.table.storage import read_up_to
 
@@ -28,18 +29,12 @@ _PIECE = 1024 * 1024
 _LENGTH = 200
 
 
-def bound_reading() -> None:
-    """Let PyIceberg's catalogs read metadata files by this module."""
-    from pyiceberg.serializers import FromInputFile  # noqa: PLC0415
-
-    FromInputFile.table_metadata = staticmethod(_from_input)  # type: ignore[assignment,method-assign]
-
-
-def _from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
+def from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
+    """Return the metadata that a file of PyIceberg's holds."""
     del encoding
-    parsed = paths.parse(file.location)
-    if parsed.is_local:
-        status = os.stat(parsed.path)
+    place = paths.parse(file.location)
+    if place.is_local:
+        status = os.stat(place.path)
         if not stat.S_ISREG(status.st_mode):
             raise BadInputError(f"{file.location} is not a file")
         return _local(file.location, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -72,12 +67,13 @@ def parse(data: bytes, location: str) -> TableMetadata:
     """Return the metadata that a file holds, unpacked if the file's name says that it is packed.
 
     Raises:
-        CorruptFileError: it is none, or longer than any metadata.
+        CorruptFileError: it is not table metadata, or longer than any metadata.
+        RefusedError: the table has something that lake does not support.
     """
     if location.endswith(_PACKED):
         data = _unpacked(data, location)
     try:
-        return TableMetadataUtil.parse_raw(data.decode())
+        return parsed(data.decode())
     except (ValidationError, UnicodeDecodeError):
         raise
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:

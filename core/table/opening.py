@@ -66,7 +66,6 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
     from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog  # noqa: PLC0415
 
     from lake.core.table.foreign_code import keep_out  # noqa: PLC0415
-    from lake.core.table.metadata_files import bound_reading  # noqa: PLC0415
 
     def bounded(name: str, properties: Mapping[str, Any]) -> Catalog:
         from lake.core.table.rest import BoundedRestCatalog  # noqa: PLC0415 - only when one is wanted
@@ -74,7 +73,6 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
         return BoundedRestCatalog(name, **properties)
 
     AVAILABLE_CATALOGS[CatalogType.REST] = bounded
-    bound_reading()
     os.environ.setdefault(_POSTGRES_LIMIT, _POSTGRES_SECONDS)
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     with catalog_errors(f"catalog {name}"):

@@ -25,6 +25,7 @@ from urllib3.util.retry import Retry
 from lake.core.clock import SystemClock, SystemIds
 from lake.core.errors import RefusedError
 from lake.core.redaction import is_secret
+from lake.core.table import pyiceberg_patches
 from lake.core.table.credentials import Credentials
 from lake.core.table.foreign_code import as_configured, check_store, storage_properties
 from lake.core.units import natural_number, positive_number
@@ -82,6 +83,7 @@ class BoundedRestCatalog(RestCatalog):
             RefusedError: it would carry its credentials over the network in plain text.
         """
         _refuse_plain_text(properties)
+        pyiceberg_patches.apply_to_rest()
         self._configured = dict(properties)
         self._limits = tuple(
             _seconds(properties, key, default)

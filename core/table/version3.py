@@ -1,27 +1,18 @@
-"""Table metadata of format version 3, which PyIceberg 0.12 reads and changes but refuses to write.
-
-Of what the version adds, PyIceberg's classes carry all but the keys of encrypted tables: those are refused.
-"""
+"""Upgrades of tables to format version 3, which PyIceberg 0.12 does not carry out, and encrypted tables."""
 
 from __future__ import annotations
 
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import (
     TableUpdate,
     UpgradeFormatVersionUpdate,
     _apply_table_update,
     _TableMetadataUpdateContext,
 )
-from pyiceberg.typedef import IcebergBaseModel
 
 from lake.core.errors import RefusedError
 
 _ENCRYPTION_KEY = "encryption.key-id"
-
-
-def allow_writing() -> None:
-    """Let catalogs that PyIceberg runs in this process write such metadata as they write other versions."""
-    TableMetadataV3.model_dump_json = IcebergBaseModel.model_dump_json  # type: ignore[method-assign]
 
 
 class UpgradeToVersion3(UpgradeFormatVersionUpdate):

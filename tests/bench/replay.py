@@ -31,9 +31,9 @@ from replay_support import take_checkpoint, write_manifest  # noqa: E402
 from table_support import make_table, open_session  # noqa: E402
 
 from lake.core.checkpoints.state import FLINK_SINK, ICEBERG_SINK  # noqa: E402
+from lake.core.table import pyiceberg_patches  # noqa: E402
 from lake.core.table.catalog import Table  # noqa: E402
 from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile  # noqa: E402
-from lake.core.table.version3 import allow_writing  # noqa: E402
 
 COLUMNS = 10
 SCHEMA = Schema(
@@ -52,7 +52,7 @@ WAYS = {
 
 def make(warehouse: Path, way: str, checkpoints: int, files: int, version: int) -> None:
     """Make a table with pending checkpoints."""
-    allow_writing()
+    pyiceberg_patches.apply()
     make_table(warehouse, schema=SCHEMA, spec=SPEC, format_version=str(version))
     table = open_session(warehouse).table("db.t")
     Path(table.data_location.removeprefix("file://")).mkdir(parents=True)

@@ -12,8 +12,8 @@ from replay_support import take_checkpoint, write_manifest
 from lake.core.checkpoints.state import FLINK_SINK
 from lake.core.session import Session
 from lake.core.settings import Settings
+from lake.core.table import pyiceberg_patches
 from lake.core.table.catalog import Table, open_catalog
-from lake.core.table.version3 import allow_writing
 from world.foreign import data_files
 
 NOTHING, SAME, ONCE, GONE = "nothing", "same", "once", "gone"
@@ -80,7 +80,7 @@ _WITH_DELETES = (2, 3)
 
 def checkpoints(warehouse: Path, kind: str) -> None:
     """Leave what a Flink job leaves that died after its third checkpoint, none of them committed."""
-    allow_writing()
+    pyiceberg_patches.apply()
     settings = Settings(warehouse=str(warehouse), catalog_type=kind)
     table = Session(settings=settings, catalog=open_catalog(settings)).table("db.t")
     taken = {number: rows(60 + number, value=number) for number in (1, 2, 3)}

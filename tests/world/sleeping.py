@@ -14,7 +14,7 @@ from pathlib import Path
 from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
 from table_support import pyiceberg_catalog
 
-from lake.core.table.version3 import allow_writing
+from lake.core.table import pyiceberg_patches
 from world.crashes import Crashes, Found, Point, Rows
 from world.killed import COMMANDS, GONE, NOTHING, rows
 from world.mortal import BEFORE, End, Mortals
@@ -46,7 +46,7 @@ def _move(ref: str, kind: str, back: int) -> Act:
     """Set a ref to an ancestor of the head, as many steps back."""
 
     def act(crashes: Crashes) -> None:
-        allow_writing()
+        pyiceberg_patches.apply()
         catalog = pyiceberg_catalog(crashes.place.warehouse)
         table = catalog.load_table("db.t")
         snapshot = table.current_snapshot()

@@ -43,12 +43,11 @@ from lake.core.outcome import Outcome, Status
 from lake.core.replay.execute import execute
 from lake.core.replay.model import COMMITTED_LEFTOVER, UNPROVEN, FoundCheckpoint, ReplayPlan
 from lake.core.session import Session
-from lake.core.table import lineage
+from lake.core.table import lineage, pyiceberg_patches
 from lake.core.table.catalog import Table
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.files import DataFile
 from lake.core.table.operations import AppendFiles
-from lake.core.table.version3 import allow_writing
 
 TESTS = Path(__file__).parents[2]
 
@@ -179,7 +178,7 @@ class Job:
     """A table with the pending checkpoints of a job, each a row with the checkpoint's number."""
 
     def __init__(self, warehouse: Path, **properties: str) -> None:
-        allow_writing()
+        pyiceberg_patches.apply()
         self.warehouse = warehouse
         make_table(warehouse, **properties)
         self.clock = FixedClock()

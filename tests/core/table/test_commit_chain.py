@@ -37,6 +37,7 @@ from lake.core.errors import (
     ConflictingFilesError,
     RefusedError,
 )
+from lake.core.table import pyiceberg_patches
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot, commit_snapshots
 from lake.core.table.file_columns import columns_of
@@ -52,7 +53,6 @@ from lake.core.table.operations import (
     RowDelta,
     Step,
 )
-from lake.core.table.version3 import allow_writing
 
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 
@@ -61,7 +61,7 @@ class World:
     """A table, a session on it, and short ways to commit several steps."""
 
     def __init__(self, warehouse: Path, **options: object) -> None:
-        allow_writing()
+        pyiceberg_patches.apply()
         self.warehouse = warehouse
         make_table(warehouse, **options)  # type: ignore[arg-type]
         self.clock = FixedClock()

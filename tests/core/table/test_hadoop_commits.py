@@ -33,7 +33,7 @@ from table_support import SCHEMA, files_below
 
 from lake.core.errors import CorruptFileError, LakeError, RefusedError
 from lake.core.settings import Settings
-from lake.core.table import exclusive
+from lake.core.table import exclusive, hadoop
 from lake.core.table.catalog import Table, TableCatalog, open_catalog
 from lake.core.table.hadoop import HadoopCatalog, current_metadata
 from lake.core.table.storage import Storage
@@ -247,13 +247,13 @@ def test_a_version_that_another_writer_made_meanwhile_is_never_overwritten(
 ) -> None:
     table = made(tmp_path)
     folder = tmp_path / "db/t/metadata"
-    original = TableMetadataUtil.parse_raw
+    original = hadoop.parse
 
-    def overtaken(data: str) -> Any:
+    def overtaken(data: bytes, location: str) -> Any:
         (folder / f"v2{suffix}").write_bytes(b"another's")
-        return original(data)
+        return original(data, location)
 
-    monkeypatch.setattr(TableMetadataUtil, "parse_raw", overtaken)
+    monkeypatch.setattr(hadoop, "parse", overtaken)
 
     with pytest.raises(CommitFailedException, match="version 2 already exists"):
         change(table, a="b")

@@ -1,0 +1,77 @@
+"""What lake changes in PyIceberg 0.12, for this process: each change and its reason.
+
+PyIceberg's models of table metadata are stricter than the specification in some places. The changes are made in
+its classes because catalogs, commits and manifests all use them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableResponse, metadata, statistics
+from pyiceberg.typedef import IcebergBaseModel
+
+from lake.core.table.metadata_files import from_input
+from lake.core.table.metadata_parser import parsed_response
+from lake.core.table.spec_types import enable_types
+
+
+@cache
+def apply() -> None:
+    """Make the changes that every command needs; a second call does nothing."""
+    _bound_files()
+    enable_types()
+    _read_statistics()
+    _write_version_3()
+    _explain_responses(CommitTableResponse)
+
+
+@cache
+def apply_to_rest() -> None:
+    """Make the changes that REST catalogs need too, whose module is slow to import."""
+    apply()
+    from pyiceberg.catalog.rest import TableResponse  # noqa: PLC0415
+
+    TableResponse.model_rebuild(force=True)
+    _explain_responses(TableResponse)
+
+
+def _bound_files() -> None:
+    """Read metadata files of bounded size: a small packed one may unpack to anything."""
+    FromInputFile.table_metadata = staticmethod(from_input)  # type: ignore[assignment,method-assign]
+
+
+def _read_statistics() -> None:
+    """Read statistics of every blob type: PyIceberg allows two, the specification leaves the list open."""
+    statistics.BlobMetadata.__annotations__["type"] = str
+    statistics.BlobMetadata.model_fields["type"].annotation = str
+    models: tuple[type[BaseModel], ...] = (
+        statistics.BlobMetadata,
+        statistics.StatisticsFile,
+        metadata.TableMetadataV1,
+        metadata.TableMetadataV2,
+        metadata.TableMetadataV3,
+        metadata.TableMetadataWrapper,
+        CommitTableResponse,
+    )
+    # Each has the models inside it compiled in: the inner ones first.
+    for model in models:
+        model.model_rebuild(force=True)
+
+
+def _write_version_3() -> None:
+    """Write metadata of format version 3 as of the others: PyIceberg refuses to."""
+    metadata.TableMetadataV3.model_dump_json = IcebergBaseModel.model_dump_json  # type: ignore[method-assign]
+
+
+def _explain_responses(kind: type[BaseModel]) -> None:
+    """Refuse by name what a server's table has and lake does not support: PyIceberg calls it invalid."""
+    original = kind.model_validate_json
+
+    def validated(data: str, **options: Any) -> Any:
+        return parsed_response(lambda: original(data, **options), data)
+
+    kind.model_validate_json = staticmethod(validated)  # type: ignore[assignment,method-assign]

@@ -1,0 +1,124 @@
+"""Tables whose metadata holds what the specification allows and lake does not write."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine
+from metadata_edits import edit_metadata, metadata_path, read_metadata, retype
+
+Make = Callable[..., None]
+
+
+@pytest.fixture
+def make(lake: CommandLine, tmp_path: Path) -> Make:
+    """Make three snapshots of a table with a binary column that stands for another one's type."""
+
+    def made(*options: str) -> None:
+        for number in range(3):
+            # The bounds of geometries are points: two doubles.
+            points = [struct.pack("<2d", number, x) for x in (1.0, 2.0)]
+            table = pa.table({"id": [2 * number, 2 * number + 1], "g": points})
+            pq.write_table(table, tmp_path / f"{number}.parquet")
+            lake.ok("ingest", "db.t", tmp_path / f"{number}.parquet", *(() if number else options))
+
+    return made
+
+
+VERSION_3 = ("--create", "--property", "format-version=3")
+TYPES = ("variant", "geometry(srid:3857)", "geography(srid:4326, karney)")
+
+
+def ids(lake: CommandLine, *options: Any) -> list[int]:
+    found = lake(
+        "scan", "db.t", "--select", "id", "--output", "-", "--output-format", "json", *options
+    )
+    assert found.exit_code == 0, found
+    return sorted(json.loads(line)["id"] for line in found.stdout.splitlines())
+
+
+@pytest.mark.parametrize("text", TYPES)
+def test_what_does_not_touch_a_column_of_a_foreign_type_works(
+    lake: CommandLine, warehouse: Path, make: Make, text: str
+) -> None:
+    make(*VERSION_3)
+    edit_metadata(warehouse, retype("g", text))
+
+    assert len(lake.ok("snapshots", "db.t")["result"]["snapshots"]) == 3
+    assert ids(lake) == [0, 1, 2, 3, 4, 5]
+    assert ids(lake, "--where", "id > 3") == [4, 5]
+    assert lake.ok("scan", "db.t", "--plan")["status"] == "done"
+    assert lake.ok("compact", "db.t", "--dry-run")["status"] == "dry-run"
+    lake.ok("expire", "db.t", "--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
+
+    (schema,) = read_metadata(warehouse)["schemas"]
+    assert [field["type"] for field in schema["fields"]] == ["long", text]
+    assert ids(lake) == [0, 1, 2, 3, 4, 5]
+
+
+def test_statistics_of_an_open_blob_type_are_kept_by_a_commit(
+    lake: CommandLine, warehouse: Path, make: Make
+) -> None:
+    make("--create")
+
+    def analysed(plain: dict[str, Any]) -> None:
+        snapshot = plain["current-snapshot-id"]
+        blob = {"type": "ndv", "snapshot-id": snapshot, "sequence-number": 3, "fields": [1]}
+        plain["statistics"] = [
+            {
+                "snapshot-id": snapshot,
+                "statistics-path": f"file://{metadata_path(warehouse).parent}/x.stats",
+                "file-size-in-bytes": 9,
+                "file-footer-size-in-bytes": 4,
+                "blob-metadata": [blob],
+            }
+        ]
+
+    before = edit_metadata(warehouse, analysed)["statistics"]
+    lake.ok("compact", "db.t")
+
+    assert len(lake.ok("snapshots", "db.t")["result"]["snapshots"]) >= 3
+    assert read_metadata(warehouse)["statistics"] == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("snapshots", "db.t"),
+        ("scan", "db.t"),
+        ("expire", "db.t"),
+        ("compact", "db.t", "--dry-run"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda plain: plain.update({"format-version": 4}), "format version 4"),
+        (retype("g", "tensor"), "column g has the type 'tensor'"),
+    ],
+    ids=["version", "type"],
+)
+def test_what_lake_does_not_support_is_refused_by_its_name(
+    lake: CommandLine,
+    warehouse: Path,
+    make: Make,
+    command: tuple[str, ...],
+    change: Callable[[dict[str, Any]], None],
+    named: str,
+) -> None:
+    make("--create")
+    edit_metadata(warehouse, change)
+
+    refused = lake("--json", *command)
+
+    assert refused.exit_code == 3
+    assert refused.json()["error"]["kind"] == "refused"
+    assert named in refused.json()["error"]["message"]

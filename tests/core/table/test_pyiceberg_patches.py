@@ -1,0 +1,47 @@
+"""What lake changes in PyIceberg is there in the pinned version, and the change is in force."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyiceberg import types
+from pyiceberg.catalog.rest import TableResponse
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import CommitTableResponse
+from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
+from pyiceberg.table.statistics import BlobMetadata
+
+from lake.core.table import pyiceberg_patches
+
+PATCHED = (
+    (types.IcebergType, "handle_primitive_type"),
+    (types.ListType, "__init__"),
+    (types.MapType, "__init__"),
+    (BlobMetadata, "__pydantic_validator__"),
+    (TableMetadataV2, "__pydantic_validator__"),
+    (TableMetadataV3, "model_dump_json"),
+    (FromInputFile, "table_metadata"),
+    (CommitTableResponse, "model_validate_json"),
+    (TableResponse, "model_validate_json"),
+)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), PATCHED, ids=[f"{owner.__name__}.{name}" for owner, name in PATCHED]
+)
+def test_each_patched_name_exists(owner: type, name: str) -> None:
+    assert callable(getattr(owner, name)) or name == "__pydantic_validator__"
+
+
+def test_patches_are_made_once() -> None:
+    pyiceberg_patches.apply_to_rest()
+    before = [getattr(owner, name) for owner, name in PATCHED]
+
+    pyiceberg_patches.apply()
+    pyiceberg_patches.apply_to_rest()
+
+    after = [getattr(owner, name) for owner, name in PATCHED]
+    assert all(one == other for one, other in zip(before, after, strict=True))
+    blob = {"type": "of-another", "snapshot-id": 1, "sequence-number": 1, "fields": []}
+    assert BlobMetadata.model_validate_json(json.dumps(blob)).type == "of-another"
