@@ -19,6 +19,7 @@ from lake.core.deletes.puffin import PuffinWriter
 from lake.core.errors import RefusedError
 from lake.core.rows.file_names import FileNames, folder_of
 from lake.core.rows.formats import form_of
+from lake.core.rows.parquet_options import OF_DATA_FILES_ONLY
 from lake.core.rows.partitioning import Partition, Places
 from lake.core.rows.row_files import FileForm, NewFile
 from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, WriteSettings
@@ -227,7 +228,8 @@ def _delete_properties(settings: WriteSettings) -> dict[str, str]:
         for name, value in settings.properties.items()
         if name.startswith(own)
     }
-    return {**settings.properties, **instead}
+    found = {**settings.properties, **instead}
+    return {name: text for name, text in found.items() if not name.startswith(OF_DATA_FILES_ONLY)}
 
 
 def _position_form(settings: WriteSettings) -> FileForm:

@@ -10,24 +10,29 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lake.core.arrays import one_array
-from lake.core.errors import BadInputError, CorruptFileError, InvalidRequestError
+from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows.column_metrics import ColumnMetrics, Counted, counted_columns
 from lake.core.rows.handed_down import handed_down
 from lake.core.rows.orc_reader import open_orc
 from lake.core.rows.orc_tail import Tail
 from lake.core.rows.orc_times import check_times
-from lake.core.rows.orc_types import orc_schema
+from lake.core.rows.orc_types import column_numbers, orc_schema
 from lake.core.rows.required import null_in_required
 from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
-from lake.core.units import positive_number
+from lake.core.table.table_properties import (
+    ORC_BLOOM_COLUMNS,
+    ORC_BLOOM_FPP,
+    ORC_CODEC,
+    ORC_STRATEGY,
+    ORC_STRIPE_BYTES,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-_STRIPE_BYTES = 64 * 1024 * 1024
 _BLOCK_BYTES = 64 * 1024
 # Rows that are handed over at once. Were they more than a batch, PyArrow would write parts of nested columns,
 # and does that wrong (see `handed_down`).
@@ -66,23 +71,23 @@ class OrcForm:
         self.arrow = orc_schema(self.schema)
         self.required = arrow_schema(self.schema)
         self.columns = counted_columns(self.schema, self.properties)
-        codec = self.properties.get("write.orc.compression-codec", "zlib").lower()
-        if codec not in _CODECS:
-            raise InvalidRequestError(
-                f"the table's write.orc.compression-codec {codec!r} is none of {', '.join(_CODECS)}"
-            )
-        self.piece_bytes = positive_number(
-            self.properties, "write.orc.stripe-size-bytes", _STRIPE_BYTES
-        )
-        strategy = self.properties.get("write.orc.compression-strategy", "speed").lower()
+        self.piece_bytes = ORC_STRIPE_BYTES.of(self.properties)
         self.options = {
             "file_version": "0.12",
             "batch_size": _BATCH_ROWS,
             "stripe_size": self.piece_bytes,
-            "compression": _CODECS[codec],
+            "compression": _CODECS[ORC_CODEC.of(self.properties)],
             "compression_block_size": _BLOCK_BYTES,
-            "compression_strategy": "compression" if strategy == "compression" else "speed",
+            "compression_strategy": ORC_STRATEGY.of(self.properties),
+            "bloom_filter_columns": self._bloom_filter_columns(),
+            "bloom_filter_fpp": ORC_BLOOM_FPP.of(self.properties),
         }
+
+    def _bloom_filter_columns(self) -> list[int]:
+        """Return the ORC numbers of the columns that get a Bloom filter."""
+        numbers = column_numbers(self.schema)
+        names = [name.strip() for name in ORC_BLOOM_COLUMNS.of(self.properties).split(",")]
+        return [numbers[name] for name in names if name in numbers]
 
     def create(self, storage: Storage, path: str) -> OrcFile:
         """Begin a file."""

@@ -46,6 +46,31 @@ def orc_schema(schema: Schema) -> pa.Schema:
     return pa.schema([_orc_field(item) for item in schema.fields])
 
 
+def column_numbers(schema: Schema) -> dict[str, int]:
+    """Return the number that each column has in an ORC file, by its name with dots.
+
+    The root is 0; a type comes before the types within it. Source: https://orc.apache.org/specification/ORCv1/#types.
+    """
+    found: dict[str, int] = {}
+    for item in schema.fields:
+        _number(item, schema, found)
+    return found
+
+
+def _number(item: NestedField, schema: Schema, found: dict[str, int]) -> None:
+    found[schema.find_column_name(item.field_id) or item.name] = len(found) + 1
+    kind = item.field_type
+    parts: tuple[NestedField, ...] = ()
+    if isinstance(kind, StructType):
+        parts = kind.fields
+    elif isinstance(kind, ListType):
+        parts = (kind.element_field,)
+    elif isinstance(kind, MapType):
+        parts = (kind.key_field, kind.value_field)
+    for part in parts:
+        _number(part, schema, found)
+
+
 def _orc_field(item: NestedField) -> pa.Field:
     attributes = {
         _ID: str(item.field_id).encode(),

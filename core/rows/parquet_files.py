@@ -18,31 +18,18 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.errors import BadInputError, InvalidRequestError
+from lake.core.errors import BadInputError
 from lake.core.rows import metrics
+from lake.core.rows.parquet_options import writer_options
 from lake.core.rows.required import fill_masked
 from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
-from lake.core.units import natural_number, positive_number
+from lake.core.table.table_properties import PARQUET_ROW_GROUP_BYTES
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-
-_ROW_GROUP_BYTES = 128 * 1024 * 1024
-_PAGE_BYTES = 1024 * 1024
-_DICTIONARY_BYTES = 2 * 1024 * 1024
-_MOST_GZIP, _MOST_ZSTD = 9, 22
-_CODECS = {
-    "zstd": "zstd",
-    "gzip": "gzip",
-    "snappy": "snappy",
-    "lz4": "lz4",
-    "brotli": "brotli",
-    "uncompressed": "none",
-    "none": "none",
-}
 
 
 @dataclass(slots=True)
@@ -78,10 +65,8 @@ class ParquetForm:
         )
         self.columns = metrics.leaves(self.schema)
         self.modes = metrics.modes(self.schema, self.properties)
-        self.options = _parquet_options(self.properties)
-        self.piece_bytes = positive_number(
-            self.properties, "write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES
-        )
+        self.options = writer_options(self.schema, self.properties)
+        self.piece_bytes = PARQUET_ROW_GROUP_BYTES.of(self.properties)
 
     def create(self, storage: Storage, path: str) -> ParquetFile:
         """Begin a file."""
@@ -176,33 +161,3 @@ def _file_type(found: pa.DataType, kind: IcebergType) -> pa.DataType:
             _file_field(found.item_field, kind.value_field),
         )
     return found
-
-
-def _parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
-    codec = properties.get("write.parquet.compression-codec", "zstd").lower()
-    if codec not in _CODECS:
-        raise InvalidRequestError(
-            f"the table's write.parquet.compression-codec {codec!r} is none of {', '.join(_CODECS)}"
-        )
-    level = natural_number(properties.get("write.parquet.compression-level", ""))
-    if codec == "gzip" and level is not None and level > _MOST_GZIP:
-        raise InvalidRequestError(f"the table's gzip compression level {level} is above 9")
-    return {
-        "version": "2.6",
-        "compression": _CODECS[codec],
-        "compression_level": _level(codec, level),
-        "data_page_size": positive_number(properties, "write.parquet.page-size-bytes", _PAGE_BYTES),
-        "dictionary_pagesize_limit": positive_number(
-            properties, "write.parquet.dict-size-bytes", _DICTIONARY_BYTES
-        ),
-        "write_page_checksum": True,
-        "store_decimal_as_integer": True,
-        "store_schema": False,
-    }
-
-
-def _level(codec: str, asked: int | None) -> int | None:
-    """Return the level to compress with; None for the codec's own."""
-    if asked is None or codec not in {"zstd", "gzip"}:
-        return None
-    return min(asked, _MOST_ZSTD)

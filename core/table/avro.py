@@ -37,6 +37,14 @@ AVRO_CODECS = {
     "zstandard": "zstandard",
     "snappy": "snappy",
 }
+# Their levels, where a codec has any.
+AVRO_LEVELS = {
+    "deflate": (-1, 9),
+    "zstandard": (
+        pa.Codec.minimum_compression_level("zstd"),
+        pa.Codec.maximum_compression_level("zstd"),
+    ),
+}
 # A header's entry that says what the sync marker is: a hash of the header and all blocks. Nothing else in Avro's
 # format would tell a wrong byte in a name or a number.
 _SEAL, _SEALED = "lake.sync-marker", "sha256"
@@ -198,7 +206,7 @@ def write_container(
     digest = hashlib.sha256(parts[0])
     bodies: list[bytes] = []
     for count, data in blocks:
-        packed = deflate(data)
+        packed = deflate(data, None)
         bodies.append(encode_long(count) + encode_long(len(packed)) + packed)
         digest.update(bodies[-1])
     # A marker must not occur in the data by chance; being a hash of it makes that as unlikely as a
@@ -214,7 +222,14 @@ class BlockWriter:
     """Writes a container file block by block."""
 
     def __init__(
-        self, sink: BinaryIO, schema: Any, *, metadata: Mapping[str, str], codec: str, seed: str
+        self,
+        sink: BinaryIO,
+        schema: Any,
+        *,
+        metadata: Mapping[str, str],
+        codec: str,
+        seed: str,
+        level: int | None = None,
     ) -> None:
         """Write the header.
 
@@ -222,20 +237,21 @@ class BlockWriter:
             sink: where it goes.
             schema: the Avro schema, JSON-ready.
             metadata: further header entries.
-            codec: one of `AVRO_CODECS`.
+            codec: Avro's name for it.
             seed: a text that no other file has; the sync marker is made of it.
+            level: the codec's, one of `AVRO_LEVELS`; None for its default.
         """
-        avro_codec = AVRO_CODECS[codec]
         schema_json = json.dumps(schema, separators=(",", ":"))
-        header = _header_map({**metadata, "avro.schema": schema_json, "avro.codec": avro_codec})
+        header = _header_map({**metadata, "avro.schema": schema_json, "avro.codec": codec})
         self._sync = hashlib.sha256(header + seed.encode()).digest()[:_SYNC_BYTES]
         self._sink = sink
-        self._deflate = _DEFLATE[avro_codec]
+        self._level = level
+        self._deflate = _DEFLATE[codec]
         sink.write(MAGIC + header + self._sync)
 
     def write(self, block: Block) -> None:
         """Write a block."""
-        packed = self._deflate(block.data)
+        packed = self._deflate(block.data, self._level)
         self._sink.write(
             encode_long(block.objects) + encode_long(len(packed)) + packed + self._sync
         )
@@ -375,18 +391,19 @@ def _inflate_snappy(packed: memoryview, limit: int) -> bytes | memoryview:
     return block
 
 
-def _deflate_deflate(data: bytes | memoryview) -> bytes:
-    machine = zlib.compressobj(_DEFLATE_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+def _deflate_deflate(data: bytes | memoryview, level: int | None) -> bytes:
+    chosen = _DEFLATE_LEVEL if level is None else level
+    machine = zlib.compressobj(chosen, zlib.DEFLATED, -zlib.MAX_WBITS)
     return machine.compress(data) + machine.flush()
 
 
-def _deflate_snappy(data: bytes | memoryview) -> bytes:
+def _deflate_snappy(data: bytes | memoryview, _level: int | None) -> bytes:
     packed: bytes = pa.compress(data, codec="snappy", asbytes=True)
     return packed + zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
 
 
-def _deflate_zstandard(data: bytes | memoryview) -> bytes:
-    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+def _deflate_zstandard(data: bytes | memoryview, level: int | None) -> bytes:
+    return bytes(pa.Codec("zstd", level).compress(data, asbytes=True))
 
 
 _INFLATE: Mapping[str, Callable[[memoryview, int], bytes | memoryview]] = {
@@ -395,8 +412,8 @@ _INFLATE: Mapping[str, Callable[[memoryview, int], bytes | memoryview]] = {
     "snappy": _inflate_snappy,
     "zstandard": _inflate_zstandard,
 }
-_DEFLATE: Mapping[str, Callable[[bytes | memoryview], bytes]] = {
-    "null": bytes,
+_DEFLATE: Mapping[str, Callable[[bytes | memoryview, int | None], bytes]] = {
+    "null": lambda data, _level: bytes(data),
     "deflate": _deflate_deflate,
     "snappy": _deflate_snappy,
     "zstandard": _deflate_zstandard,
