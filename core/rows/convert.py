@@ -15,11 +15,14 @@ from pyiceberg.types import (
     MapType,
     NestedField,
     StructType,
+    TimestampType,
+    TimestamptzType,
     UnknownType,
     UUIDType,
 )
 
 from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.rows.int96 import Int96Type
 from lake.core.rows.schema import arrow_type, field_id
 
 
@@ -50,9 +53,7 @@ def convert(
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not promotable(labels, kind, by_name=by_name):
-        raise CorruptFileError(
-            f"column {item.name} of {where} is {column.type}, the table has {kind}"
-        )
+        raise CorruptFileError(f"column {item.name} of {where} is {labels}, the table has {kind}")
     if isinstance(kind, UnknownType) and column.null_count < len(column):
         raise CorruptFileError(
             f"column {item.name} of {where} has values, and its type in the table is unknown"
@@ -111,6 +112,8 @@ def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False)
     if isinstance(kind, UnknownType):
         # A file of the table may hold the column all the same: its values are checked.
         return not by_name
+    if isinstance(source, Int96Type):
+        return isinstance(kind, TimestampType | TimestamptzType)
     if isinstance(kind, StructType):
         return pa.types.is_struct(source) and _struct_promotable(source, kind, by_name=by_name)
     if isinstance(kind, ListType):
@@ -225,4 +228,6 @@ def _from_start(column: pa.Array) -> pa.Array:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, Int96Type):
+        return kind
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

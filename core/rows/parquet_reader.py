@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lake.core import paths
 from lake.core.errors import CorruptFileError
 from lake.core.rows.batch_sizes import batch_rows
 from lake.core.rows.file_columns import FileColumns
+from lake.core.rows.int96 import open_parquet, schema_of_file
 from lake.core.rows.row_files import Leaves, check_count
 from lake.core.rows.row_groups import leaf_indexes, matching_spans, row_groups_of
 from lake.core.rows.slices import FileSlice
@@ -30,11 +30,11 @@ class ParquetRows:
         remote = not paths.parse(file.path).is_local
         self._source = source
         _check_footer(source, file)
-        self._parquet = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
+        self._parquet = open_parquet(source, pre_buffer=remote)
         check_count(file, self._parquet.metadata.num_rows)
         if self._parquet.metadata.num_row_groups > _MAX_ROW_GROUPS:
             raise CorruptFileError(f"{file.path} has too many row groups")
-        self.schema: pa.Schema = self._parquet.schema_arrow
+        self.schema = schema_of_file(self._parquet)
 
     def batches(
         self, columns: FileColumns, leaves: Leaves | None = None

@@ -93,7 +93,10 @@ def _file_leaves(
     found = []
     for item, places in _leaf_places(parquet):
         leaf = known.get(by_name.get(item.name, -1))
-        if len(places) == 1 and leaf is not None and item.type == arrow_type(leaf.kind):
+        if len(places) != 1 or leaf is None or item.type != arrow_type(leaf.kind):
+            continue
+        # The order by which writers find the least INT96 value is not that of time.
+        if parquet.schema.column(places[0]).physical_type != "INT96":
             found.append((places[0], leaf))
     return found
 

@@ -5,7 +5,7 @@ Columns are matched by name; the field ids that a Parquet file may carry are ano
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows import csv_source, json_source
 from lake.core.rows.avro_reader import AvroContainer
 from lake.core.rows.convert import convert
+from lake.core.rows.int96 import open_parquet, schema_of_file
 from lake.core.rows.orc_reader import OrcStripes
 from lake.core.rows.parquet_files import row_group_start
 from lake.core.rows.schema import arrow_schema, arrow_type
@@ -62,7 +63,7 @@ def _columns(
     with readable(source.path):
         if source.format == PARQUET:
             with storage.open_input(source.path) as file:
-                return pq.read_schema(file)
+                return schema_of_file(open_parquet(file))
         if source.format in (ORC, AVRO):
             with storage.open_input(source.path) as file:
                 return _opened(file, source).schema
@@ -123,17 +124,29 @@ def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.R
 
 def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
     if source.format == PARQUET:
-        batches = _parquet_batches(storage, source, [item.name for item in schema.fields])
-    else:
-        batches = _TYPED[source.format](storage, source)
-    for first_row, batch in batches:
+        names = [item.name for item in schema.fields]
+        for first_row, batch, types in _parquet_batches(storage, source, names):
+            yield as_table_rows(batch, schema, source.path, first_row, types)
+        return
+    for first_row, batch in _TYPED[source.format](storage, source):
         yield as_table_rows(batch, schema, source.path, first_row)
 
 
 def as_table_rows(
-    batch: pa.RecordBatch, schema: Schema, where: str, first_row: int = 1
+    batch: pa.RecordBatch,
+    schema: Schema,
+    where: str,
+    first_row: int = 1,
+    types: pa.Schema | None = None,
 ) -> pa.RecordBatch:
     """Return a batch of rows with the columns of a table's schema, matched by name.
+
+    Args:
+        batch: the rows as they were read.
+        schema: the table's.
+        where: the file's name, for errors.
+        first_row: the number of the first row in the file, for errors.
+        types: the types that the columns have in the file, where PyArrow reads them as others.
 
     Raises:
         BadInputError: a value does not fit its column; the message names the first.
@@ -145,18 +158,24 @@ def as_table_rows(
             columns.append(pa.nulls(batch.num_rows, arrow_type(item.field_type)))
         else:
             place = Place(item.name, where, range(first_row, first_row + batch.num_rows))
-            columns.append(_converted(batch.column(index), item, place))
+            labels = None if types is None else types.field(item.name).type
+            columns.append(_converted(batch.column(index), item, place, labels))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
-def _converted(column: pa.Array, item: NestedField, place: Place) -> pa.Array:
+def _converted(
+    column: pa.Array, item: NestedField, place: Place, labels: pa.DataType | None
+) -> pa.Array:
+    def attempt(part: pa.Array) -> pa.Array:
+        return convert(part, item, place.where, by_name=True, labels=labels)
+
     try:
-        return convert(column, item, place.where, by_name=True)
+        return attempt(column)
     except CorruptFileError as error:
         # The file is sound; it is not this table's.
         raise BadInputError(error.message) from error
     except BadInputError as error:
-        index = _first_refused(column, item, place.where)
+        index = _first_refused(column, attempt)
         raise place.problem(index, _shown(column[index]), item.field_type) from error
 
 
@@ -168,13 +187,13 @@ def _shown(value: pa.Scalar) -> Any:
         return str(value.cast(pa.string()).as_py())
 
 
-def _first_refused(column: pa.Array, item: NestedField, where: str) -> int:
+def _first_refused(column: pa.Array, attempt: Callable[[pa.Array], pa.Array]) -> int:
     """Return the position of the first value that cannot be converted, by halving."""
     start, end = 0, len(column)
     while end - start > 1:
         middle = (start + end) // 2
         try:
-            convert(column.slice(start, middle - start), item, where, by_name=True)
+            attempt(column.slice(start, middle - start))
             start = middle
         except BadInputError:
             end = middle
@@ -186,9 +205,11 @@ def _first_refused(column: pa.Array, item: NestedField, where: str) -> int:
 
 def _parquet_batches(
     storage: Storage, source: Source, names: Sequence[str]
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+) -> Iterator[tuple[int, pa.RecordBatch, pa.Schema]]:
+    """Yield batches of columns, each with its first row's number in the file and the types in the file."""
     with storage.open_input(source.path) as file:
-        parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        parquet = open_parquet(file)
+        types = schema_of_file(parquet)
         footer = parquet.metadata
         present = parquet.schema_arrow.names
         columns = None if set(present) <= set(names) else [x for x in present if x in names]
@@ -201,7 +222,7 @@ def _parquet_batches(
                 batch_size=size, row_groups=[index], columns=columns, use_threads=False
             ):
                 batch.validate(full=True)
-                yield row, batch
+                yield row, batch, types
                 row += batch.num_rows
             if row - first != counts[index]:
                 raise CorruptFileError(

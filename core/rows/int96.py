@@ -1,0 +1,77 @@
+"""Parquet files opened for reading, with the timestamps that Spark, Hive and Impala store as INT96.
+
+An INT96 value is a day and the nanoseconds within it. The type does not say whether it is an instant or a local time.
+Iceberg Java takes it for whichever of its two timestamps the table has, with microseconds, and ignores the footer's
+notes about calendars. PyArrow's default, nanoseconds, holds the years 1678 to 2262 only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_UNIT = "us"
+_LOCAL = pa.timestamp(_UNIT)
+
+
+class Int96Type(pa.ExtensionType):  # type: ignore[misc]
+    """The type of an INT96 column in the schema of a file; its values are read as `_LOCAL`.
+
+    A new column of this type is a timestamptz, as in Spark.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(pa.timestamp(_UNIT, "UTC"), "lake.int96")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _data: bytes) -> Int96Type:
+        return cls()
+
+    def __str__(self) -> str:
+        return "INT96"
+
+
+def open_parquet(source: Any, *, pre_buffer: bool = False) -> Any:
+    """Return an open `pyarrow.parquet.ParquetFile` that reads INT96 over the whole range of timestamps.
+
+    Args:
+        source: its bytes, for random access.
+        pre_buffer: fetch a row group in few large pieces.
+    """
+    return pq.ParquetFile(
+        source,
+        page_checksum_verification=True,
+        pre_buffer=pre_buffer,
+        coerce_int96_timestamp_unit=_UNIT,
+    )
+
+
+def schema_of_file(parquet: Any) -> pa.Schema:
+    """Return a file's schema in which INT96 columns, nested ones too, have the type `Int96Type`."""
+    schema: pa.Schema = parquet.schema_arrow
+    columns = parquet.schema
+    stored = (columns.column(index).physical_type for index in range(len(columns)))
+    if "INT96" not in set(stored):
+        return schema
+    leaves = iter(range(len(columns)))
+
+    def marked(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            return pa.struct([item.with_type(marked(item.type)) for item in kind])
+        if pa.types.is_map(kind):
+            key, value = (
+                item.with_type(marked(item.type)) for item in (kind.key_field, kind.item_field)
+            )
+            return pa.map_(key, value)
+        if pa.types.is_list(kind):
+            return pa.list_(kind.value_field.with_type(marked(kind.value_type)))
+        physical = columns.column(next(leaves)).physical_type
+        return Int96Type() if physical == "INT96" and kind == _LOCAL else kind
+
+    fields = [item.with_type(marked(item.type)) for item in schema]
+    return pa.schema(fields, schema.metadata) if next(leaves, None) is None else schema
