@@ -36,7 +36,7 @@ from lake.core.upsert.changes import (
     preview_changes,
 )
 from lake.core.upsert.execute import execute_upsert, preview_upsert
-from lake.core.upsert.options import MODES, POSITION, UpsertOptions
+from lake.core.upsert.options import MODES, UpsertOptions
 from lake.core.upsert.plan import plan_upsert
 
 
@@ -133,7 +133,7 @@ def ingest(
     by_key = _by_key(
         UpsertOptions(
             key=parse_names(key) or (),
-            deletes=deletes or POSITION,
+            deletes=deletes,
             order_by=parse_names(order_by) or (),
             repair_duplicates=repair_duplicates,
             rejects=rejects,

@@ -35,17 +35,18 @@ from lake.core.outcome import Outcome, Status
 from lake.core.rows.order_keys import RowOrder, described_order
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import moved_schema
+from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot, require_writable
 from lake.core.table.files import DeleteFile
-from lake.core.table.foreign_code import ignored_locations
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import RewriteFiles
 from lake.core.table.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.table.staging import staged
+from lake.core.table.table_properties import Use, warnings
 from lake.core.table.terms import curve_columns, sort_order
 
 if TYPE_CHECKING:
@@ -114,6 +115,16 @@ class CompactionPlan:
     def written_schema(self) -> Schema:
         """The columns that are copied: with row ids, if there are any."""
         return moved_schema(self.table.schema, self.table.metadata)
+
+    def writing(self, operation_id: str) -> WriteSettings:
+        """Return how files are written, but for their order."""
+        return WriteSettings.of(
+            self.table,
+            operation_id,
+            target_bytes=self.options.write_max_bytes,
+            spec=self.spec,
+            schema=self.written_schema,
+        )
 
     def order_in(self, group: FileGroup) -> RowOrder | None:
         """Return in which order a group's rows are written: each partition's together."""
@@ -231,7 +242,7 @@ def plan_compaction(
     found = None if head is None else live_files(table, head, condition, columns=_COLUMNS)
     entries = {} if found is None else _with_burdens(found, options)
     groups = plan_groups(entries, options, table_spec_id=table.spec.spec_id, output_spec=spec)
-    return CompactionPlan(
+    plan = CompactionPlan(
         table=table,
         branch=branch,
         base=head,
@@ -242,6 +253,9 @@ def plan_compaction(
         order=order,
         sort_order_id=order_id_of(table.metadata, order.fields) if order else None,
     )
+    if groups:
+        plan.writing("").check_data_files()
+    return plan
 
 
 def _order(table: Table, options: CompactionOptions) -> RowOrder | None:
@@ -330,8 +344,8 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
     """
     if not plan.groups and not plan.options.remove_dangling_deletes:
         return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
-    if told := ignored_locations(plan.table.properties):
-        session.warn(told)
+    for ignored in warnings(plan.table.properties, [Use.WRITE]):
+        session.warn(ignored)
     run = _Run(session, plan, operation_id or session.ids.uuid())
     try:
         with staged(session, plan.table, run.operation_id):

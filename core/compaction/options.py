@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
 from lake.core.rows.order_keys import MOST_BYTES, TEXT_BYTES
-from lake.core.units import positive_number, whole_number
+from lake.core.table.table_properties import DATA_FILE_BYTES
+from lake.core.units import whole_number
 
-TARGET_BYTES = 512 * 1024 * 1024
 _MIN_PART, _MAX_PART = 0.75, 1.80
 _UNLIMITED = 2**63 - 1
 BINPACK, SORT, ZORDER = "binpack", "sort", "zorder"
@@ -60,9 +60,9 @@ class CompactionOptions:
     partitions_per_file: int = 1
     text_bytes: int = TEXT_BYTES
     most_curve_bytes: int = MOST_BYTES
-    target_bytes: int = TARGET_BYTES
-    min_bytes: int = int(TARGET_BYTES * _MIN_PART)
-    max_bytes: int = int(TARGET_BYTES * _MAX_PART)
+    target_bytes: int = DATA_FILE_BYTES.default
+    min_bytes: int = int(DATA_FILE_BYTES.default * _MIN_PART)
+    max_bytes: int = int(DATA_FILE_BYTES.default * _MAX_PART)
     min_input_files: int = 5
     max_group_bytes: int = 100 * 1024**3
     max_group_files: int = _UNLIMITED
@@ -209,8 +209,9 @@ def compaction_options(
         if field is not None:
             values[field] = value
     values.update({name: value for name, value in chosen.items() if value is not None})
-    default = positive_number(properties, "write.target-file-size-bytes", TARGET_BYTES)
-    target = values.setdefault("target_bytes", default)
+    if "target_bytes" not in values:
+        values["target_bytes"] = DATA_FILE_BYTES.of(properties)
+    target = values["target_bytes"]
     if isinstance(target, int) and target > 0:
         values.setdefault("min_bytes", int(target * _MIN_PART))
         values.setdefault("max_bytes", int(target * _MAX_PART))

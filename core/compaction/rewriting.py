@@ -141,13 +141,7 @@ class Rewriter:
 
     def _writing(self, group: FileGroup) -> WriteSettings:
         plan = self._plan
-        settings = WriteSettings.of(
-            plan.table,
-            self._operation_id,
-            target_bytes=plan.options.write_max_bytes,
-            spec=plan.spec,
-            schema=plan.written_schema,
-        )
+        settings = plan.writing(self._operation_id)
         return replace(settings, order=plan.order_in(group), sort_order_id=plan.sort_order_id)
 
     # By ranges of keys

@@ -26,13 +26,12 @@ from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, Writ
 from lake.core.table.delete_scopes import DELETED_PATH, PUFFIN
 from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.core.table.storage import Storage
-from lake.core.units import positive_number
+from lake.core.table.table_properties import DELETE_FILE_BYTES, OF_DELETE_FILES, check
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-_SINCE_VERSION, _VECTORS_SINCE_VERSION = 2, 3
-_TARGET_BYTES = 64 * 1024 * 1024
+_SINCE_VERSION, VECTORS_SINCE_VERSION = 2, 3
 _METRICS = "write.metadata.metrics."
 _SUFFIX = "-deletes"
 _VECTORS_ENDING = "-deletes.puffin"
@@ -69,9 +68,7 @@ def open_equality_writer(
                 {"delete-type": "equality", "delete-field-ids": ", ".join(map(str, ids))},
             ),
             names=names,
-            target_bytes=positive_number(
-                settings.properties, "write.delete.target-file-size-bytes", _TARGET_BYTES
-            ),
+            target_bytes=DELETE_FILE_BYTES.of(settings.properties),
             suffix=_SUFFIX,
             described={"content": EQUALITY_DELETES, "equality_ids": ids},
         )
@@ -215,9 +212,21 @@ def open_position_writer(
             f"tables of format version {format_version} have no delete files",
             hint="version 2 is the first that has",
         )
-    if format_version < _VECTORS_SINCE_VERSION:
+    if format_version < VECTORS_SINCE_VERSION:
         return PositionDeleteWriter(storage, settings, names)
     return VectorWriter(storage, names)
+
+
+def check_delete_files(settings: WriteSettings) -> None:
+    """Check the properties that delete files are written by.
+
+    Raises:
+        InvalidRequestError: a property has a value that is not allowed.
+    """
+    own = f"write.delete.{settings.delete_format}."
+    check(settings.properties, [item for item in OF_DELETE_FILES if item.name.startswith(own)])
+    DELETE_FILE_BYTES.of(settings.properties)
+    _position_form(settings)
 
 
 def _delete_properties(settings: WriteSettings) -> dict[str, str]:

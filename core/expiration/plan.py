@@ -19,17 +19,22 @@ from lake.core.errors import (
 )
 from lake.core.expiration.checkpoints import HeldBranch, held_branches
 from lake.core.table import lineage
-from lake.core.units import natural_number
+from lake.core.table.table_properties import (
+    COMMITTING,
+    GC_ENABLED,
+    MAX_REF_AGE_MS,
+    MAX_SNAPSHOT_AGE_MS,
+    MIN_SNAPSHOTS,
+    check,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.table.snapshots import Snapshot
 
-MAX_AGE_MS = 5 * 24 * 3_600_000
 FLOOR_MS = 24 * 3_600_000
 KEEP_CHECKPOINTS_MS = 7 * 24 * 3_600_000
-_FOREVER = 2**63 - 1
 
 
 class KeepReason(StrEnum):
@@ -99,8 +104,10 @@ def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: 
 
     Raises:
         RefusedError: garbage collection is off for the table, or the moment is less than 24 hours ago.
+        InvalidRequestError: a property of the table has a value that is not allowed.
     """
-    if metadata.properties.get("gc.enabled", "true").lower() == "false":
+    check(metadata.properties, COMMITTING)
+    if not GC_ENABLED.of(metadata.properties):
         raise RefusedError(
             "cannot expire snapshots: gc.enabled is false, deleting files may corrupt other tables"
         )
@@ -191,26 +198,16 @@ class _Limits:
     @classmethod
     def of(cls, metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> _Limits:
         properties = metadata.properties
-        age = _integer(properties, "history.expire.max-snapshot-age-ms", MAX_AGE_MS)
-        keep = _integer(properties, "history.expire.min-snapshots-to-keep", 1)
-        asked = options.older_than_ms
+        asked, keep = options.older_than_ms, options.retain_last
         return cls(
             now_ms=now_ms,
             # What is committed while the run goes on stays, whatever was asked for.
-            oldest_ms=now_ms - age if asked is None else min(asked, now_ms),
-            keep=max(1, keep if options.retain_last is None else options.retain_last),
-            ref_age_ms=_integer(properties, "history.expire.max-ref-age-ms", _FOREVER),
+            oldest_ms=now_ms - MAX_SNAPSHOT_AGE_MS.of(properties)
+            if asked is None
+            else min(asked, now_ms),
+            keep=MIN_SNAPSHOTS.of(properties) if keep is None else keep,
+            ref_age_ms=MAX_REF_AGE_MS.of(properties),
         )
-
-
-def _integer(properties: Mapping[str, str], key: str, default: int) -> int:
-    text = properties.get(key)
-    if text is None:
-        return default
-    found = natural_number(text)
-    if not found:
-        raise RefusedError(f"the table's property {key} is {text!r}, not a positive whole number")
-    return found
 
 
 def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits) -> bool:

@@ -11,13 +11,13 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from lake.core.errors import CorruptFileError
 from lake.core.ingest.creation import is_list, names_once, schema_of
+from lake.core.table.table_properties import NAME_MAPPING
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
     from lake.core.table.catalog import Table
 
-_NAME_MAPPING = "schema.name-mapping.default"
 # Where the name mapping takes new columns that lie in no other.
 _TOP = -1
 
@@ -57,7 +57,7 @@ def _mapping_changes(table: Table, schema: Schema) -> Iterator[TableUpdate]:
     from pyiceberg.table.name_mapping import parse_mapping_from_json, update_mapping  # noqa: PLC0415
     from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
 
-    text = table.properties.get(_NAME_MAPPING)
+    text = NAME_MAPPING.of(table.properties)
     if text is None:
         return
     try:
@@ -65,12 +65,12 @@ def _mapping_changes(table: Table, schema: Schema) -> Iterator[TableUpdate]:
     except ValueError as error:
         raise CorruptFileError(
             f"the name mapping of {table.identifier} cannot be read",
-            hint=f"mend its {_NAME_MAPPING}",
+            hint=f"mend its {NAME_MAPPING.name}",
         ) from error
     old = frozenset(table.schema.field_ids)
     added = dict(_additions(schema.fields, old, _TOP))
     changed = update_mapping(mapping, {}, added).model_dump_json()
-    yield SetPropertiesUpdate(updates={_NAME_MAPPING: changed})
+    yield SetPropertiesUpdate(updates={NAME_MAPPING.name: changed})
 
 
 def _additions(

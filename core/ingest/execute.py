@@ -15,8 +15,6 @@ from lake.core.expressions import filter_to_plain
 from lake.core.ingest.evolution import schema_changes
 from lake.core.ingest.plan import (
     APPEND,
-    HASH,
-    RANGE,
     REPLACE,
     IngestPlan,
     Unit,
@@ -36,6 +34,7 @@ from lake.core.table.files import DataFile
 from lake.core.table.operations import AppendFiles, Operation, OverwriteFiles, ReplacePartitions
 from lake.core.table.run_ids import RUN_ID
 from lake.core.table.staging import staged
+from lake.core.table.table_properties import DELETE_ISOLATION, HASH, RANGE
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
@@ -347,10 +346,10 @@ def commit_rows(
 
 def _operation(plan: IngestPlan, written: _Written) -> Operation:
     mode, base = plan.options.mode, plan.base_snapshot_id
-    isolation = plan.table.properties.get("write.delete.isolation-level", "serializable").lower()
     files = written.all_files
     if mode == APPEND or (plan.table.creating and mode != REPLACE):
         return AppendFiles(added=files)
+    isolation = DELETE_ISOLATION.of(plan.table.properties)
     if mode == REPLACE:
         return ReplacePartitions(added=files, base_snapshot_id=base, isolation=isolation)
     return OverwriteFiles(

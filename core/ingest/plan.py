@@ -32,7 +32,6 @@ from lake.core.table import lineage, terms
 from lake.core.table.catalog import Table
 from lake.core.table.commit import require_writable
 from lake.core.table.foreign_code import (
-    ignored_locations,
     refuse_secrets,
     storage_properties,
 )
@@ -41,6 +40,20 @@ from lake.core.table.run_ids import CARRIED_MS, has_run
 from lake.core.table.sort_orders import partition_fields, table_order
 from lake.core.table.staged_runs import StagedRun
 from lake.core.table.storage import Storage
+from lake.core.table.table_properties import (
+    DELETE_ISOLATION,
+    DISTRIBUTION,
+    DISTRIBUTIONS,
+    FORMAT_VERSION,
+    HASH,
+    MERGE_DISTRIBUTION,
+    NONE,
+    RANGE,
+    Use,
+    check_new,
+    unknown_names,
+    warnings,
+)
 from lake.core.table.withdrawal import look_for
 
 if TYPE_CHECKING:
@@ -48,14 +61,14 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
-APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE = (
+APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
     "append",
     "overwrite",
     "overwrite-where",
     "replace-partitions",
+    "upsert",
 )
 _REPLACING = frozenset({OVERWRITE, OVERWRITE_WHERE, REPLACE})
-NONE, HASH, RANGE = "none", "hash", "range"
 _PIECE_BYTES = 128 * 1024 * 1024
 _SMALLEST_TASK_BYTES = 64 * 1024 * 1024
 # Rows of text take about so many times their bytes in Parquet.
@@ -96,7 +109,7 @@ class IngestOptions:
             raise InvalidRequestError("--from-table and --format contradict each other")
         if (self.partition_by or self.sort_by or self.properties) and not self.create:
             raise InvalidRequestError("--partition-by, --sort-by and --property need --create")
-        if self.distribution not in {None, NONE, HASH, RANGE}:
+        if self.distribution not in {None, *DISTRIBUTIONS}:
             raise InvalidRequestError(
                 f"--distribution {self.distribution!r} is none of none, hash, range"
             )
@@ -248,8 +261,6 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
     existing, earlier = _existing(session, identifier, options), None
     if existing is not None:
         require_writable(existing)
-        if told := ignored_locations(existing.properties):
-            session.warn(told)
         lineage.branch_head(existing.metadata, options.branch)
         earlier = _earlier(session, existing, options)
         if earlier.is_settled:
@@ -267,6 +278,7 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
             "--stage and --evolve contradict each other where the source has new columns",
             hint="what waits to be committed brings no new columns",
         )
+    _check_properties(session, plan)
     plan = _with_removals(plan)
     distribution = _distribution(session, plan.table, options)
     order, sort_order_id = _order(session, plan, distribution)
@@ -278,6 +290,17 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
         sort_order_id=sort_order_id,
         engine=engine_name(session.settings.engine, plan.input_bytes, session.settings),
     )
+
+
+def _check_properties(session: Session, plan: IngestPlan) -> None:
+    """Check the table's properties that the load depends on; warn about those that it does not honour."""
+    properties, mode = plan.table.properties, plan.options.mode
+    plan.settings("").check_data_files()
+    if mode in _REPLACING:
+        DELETE_ISOLATION.of(properties)
+    appends = [Use.APPEND] if mode == APPEND else []
+    for ignored in warnings(properties, [Use.WRITE, Use.LOAD, *appends]):
+        session.warn(ignored)
 
 
 def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPlan:
@@ -473,10 +496,10 @@ def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> 
 
 def _staged(session: Session, identifier: str, options: IngestOptions, schema: Schema) -> Table:
     refuse_secrets(options.properties)
-    properties = {"format-version": "2", **options.properties}
-    version = properties["format-version"]
-    if version not in {"1", "2", "3"}:
-        raise InvalidRequestError(f"format-version {version!r} is none of 1, 2, 3")
+    check_new(options.properties, schema.column_names)
+    for name in unknown_names(options.properties):
+        session.warn(f"the table property {name} is stored, but Iceberg has no such property")
+    properties = {FORMAT_VERSION.name: FORMAT_VERSION.default, **options.properties}
     return session.catalog.stage(
         identifier,
         schema,
@@ -529,7 +552,10 @@ def _warn_of_differences(session: Session, table: Table, options: IngestOptions)
 
 def _distribution(session: Session, table: Table, options: IngestOptions) -> str:
     partitioned = not table.spec.is_unpartitioned()
-    wanted = options.distribution or table.properties.get("write.distribution-mode", "").lower()
+    asked = options.distribution
+    if asked is None and options.mode == UPSERT:
+        asked = MERGE_DISTRIBUTION.of(table.properties)
+    wanted = asked or DISTRIBUTION.of(table.properties)
     if wanted == RANGE and options.mode in {APPEND, *_REPLACING}:
         if not partitioned and not table.metadata.sort_order().fields:
             raise InvalidRequestError(

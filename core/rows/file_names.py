@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from lake.core import paths
 from lake.core.errors import RefusedError
-from lake.core.rows.partitioning import Partition, partition_path
+from lake.core.rows.partitioning import Partition
+from lake.core.table.partition_paths import partition_path
+from lake.core.table.table_properties import DATA_PATH, OBJECT_STORAGE, PARTITIONED_PATHS
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
-# Whether files of one folder are spread over many, and whether these go by partitions still.
-_SPREAD = "write.object-storage.enabled"
-_BY_PARTITION = "write.object-storage.partitioned-paths"
 # Where older writers put files; Iceberg writes no more to tables that have only these.
 _OUTDATED = ("write.object-storage.path", "write.folder-storage.path")
 _HASH_BITS = 20
@@ -49,8 +48,8 @@ class FileNames:
             attempt: a text that no other attempt at the task has.
         """
         self._folder = data_location.rstrip("/")
-        self._spread = _is_on(properties, _SPREAD, "false")
-        self._by_partition = not self._spread or _is_on(properties, _BY_PARTITION, "true")
+        self._spread = OBJECT_STORAGE.of(properties)
+        self._by_partition = not self._spread or PARTITIONED_PATHS.of(properties)
         self._owner = _owner(self._folder, location.rstrip("/")) if self._spread else ""
         self._stem = f"{task:05d}-{attempt}-{operation_id}"
         self._count = 0
@@ -75,9 +74,9 @@ def refuse_outdated(properties: Mapping[str, str]) -> None:
     Raises:
         RefusedError: it does.
     """
-    heeded = _OUTDATED if _is_on(properties, _SPREAD, "false") else _OUTDATED[1:]
+    heeded = _OUTDATED if OBJECT_STORAGE.of(properties) else _OUTDATED[1:]
     found = [key for key in heeded if key in properties]
-    if found and "write.data.path" not in properties:
+    if found and not DATA_PATH.is_set(properties):
         raise RefusedError(
             f"the table says by {found[0]} where its files go, which Iceberg does not take any more",
             hint="set its property write.data.path to that place",
@@ -103,7 +102,3 @@ def _owner(folder: str, location: str) -> str:
         return ""
     names = [name for name in paths.parse(location).path.split("/") if name]
     return "/".join(names[-2:])
-
-
-def _is_on(properties: Mapping[str, str], key: str, default: str) -> bool:
-    return properties.get(key, default).lower() == "true"

@@ -14,8 +14,6 @@ from lake.core.rows.slices import FileSlice
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-FORMATS = ("parquet", "orc", "avro")
-
 
 def open_rows(source: Any, file: FileSlice) -> RowFile:
     """Open a data file for reading.
@@ -53,7 +51,7 @@ def form_of(
     """Return how new files are written.
 
     Args:
-        name: one of `FORMATS`.
+        name: one of `lake.core.table.table_properties.FORMATS`.
         schema: their columns.
         properties: the table's that begin with ``write.``.
         metadata: texts that each file carries, where its format can.
@@ -75,15 +73,3 @@ def form_of(
 
         return AvroForm(schema, properties, metadata)
     raise RefusedError(f"lake does not write {name} files")
-
-
-def check_format(name: str) -> None:
-    """Look whether files of a format can be written.
-
-    Raises:
-        RefusedError: they cannot.
-    """
-    if name.lower() not in FORMATS:
-        raise RefusedError(
-            f"the table asks for {name} files", hint=f"lake writes {', '.join(FORMATS)}"
-        )

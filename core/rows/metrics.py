@@ -40,17 +40,18 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.errors import InvalidRequestError
 from lake.core.table.bounds import truncate_lower, truncate_upper
-from lake.core.units import natural_number
+from lake.core.table.table_properties import (
+    METRICS_DEFAULT,
+    METRICS_INFERRED,
+    METRICS_OF_COLUMN,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-_PREFIX = "write.metadata.metrics."
-_MODE = re.compile(r"^(none|counts|full|truncate\(([0-9]{1,10})\))$")
+_LENGTH = re.compile(r"truncate\(([0-9]+)\)")
 _DEFAULT_LENGTH = 16
-_MAX_INFERRED = 100
 _LONGS = (
     LongType,
     TimeType,
@@ -118,11 +119,11 @@ def modes(schema: Schema, properties: Mapping[str, str]) -> dict[int, Mode]:
     Raises:
         InvalidRequestError: a property names no mode.
     """
-    default = properties.get(f"{_PREFIX}default")
+    default = METRICS_DEFAULT.of(properties)
     found = {}
     for position, leaf in enumerate(leaves(schema)):
         name = schema.find_column_name(leaf.field_id) or ".".join(leaf.path)
-        text = properties.get(f"{_PREFIX}column.{name}") or default
+        text = METRICS_OF_COLUMN.of(properties, name) or default
         found[leaf.field_id] = _mode(text or _inferred(position, properties))
     return found
 
@@ -134,29 +135,25 @@ def container_mode(schema: Schema, field_id: int, properties: Mapping[str, str])
         InvalidRequestError: a property names no mode.
     """
     name = schema.find_column_name(field_id)
-    text = properties.get(f"{_PREFIX}column.{name}") or properties.get(f"{_PREFIX}default")
+    text = METRICS_OF_COLUMN.of(properties, name) if name else None
+    text = text or METRICS_DEFAULT.of(properties)
     mode = _mode(text or _inferred(len(leaves(schema)) - 1, properties))
     return Mode(counts=mode.counts, bounds=False)
 
 
 def _inferred(position: int, properties: Mapping[str, str]) -> str:
     """Return the mode of a primitive column for which there is no property, by its place among them."""
-    told = natural_number(properties.get(f"{_PREFIX}max-inferred-column-defaults", ""))
-    inferred = _MAX_INFERRED if told is None else told
+    inferred = METRICS_INFERRED.of(properties)
     return f"truncate({_DEFAULT_LENGTH})" if position < inferred else "none"
 
 
 def _mode(text: str) -> Mode:
-    parsed = _MODE.match(text.strip().lower())
-    if parsed is None or parsed[2] == "0":
-        raise InvalidRequestError(
-            f"the metrics mode {text!r} is none of none, counts, truncate(N), full"
-        )
-    if parsed[1] == "none":
+    if text == "none":
         return Mode(counts=False, bounds=False)
-    if parsed[1] == "counts":
+    if text == "counts":
         return Mode(counts=True, bounds=False)
-    return Mode(counts=True, bounds=True, length=int(parsed[2]) if parsed[2] else None)
+    truncated = _LENGTH.fullmatch(text)
+    return Mode(counts=True, bounds=True, length=int(truncated[1]) if truncated else None)
 
 
 def footer_metrics(

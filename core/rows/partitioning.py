@@ -1,6 +1,6 @@
-"""Rows by partition: the values of every transform over Arrow columns, and the paths named after them.
+"""Rows by partition: the values of every transform over Arrow columns.
 
-Source: https://iceberg.apache.org/spec/#partition-transforms and PartitionSpec.partitionToPath.
+Source: https://iceberg.apache.org/spec/#partition-transforms.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote_plus
 
 import numpy as np
 import numpy.typing as npt
@@ -94,34 +93,6 @@ def partition_number(partition: Partition, buckets: int) -> int:
     """Return the same number below ``buckets`` for the same partition, in every process."""
     text = b"\x00".join(b"-" if value is None else b"+" + value for value in partition)
     return zlib.crc32(text) % buckets
-
-
-def partition_path(spec: PartitionSpec, schema: Schema, partition: Partition) -> str:
-    """Return a partition's folder, e.g. ``ts_day=2013-01-01/id_bucket=3``."""
-    kinds = partition_type(spec, [schema]).fields
-    parts = []
-    for field, kind, value in zip(spec.fields, kinds, partition, strict=True):
-        source = schema.find_type(field.source_id)
-        internal = _internal(value, kind.field_type)
-        try:
-            text = field.transform.to_human_string(source, internal)
-        except OverflowError:
-            # PyIceberg has no dates beyond the year 9999.
-            text = str(internal)
-        parts.append(f"{_quoted(field.name)}={_quoted(text)}")
-    return "/".join(parts)
-
-
-def _quoted(text: str) -> str:
-    # As Java's URLEncoder, which also escapes the tilde.
-    return quote_plus(text, safe="*-._", errors="surrogatepass").replace("~", "%7E")
-
-
-def _internal(value: bytes | None, kind: Any) -> Any:
-    """Return a single value as PyIceberg's own transforms keep it (ints for dates and times)."""
-    from pyiceberg.conversions import from_bytes  # noqa: PLC0415
-
-    return None if value is None else from_bytes(kind, value)
 
 
 def source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.Array:

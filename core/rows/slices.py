@@ -21,6 +21,7 @@ from lake.core.rows.schema import (
 from lake.core.table.delete_scopes import all_schemas
 from lake.core.table.files import DataFile, DeleteFile
 from lake.core.table.manifest_entries import files_of
+from lake.core.table.table_properties import NAME_MAPPING
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -153,7 +154,7 @@ class ReadSettings:
             schema=schema,
             specs=table.metadata.specs(),
             row_filter=row_filter,
-            name_mapping=table.properties.get("schema.name-mapping.default"),
+            name_mapping=NAME_MAPPING.of(table.properties),
             deletes=tuple(deletes),
             key_types=key_schema(ids, all_schemas(table.metadata)) if ids else None,
         )

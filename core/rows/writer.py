@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from lake.core.rows.file_names import FileNames, folder_of, refuse_outdated
-from lake.core.rows.formats import FORMATS, check_format, form_of
+from lake.core.rows.formats import form_of
 from lake.core.rows.order_keys import RowOrder
 from lake.core.rows.partitioning import Partition, group_rows
 from lake.core.rows.row_files import FileForm, NewFile
@@ -28,7 +28,7 @@ from lake.core.rows.schema import (
 from lake.core.rows.stored_columns import stored_schema, without_unstored
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
-from lake.core.units import positive_number
+from lake.core.table.table_properties import DATA_FILE_BYTES, DATA_FORMAT, DELETE_FORMAT
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from lake.core.table.catalog import Table
 
-TARGET_BYTES = 512 * 1024 * 1024
 # All partitions of one task together.
 _BUFFER_BYTES = 256 * 1024 * 1024
 # A rest smaller than this part of the target is not worth a row group of its own.
@@ -79,7 +78,7 @@ class WriteSettings:
     data_location: str
     location: str
     operation_id: str
-    target_bytes: int = TARGET_BYTES
+    target_bytes: int = DATA_FILE_BYTES.default
     properties: Mapping[str, str] = field(default_factory=dict)
     order: RowOrder | None = None
     sort_order_id: int | None = None
@@ -102,8 +101,6 @@ class WriteSettings:
         """
         refuse_outdated(table.properties)
         properties = {k: v for k, v in table.properties.items() if k.startswith(_PROPERTIES)}
-        for key in ("write.format.default", "write.delete.format.default"):
-            check_format(properties.get(key, FORMATS[0]))
         stored_schema(schema or table.schema)
         return cls(
             schema=schema or table.schema,
@@ -111,8 +108,7 @@ class WriteSettings:
             data_location=table.data_location,
             location=table.metadata.location,
             operation_id=operation_id,
-            target_bytes=target_bytes
-            or positive_number(table.properties, "write.target-file-size-bytes", TARGET_BYTES),
+            target_bytes=target_bytes or DATA_FILE_BYTES.of(table.properties),
             properties=properties,
         )
 
@@ -142,12 +138,21 @@ class WriteSettings:
     @property
     def data_format(self) -> str:
         """The format of data files, in small letters."""
-        return self.properties.get("write.format.default", "parquet").lower()
+        return DATA_FORMAT.of(self.properties)
 
     @property
     def delete_format(self) -> str:
         """The format of delete files, in small letters."""
-        return self.properties.get("write.delete.format.default", self.data_format).lower()
+        return DELETE_FORMAT.of(self.properties) or self.data_format
+
+    def check_data_files(self) -> None:
+        """Check the properties that data files are written by.
+
+        Raises:
+            InvalidRequestError: a property has a value that is not allowed.
+        """
+        form_of(self.data_format, self.schema, self.properties)
+        self.file_names(task=0, attempt="")
 
     def file_names(self, *, task: int, attempt: str) -> FileNames:
         """Return the names of the files that an attempt at a task writes."""

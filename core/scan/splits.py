@@ -14,27 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.errors import BadInputError, InvalidRequestError
-from lake.core.units import whole_number
+from lake.core.errors import InvalidRequestError
+from lake.core.table.table_properties import SPLIT_BYTES, SPLIT_LOOKBACK, SPLIT_OPEN_BYTES
 
-SPLIT_BYTES = 128 * 1024 * 1024
-LOOKBACK = 10
-OPEN_COST_BYTES = 4 * 1024 * 1024
 _MOST_PIECES = 50_000_000
-_PROPERTIES = {
-    "size": "read.split.target-size",
-    "lookback": "read.split.planning-lookback",
-    "open_cost": "read.split.open-file-cost",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitOptions:
     """How scans are cut; sizes are bytes."""
 
-    size: int = SPLIT_BYTES
-    lookback: int = LOOKBACK
-    open_cost: int = OPEN_COST_BYTES
+    size: int = SPLIT_BYTES.default
+    lookback: int = SPLIT_LOOKBACK.default
+    open_cost: int = SPLIT_OPEN_BYTES.default
 
     @classmethod
     def of(
@@ -49,13 +41,12 @@ class SplitOptions:
 
         Raises:
             InvalidRequestError: a value is out of its range.
-            BadInputError: a property is no number.
         """
-        given = {"size": size, "lookback": lookback, "open_cost": open_cost}
-        for name, key in _PROPERTIES.items():
-            if given[name] is None and key in properties:
-                given[name] = _number(key, properties[key])
-        return cls(**{name: value for name, value in given.items() if value is not None})
+        return cls(
+            size=SPLIT_BYTES.of(properties) if size is None else size,
+            lookback=SPLIT_LOOKBACK.of(properties) if lookback is None else lookback,
+            open_cost=SPLIT_OPEN_BYTES.of(properties) if open_cost is None else open_cost,
+        )
 
     def __post_init__(self) -> None:
         if self.size <= 0:
@@ -64,13 +55,6 @@ class SplitOptions:
             raise InvalidRequestError(f"split planning lookback must be > 0: {self.lookback}")
         if self.open_cost < 0:
             raise InvalidRequestError(f"file open cost must be >= 0: {self.open_cost}")
-
-
-def _number(key: str, text: str) -> int:
-    found = whole_number(text)
-    if found is None:
-        raise BadInputError(f"the table's {key} is no number: {text!r}")
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from lake.core.table.opening import (
 from lake.core.table.roots import roots_of
 from lake.core.table.s3 import completed
 from lake.core.table.storage import Storage
+from lake.core.table.table_properties import DATA_PATH, METADATA_PATH
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -88,14 +89,12 @@ class Table:
     @property
     def data_location(self) -> str:
         """Where data files go."""
-        return self.properties.get("write.data.path") or paths.join(self.metadata.location, "data")
+        return DATA_PATH.of(self.properties) or paths.join(self.metadata.location, "data")
 
     @property
     def metadata_folder(self) -> str:
         """Where manifests and manifest lists go."""
-        return self.properties.get("write.metadata.path") or paths.join(
-            self.metadata.location, "metadata"
-        )
+        return METADATA_PATH.of(self.properties) or paths.join(self.metadata.location, "metadata")
 
     def require_listed(self, folder: str, listed: Collection[object]) -> None:
         """Refuse a listing that shows nothing where the table's metadata file lies.

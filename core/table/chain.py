@@ -16,6 +16,7 @@ from lake.core.table.operations import Step
 from lake.core.table.producer import Draft, Parent, Producer, next_sequence_number
 from lake.core.table.row_ids import LINEAGE_SINCE, next_row_id
 from lake.core.table.run_ids import OPERATION_ID
+from lake.core.table.summary import engine_marks
 from lake.core.table.write_behind import WriteBehind
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Chain:
         from pyiceberg.table.snapshots import Snapshot as NewSnapshot  # noqa: PLC0415
         from pyiceberg.table.snapshots import Summary  # noqa: PLC0415
 
-        keys = {**step.summary, OPERATION_ID: self.operation_id, "engine-name": "lake"}
+        keys = {**step.summary, OPERATION_ID: self.operation_id, **engine_marks()}
         return NewSnapshot(
             snapshot_id=self._producers[step].snapshot_id,
             parent_snapshot_id=parent.snapshot_id,

@@ -28,10 +28,17 @@ from lake.core.table.catalog import Table
 from lake.core.table.chain import Chain
 from lake.core.table.opening import first_line
 from lake.core.table.operations import Operation, Step
+from lake.core.table.property_values import Setting
 from lake.core.table.run_ids import OPERATION_ID, find_on_branch
+from lake.core.table.table_properties import (
+    COMMIT_RETRY,
+    COMMITTING,
+    DELETE_OLD_METADATA,
+    STATUS_CHECK,
+    check,
+)
 from lake.core.table.version3 import refuse_encrypted
 from lake.core.table.write_behind import WriteBehind
-from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -66,7 +73,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long to wait, in milliseconds; a table's properties under a prefix."""
+    """How often a request is repeated, and the waits in milliseconds."""
 
     retries: int
     min_wait_ms: int
@@ -74,19 +81,13 @@ class RetryPolicy:
     total_ms: int
 
     @classmethod
-    def of(
-        cls, properties: Mapping[str, str], prefix: str, retries: int, min_wait: int
-    ) -> RetryPolicy:
-        """Read ``<prefix>.num-retries``, ``min-wait-ms``, ``max-wait-ms``, ``total-timeout-ms``."""
-        names = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
-        defaults = (retries, min_wait, 60_000, 1_800_000)
-        values = [
-            default
-            if (told := natural_number(properties.get(f"{prefix}.{name}") or "")) is None
-            else told
-            for name, default in zip(names, defaults, strict=True)
-        ]
-        return cls(*values)
+    def of(cls, properties: Mapping[str, str], settings: Sequence[Setting[int]]) -> RetryPolicy:
+        """Read the four settings of a policy, in the order of its parts.
+
+        Raises:
+            InvalidRequestError: a property has a value that is not allowed.
+        """
+        return cls(*(setting.of(properties) for setting in settings))
 
     def wait_seconds(self, attempt: int, jitter: float) -> float:
         """Return the wait after the ``attempt``-th failure (from 1); ``jitter`` in [0, 1)."""
@@ -123,7 +124,9 @@ def require_writable(table: Table) -> None:
 
     Raises:
         RefusedError: the table is encrypted, or its catalog takes no commits.
+        InvalidRequestError: a property of the table that commits depend on has a value that is not allowed.
     """
+    check(table.properties, COMMITTING)
     table.catalog.refuse_commits(table.identifier, None if table.creating else table.metadata)
     refuse_encrypted(table.metadata, table.identifier)
 
@@ -340,11 +343,13 @@ def commit_changes(
         CommitUnknownError: an answer is missing and no trace was found (yet).
     """
     require_writable(table)
-    policy = RetryPolicy.of(table.properties, "commit.retry", 4, 100)
+    policy = RetryPolicy.of(table.properties, COMMIT_RETRY)
     started = session.clock.monotonic()
     for attempt in range(1, policy.retries + 2):
         if attempt > 1 and landed(table.metadata) is not None:
             return table
+        # Nothing of this may fail once the request is sent.
+        check(table.properties, COMMITTING)
         try:
             request = prepare(table)
         except NotFoundError:
@@ -541,7 +546,7 @@ def _settle(
     Raises:
         CommitUnknownError: it did not show.
     """
-    policy = RetryPolicy.of(table.properties, "commit.status-check", 3, 1000)
+    policy = RetryPolicy.of(table.properties, STATUS_CHECK)
     now: Table | None = None
     for attempt in range(1, policy.retries + 2):
         try:
@@ -563,8 +568,7 @@ def _settle(
 
 def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
     """Remove metadata files that fell out of the log, where the table's properties ask for it."""
-    asked = after.properties.get("write.metadata.delete-after-commit.enabled", "false")
-    if asked.lower() != "true" or before.creating:
+    if not DELETE_OLD_METADATA.of(before.properties) or before.creating:
         return
     logged = {entry.metadata_file for entry in after.metadata.metadata_log}
     old = [

@@ -25,7 +25,6 @@ STORAGE = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 # What says where a store is.
 _PLACES = re.compile(r"\.(?:endpoint|proxy-uri|account-host|service\.host|token-uri)$|authority$")
 _LOCATIONS = "write.py-location-provider.impl"
-_LOCATION_CODE = (_LOCATIONS, "write.location-provider.impl")
 
 
 def as_configured(given: Mapping[str, Any], configured: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,14 +66,6 @@ def file_properties(found: IcebergTable, configured: Mapping[str, Any]) -> dict[
             else:
                 del properties[key]
     return properties
-
-
-def ignored_locations(properties: Mapping[str, str]) -> str | None:
-    """Say which code a table wants to be asked where its files go; None if it names none."""
-    named = [key for key in _LOCATION_CODE if key in properties]
-    if not named:
-        return None
-    return f"the table's property {named[0]} is ignored: code that a table names is not run"
 
 
 def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lake.core.table.files import DataFile
+from lake.core.table.table_properties import SERIALIZABLE
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
-
-SERIALIZABLE = "serializable"
-SNAPSHOT = "snapshot"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from lake.core.table.manifests import (
     read_manifests,
 )
 from lake.core.table.operations import (
-    SERIALIZABLE,
     AppendFiles,
     FileColumns,
     Operation,
@@ -40,8 +39,14 @@ from lake.core.table.operations import (
 from lake.core.table.removal import Removal, check_sole_spec, find_live
 from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import REPLACE_PARTITIONS, SummaryCounter
+from lake.core.table.table_properties import (
+    MANIFEST_BYTES,
+    MANIFEST_CODEC,
+    MANIFEST_MERGE,
+    MANIFESTS_TO_MERGE,
+    SERIALIZABLE,
+)
 from lake.core.table.whole_lists import check_list, read_list
-from lake.core.units import positive_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -50,8 +55,6 @@ if TYPE_CHECKING:
     from lake.core.table.catalog import Table
     from lake.core.table.storage import Storage
 
-_TARGET_BYTES = 8 * 1024 * 1024
-_MIN_TO_MERGE = 100
 _LIST_COUNTS = tuple(name for name in MANIFEST_SCHEMA.names if name.endswith("_count"))
 # A manifest's content, as its row in the list has it.
 _DELETES = 1
@@ -191,13 +194,17 @@ class Producer:
             created=len(after - before), kept=len(after & before), replaced=len(before - after)
         )
         rows, added_rows = assign_row_ids(metadata, rows)
-        summary = self._summary(parent.snapshot, counter)
+        summary = self._summary(metadata, parent.snapshot, counter)
         return Draft(rows, self._operation_name(removal), summary, added_rows)
 
-    def _summary(self, parent: Snapshot | None, counter: SummaryCounter) -> dict[str, str]:
+    def _summary(
+        self, metadata: TableMetadata, parent: Snapshot | None, counter: SummaryCounter
+    ) -> dict[str, str]:
         mark = {REPLACE_PARTITIONS: "true"} if isinstance(self.operation, ReplacePartitions) else {}
         previous = parent.summary.additional_properties if parent and parent.summary else None
-        return mark if parent and previous is None else {**mark, **counter.summary(previous)}
+        if parent and previous is None:
+            return mark
+        return {**mark, **counter.summary(previous), **counter.partitions(metadata)}
 
     def _columns(self, metadata: TableMetadata) -> tuple[list[FileColumns], list[FileColumns]]:
         """Return the data files and the delete files that are added."""
@@ -368,9 +375,7 @@ class Producer:
         self, metadata: TableMetadata, spec_id: int, entries: pa.Table, content: int
     ) -> list[dict[str, Any]]:
         """Write entries of one spec to as many manifests as the target size asks for."""
-        target = positive_number(
-            metadata.properties, "commit.manifest.target-size-bytes", _TARGET_BYTES
-        )
+        target = MANIFEST_BYTES.of(metadata.properties)
         spec, schema = metadata.specs()[spec_id], metadata.schema()
         rows = []
         for part in _pieces(entries, target):
@@ -381,7 +386,7 @@ class Producer:
                     spec=spec,
                     schema=schema,
                     content=content,
-                    codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
+                    codec=MANIFEST_CODEC.of(metadata.properties),
                 )
             except ValueError as error:
                 if pc.any(pc.equal(part["status"], ADDED)).as_py():
@@ -417,15 +422,10 @@ class Producer:
     def _merge(
         self, metadata: TableMetadata, manifests: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        enabled = metadata.properties.get("commit.manifest-merge.enabled", "true").lower() == "true"
-        if not enabled or not manifests:
+        if not MANIFEST_MERGE.of(metadata.properties) or not manifests:
             return list(manifests)
-        target = positive_number(
-            metadata.properties, "commit.manifest.target-size-bytes", _TARGET_BYTES
-        )
-        fewest = positive_number(
-            metadata.properties, "commit.manifest.min-count-to-merge", _MIN_TO_MERGE
-        )
+        target = MANIFEST_BYTES.of(metadata.properties)
+        fewest = MANIFESTS_TO_MERGE.of(metadata.properties)
         newest = manifests[0]["manifest_path"]
         merged: list[dict[str, Any]] = []
         for spec_id in sorted({row["partition_spec_id"] for row in manifests}, reverse=True):

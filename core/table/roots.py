@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lake.core.table.table_properties import DATA_PATH, METADATA_PATH
+
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 
 def roots_of(metadata: TableMetadata) -> list[str]:
     """Return the locations whose files belong to a table alone."""
-    chosen = (metadata.properties.get(key) for key in ("write.data.path", "write.metadata.path"))
+    chosen = (setting.of(metadata.properties) for setting in (DATA_PATH, METADATA_PATH))
     return [metadata.location, *(place for place in chosen if place)]

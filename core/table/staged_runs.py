@@ -23,6 +23,7 @@ from lake.core.table.flink_jobs import LAKE_OPERATOR_ID, MANIFESTS_LOCATION
 from lake.core.table.manifest_decode import decode_entries, open_manifest
 from lake.core.table.manifest_schemas import ADDED, ENTRY_COLUMNS, MANIFEST_COLUMNS
 from lake.core.table.manifests import encode_manifest, entries_of, files_of
+from lake.core.table.table_properties import MANIFEST_CODEC
 from lake.core.units import whole_number
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _encoded(
         spec=spec,
         schema=schema,
         content=content,
-        codec=metadata.properties.get("write.avro.compression-codec", "gzip"),
+        codec=MANIFEST_CODEC.of(metadata.properties),
         # Cut at the edge of a block, an Avro file is a valid shorter one.
         marks={**marks, FILES: str(len(files))},
     )

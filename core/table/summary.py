@@ -6,16 +6,25 @@ parent's plus the difference, and are left out where the parent's is missing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lake.core.table.partition_codes import partition_tuples
+from lake.core.table.partition_paths import partition_path
+from lake.core.table.partition_values import partition_type, single_values
+from lake.core.table.table_properties import PARTITION_SUMMARIES
 from lake.core.units import natural_number
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
 
 # Marks a snapshot that replaced the partitions it added files to.
 REPLACE_PARTITIONS = "replace-partitions"
@@ -29,20 +38,60 @@ _TOTALS = {
 }
 
 
+# The order in which Java writes the counters of a partition.
+_OF_PARTITIONS = (
+    "added-data-files",
+    "deleted-data-files",
+    "added-equality-delete-files",
+    "removed-equality-delete-files",
+    "added-position-delete-files",
+    "removed-position-delete-files",
+    "added-delete-files",
+    "removed-delete-files",
+    "added-dvs",
+    "removed-dvs",
+    "added-records",
+    "deleted-records",
+    "added-files-size",
+    "removed-files-size",
+    "added-position-deletes",
+    "removed-position-deletes",
+    "added-equality-deletes",
+    "removed-equality-deletes",
+)
+
+
+def engine_marks() -> dict[str, str]:
+    """Return the keys that name the software which wrote a snapshot.
+
+    Lake writes the manifests and the summary, PyIceberg sends the commit: as a version of Iceberg both are named.
+    """
+    own = version("lake-iceberg")
+    return {
+        "engine-name": "lake",
+        "engine-version": own,
+        "iceberg-version": f"lake {own}, PyIceberg {version('pyiceberg')}",
+    }
+
+
 @dataclass(slots=True)
 class SummaryCounter:
     """Counts what one snapshot adds and removes."""
 
     counters: dict[str, int] = field(default_factory=dict)
     _partitions: set[tuple[int, Any]] = field(default_factory=set)
+    # Entries with their spec, and whether they are added.
+    _parts: list[tuple[pa.Table, int, bool]] = field(default_factory=list)
 
     def add(self, entries: pa.Table, spec_id: int) -> None:
         """Count added files (canonical entry columns)."""
         self._count(entries, spec_id, "added", "added", "added")
+        self._parts.append((entries, spec_id, True))
 
     def remove(self, entries: pa.Table, spec_id: int) -> None:
         """Count removed files (canonical entry columns)."""
         self._count(entries, spec_id, "deleted", "removed", "deleted")
+        self._parts.append((entries, spec_id, False))
 
     def manifests(self, *, created: int, kept: int, replaced: int) -> None:
         """Record what became of the parent's manifests (zeros are written too)."""
@@ -92,6 +141,54 @@ class SummaryCounter:
                 if after >= 0:
                     counted[total] = str(after)
         return counted
+
+    def partitions(self, metadata: TableMetadata) -> dict[str, str]:
+        """Return the counters of each changed partition, if the table wants so many of them.
+
+        There are none where a spec derives values from a column that the schema has no more: the paths of its
+        partitions are not known.
+        """
+        most, changed = PARTITION_SUMMARIES.of(metadata.properties), len(self._partitions)
+        specs, schema = metadata.specs(), metadata.schema()
+        known = frozenset(schema.field_ids)
+        of_known = all(
+            item.source_id in known
+            for spec_id, _ in self._partitions
+            for item in specs[spec_id].fields
+        )
+        if not 0 < changed <= most or not of_known:
+            return {}
+        by_path: dict[str, SummaryCounter] = {}
+        for entries, spec_id, is_added in self._parts:
+            for path, part in _by_path(entries, specs[spec_id], schema):
+                counter = by_path.setdefault(path, SummaryCounter())
+                (counter.add if is_added else counter.remove)(part, spec_id)
+        # The partition of an unpartitioned table has no path.
+        named = {f"partitions.{path}": item.joined() for path, item in by_path.items() if path}
+        return {"partition-summaries-included": "true", **named}
+
+    def joined(self) -> str:
+        """Return the counters in one text."""
+        counted = ((key, self.counters.get(key)) for key in _OF_PARTITIONS)
+        return ",".join(f"{key}={value}" for key, value in counted if value)
+
+
+def _by_path(
+    entries: pa.Table, spec: PartitionSpec, schema: Schema
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the entries of each partition with its path."""
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, values in enumerate(partition_tuples(entries["partition"])):
+        places.setdefault(values, []).append(place)
+    kinds = partition_type(spec, [schema]).fields
+    for rows in places.values():
+        part = entries.take(pa.array(rows))
+        first = part["partition"].slice(0, 1).combine_chunks()
+        partition = [
+            single_values(pc.struct_field(first, str(kind.field_id)), kind.field_type)[0]
+            for kind in kinds
+        ]
+        yield partition_path(spec, schema, partition), part
 
 
 def _stored_size(part: pa.Table) -> Any:

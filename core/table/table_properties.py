@@ -7,7 +7,7 @@ listed with the reason why they change nothing. Source: org.apache.iceberg.Table
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -61,12 +61,34 @@ STATUS_CHECK_TOTAL_MS = whole(
 MANIFEST_BYTES = size("commit.manifest.target-size-bytes", 8 * _MIB)
 MANIFESTS_TO_MERGE = whole("commit.manifest.min-count-to-merge", 100, least=1)
 MANIFEST_MERGE = flag("commit.manifest-merge.enabled", default=True)
-MANIFEST_CODEC = optional_choice("write.manifest.compression-codec", _AVRO_CODECS)
+MANIFEST_CODEC = choice("write.manifest.compression-codec", "gzip", _AVRO_CODECS)
 MANIFEST_LEVEL = optional_text("write.manifest.compression-level")
 PARTITION_SUMMARIES = whole("write.summary.partition-limit", 0, least=0)
 METADATA_CODEC = choice("write.metadata.compression-codec", "none", ("none", "gzip"))
 PREVIOUS_METADATA = whole("write.metadata.previous-versions-max", 100, least=1)
 DELETE_OLD_METADATA = flag("write.metadata.delete-after-commit.enabled", default=False)
+
+COMMIT_RETRY = (COMMIT_RETRIES, COMMIT_MIN_WAIT_MS, COMMIT_MAX_WAIT_MS, COMMIT_TOTAL_MS)
+STATUS_CHECK = (
+    STATUS_CHECKS,
+    STATUS_CHECK_MIN_WAIT_MS,
+    STATUS_CHECK_MAX_WAIT_MS,
+    STATUS_CHECK_TOTAL_MS,
+)
+# What any commit depends on.
+COMMITTING: tuple[Setting[Any], ...] = (
+    *COMMIT_RETRY,
+    *STATUS_CHECK,
+    MANIFEST_BYTES,
+    MANIFESTS_TO_MERGE,
+    MANIFEST_MERGE,
+    MANIFEST_CODEC,
+    MANIFEST_LEVEL,
+    PARTITION_SUMMARIES,
+    METADATA_CODEC,
+    PREVIOUS_METADATA,
+    DELETE_OLD_METADATA,
+)
 
 # Expiry
 
@@ -165,6 +187,7 @@ class Use(StrEnum):
     """What a command does with a table, as far as properties matter that lake does not honour."""
 
     APPEND = "append"
+    LOAD = "load"
     WRITE = "write"
     DELETE = "delete"
 
@@ -199,6 +222,18 @@ def _not_applicable(reason: str, *names: str) -> list[Unused]:
 
 
 _BOOLEAN = ("true", "false")
+# What begins the names of Iceberg's properties.
+_ICEBERG = (
+    "commit.",
+    "compatibility.",
+    "encryption.",
+    "engine.",
+    "gc.",
+    "history.",
+    "read.",
+    "schema.",
+    "write.",
+)
 # Iceberg computes these from the metadata, they are never stored as properties.
 RESERVED = (
     "uuid",
@@ -234,6 +269,7 @@ UNUSED: tuple[Unused, ...] = (
     _warned(
         "write.wap.enabled",
         "rows are committed to the branch at once, not staged for an audit",
+        Use.LOAD,
         harmless=("false",),
         allowed=_BOOLEAN,
     ),
@@ -351,11 +387,27 @@ def check(properties: Mapping[str, str], settings: Iterable[Setting[Any]]) -> No
         setting.check(properties)
 
 
-def check_new(properties: Mapping[str, str]) -> None:
+def unknown_names(properties: Mapping[str, str]) -> list[str]:
+    """Return the properties that are named as Iceberg's are, and that Iceberg does not have."""
+    known = verdicts()
+    return [
+        name
+        for name in properties
+        if name.startswith(_ICEBERG)
+        and name not in known
+        and not any(name.startswith(prefix) for prefix in known if prefix.endswith("."))
+    ]
+
+
+def check_new(properties: Mapping[str, str], columns: Collection[str]) -> None:
     """Check the properties of a table that does not exist yet.
 
+    Args:
+        properties: the properties.
+        columns: the names of the table's columns, of nested ones with dots.
+
     Raises:
-        InvalidRequestError: a name is reserved, or a value is not allowed.
+        InvalidRequestError: a name is reserved, a value is not allowed, or there is no such column.
     """
     for name in RESERVED:
         if name in properties:
@@ -367,6 +419,13 @@ def check_new(properties: Mapping[str, str]) -> None:
         if item.allowed and found is not None and found.lower() not in item.allowed:
             raise refused_value(item.name, found, f"one of {', '.join(item.allowed)}")
     check(properties, (*HONOURED, *OF_DELETE_FILES))
+    for setting in HONOURED:
+        for column in setting.columns(properties) if setting.is_per_column else ():
+            if column not in columns:
+                raise InvalidRequestError(
+                    f"the table property {setting.name}{column} is for a column that does not exist",
+                    hint=f"columns: {', '.join(columns)}",
+                )
 
 
 def warnings(properties: Mapping[str, str], uses: Iterable[Use]) -> list[str]:

@@ -11,8 +11,7 @@ from pyiceberg.table.update import (
 )
 
 from lake.core.errors import RefusedError
-
-_ENCRYPTION_KEY = "encryption.key-id"
+from lake.core.table.table_properties import ENCRYPTION_KEY_ID
 
 
 class UpgradeToVersion3(UpgradeFormatVersionUpdate):
@@ -41,5 +40,5 @@ def refuse_encrypted(metadata: TableMetadata, name: str) -> None:
     Raises:
         RefusedError: it is one.
     """
-    if _ENCRYPTION_KEY in metadata.properties:
+    if ENCRYPTION_KEY_ID in metadata.properties:
         raise RefusedError(f"{name} is encrypted, which lake does not write")

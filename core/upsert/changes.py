@@ -9,9 +9,10 @@ from typing import Any
 from lake.core import paths
 from lake.core.deletes.delta import RETRACT, UPSERT, DeltaSettings, check_key
 from lake.core.deletes.reach import check_specs, same_spec, sole_spec
+from lake.core.deletes.writers import check_delete_files
 from lake.core.errors import InvalidRequestError, LakeError, RefusedError
 from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
-from lake.core.ingest.plan import HASH, IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.ingest.plan import IngestOptions, IngestPlan, describe, plan_ingest
 from lake.core.ingest.runs import as_staged, lay_down, settle
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
@@ -21,8 +22,9 @@ from lake.core.table.commit import Committed
 from lake.core.table.files import DataFile, stored_bytes
 from lake.core.table.operations import RowDelta
 from lake.core.table.staging import staged
+from lake.core.table.table_properties import HASH
 from lake.core.upsert.change_tasks import source_schema
-from lake.core.upsert.options import key_ids
+from lake.core.upsert.options import EQUALITY, key_ids, unwanted_deletes
 from lake.core.upsert.rejects import (
     check_rejects,
     removed_on_failure,
@@ -131,6 +133,9 @@ def plan_changes(
     head = None if table.creating else lineage.branch_head(table.metadata, ingest.branch)
     if head is not None:
         check_specs(table, head)
+    check_delete_files(plan.settings(""))
+    if unwanted := unwanted_deletes(table.properties, EQUALITY):
+        session.warn(unwanted)
     return ChangePlan(ingest=plan, options=options, key=key)
 
 

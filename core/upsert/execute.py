@@ -26,16 +26,16 @@ from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed
 from lake.core.table.files import DataFile, stored_bytes
 from lake.core.table.operations import (
-    SERIALIZABLE,
     AppendFiles,
     Operation,
     OverwriteFiles,
     RowDelta,
 )
 from lake.core.table.staging import Staging, staged
+from lake.core.table.table_properties import COPY_ON_WRITE, SERIALIZABLE
 from lake.core.upsert.batch_files import batches_in
 from lake.core.upsert.matching import Matched, Matcher
-from lake.core.upsert.options import COPY_ON_WRITE, EQUALITY
+from lake.core.upsert.options import EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
 
@@ -272,7 +272,7 @@ class _Run:
 
     @property
     def _blindly(self) -> bool:
-        return self.plan.options.deletes == EQUALITY
+        return self.plan.deletes == EQUALITY
 
     def _commit(self, operation: Operation, table: Table, commit_id: str) -> Committed:
         # The spec is the planned table's: equality deletes were written for its partitions.
@@ -290,7 +290,7 @@ class _Run:
     def _operation(self, matched: Matched, source: _Source) -> Operation:
         """Return the change; whoever inserts one of the keys meanwhile is a conflict at any isolation level."""
         base_id = matched.base.snapshot_id if matched.base else None
-        if self.plan.options.deletes == COPY_ON_WRITE and matched.hit:
+        if self.plan.deletes == COPY_ON_WRITE and matched.hit:
             return OverwriteFiles(
                 added=[*source.files, *matched.kept],
                 removed_paths=matched.hit,
@@ -355,7 +355,7 @@ def _outcome(
     commit_id: str | None = None,
     committed: Committed | None = None,
 ) -> Outcome:
-    blind = plan.options.deletes == EQUALITY and not plan.ingest.table.creating
+    blind = plan.deletes == EQUALITY and not plan.ingest.table.creating
     updated = matched.updated if matched else 0
     data = [*source.files, *(matched.kept if matched else [])]
     deletes = matched.deletes if matched else []

@@ -23,9 +23,9 @@ from lake.core.errors import LakeError
 from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.table.files import DataFile
+from lake.core.table.table_properties import COPY_ON_WRITE
 from lake.core.upsert.batch_files import batches_in
 from lake.core.upsert.key_rows import columns_of, cut
-from lake.core.upsert.options import COPY_ON_WRITE
 
 # With several buckets each is loaded once for about so many rows of the table.
 _CHUNK_ROWS = 4 * 1024 * 1024

@@ -24,8 +24,8 @@ from lake.core.table.delete_scopes import PUFFIN
 from lake.core.table.files import POSITION_DELETES, DataFile
 from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.operations import DeleteKey
+from lake.core.table.table_properties import COPY_ON_WRITE
 from lake.core.upsert.key_filter import key_filter
-from lake.core.upsert.options import COPY_ON_WRITE
 from lake.core.upsert.plan import UpsertPlan
 
 if TYPE_CHECKING:
@@ -156,12 +156,12 @@ class Matcher:
         self, found: LiveFiles, buckets: Sequence[Bucket], condition: BooleanExpression | None
     ) -> Iterator[Task]:
         ingest, key, table = self._plan.ingest, list(self._plan.key), found.table
-        copies = self._plan.options.deletes == COPY_ON_WRITE
+        copies = self._plan.deletes == COPY_ON_WRITE
         names = [ingest.schema.find_column_name(column) or "" for column in key]
         common: dict[str, Any] = {
             "ids": key,
             "buckets": [bucket["keys"] for bucket in buckets],
-            "mode": self._plan.options.deletes,
+            "mode": self._plan.deletes,
             "format_version": table.metadata.format_version,
         }
         # Row ids of version 3 move with their rows, and so do columns that are younger than the plan.

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.deletes.reach import check_columns, check_partitions
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions import field_path
+from lake.core.table.table_properties import COPY_ON_WRITE, MERGE_MODE
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
-POSITION, EQUALITY, COPY_ON_WRITE = "position", "equality", "copy-on-write"
+POSITION, EQUALITY = "position", "equality"
 MODES = (POSITION, EQUALITY, COPY_ON_WRITE)
 
 
@@ -24,21 +25,39 @@ class UpsertOptions:
 
     Args:
         key: columns that tell rows apart; empty for the schema's identifier fields.
-        deletes: how old rows are deleted, one of `MODES`.
+        deletes: how old rows are deleted, one of `MODES`; None for what the table's properties say.
         order_by: among source rows of one key the last by these columns wins; empty for the input's order.
         repair_duplicates: where the table has several rows of a key, all of them are replaced.
         rejects: local path for rows whose key is NULL or NaN; None makes such a row an error.
     """
 
     key: Sequence[str] = ()
-    deletes: str = POSITION
+    deletes: str | None = None
     order_by: Sequence[str] = ()
     repair_duplicates: bool = False
     rejects: str | None = None
 
     def __post_init__(self) -> None:
-        if self.deletes not in MODES:
+        if self.deletes not in {None, *MODES}:
             raise InvalidRequestError(f"--deletes {self.deletes!r} is none of {', '.join(MODES)}")
+
+
+def deletes_of(properties: Mapping[str, str], asked: str | None) -> str:
+    """Return how an upsert deletes old rows: as it is asked to, else as the table's properties say.
+
+    Raises:
+        InvalidRequestError: the property has a value that is not allowed.
+    """
+    if asked is not None:
+        return asked
+    return COPY_ON_WRITE if MERGE_MODE.of(properties) == COPY_ON_WRITE else POSITION
+
+
+def unwanted_deletes(properties: Mapping[str, str], deletes: str) -> str | None:
+    """Return a warning for delete files in a table whose properties want none."""
+    if deletes == COPY_ON_WRITE or MERGE_MODE.of(properties) != COPY_ON_WRITE:
+        return None
+    return f"the table property {MERGE_MODE.name} is {COPY_ON_WRITE}, but this command writes {deletes} deletes"
 
 
 def key_ids(schema: Schema, names: Sequence[str], option: str = "--upsert") -> list[int]:

@@ -353,7 +353,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "gc.enabled is not asked",
             "core/expiration/plan.py",
-            'metadata.properties.get("gc.enabled", "true").lower() == "false"',
+            "not GC_ENABLED.of(metadata.properties)",
             "False",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),

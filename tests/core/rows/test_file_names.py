@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from table_support import SCHEMA
 
 from lake.core.errors import RefusedError
 from lake.core.rows.file_names import FileNames, hashed
@@ -38,10 +39,10 @@ HASH = "1000/1100/0011/10101111"
         ({}, f"{TABLE}/data/{NAME}"),
         (SPREAD, f"{TABLE}/data/{HASH}/{NAME}"),
         ({"write.object-storage.enabled": "TRUE"}, f"{TABLE}/data/{HASH}/{NAME}"),
-        ({"write.object-storage.enabled": "yes"}, f"{TABLE}/data/{NAME}"),
+        ({"write.object-storage.enabled": "FALSE"}, f"{TABLE}/data/{NAME}"),
         (SPREAD | PLAIN, f"{TABLE}/data/{HASH}-{NAME}"),
         (
-            SPREAD | {"write.object-storage.partitioned-paths": "no"},
+            SPREAD | {"write.object-storage.partitioned-paths": "False"},
             f"{TABLE}/data/{HASH}-{NAME}",
         ),
         ({"write.data.path": "s3://b/other/"}, f"s3://b/other/{NAME}"),
@@ -90,7 +91,7 @@ def test_outdated_ways_to_name_the_place_are_refused(
 ) -> None:
     table = SimpleNamespace(
         properties=properties,
-        schema=None,
+        schema=SCHEMA,
         spec=None,
         data_location=TABLE,
         metadata=SimpleNamespace(location=TABLE),

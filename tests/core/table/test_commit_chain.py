@@ -43,7 +43,6 @@ from lake.core.table.commit import Committed, commit_snapshot, commit_snapshots
 from lake.core.table.file_columns import columns_of
 from lake.core.table.files import DataFile
 from lake.core.table.operations import (
-    SNAPSHOT,
     AppendFiles,
     DeleteKey,
     FileColumns,
@@ -53,6 +52,7 @@ from lake.core.table.operations import (
     RowDelta,
     Step,
 )
+from lake.core.table.table_properties import SNAPSHOT
 
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 

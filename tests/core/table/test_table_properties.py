@@ -90,13 +90,13 @@ def test_properties_of_columns_are_checked_for_each_column() -> None:
 @pytest.mark.parametrize("name", tp.RESERVED)
 def test_reserved_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidRequestError, match=f"{name} is reserved"):
-        tp.check_new({name: "1"})
+        tp.check_new({name: "1"}, [])
 
 
 def test_values_of_properties_with_a_warning_are_checked_too() -> None:
-    tp.check_new({"write.wap.enabled": "true", "owner": "anything at all"})
+    tp.check_new({"write.wap.enabled": "true", "owner": "anything at all"}, [])
     with pytest.raises(InvalidRequestError, match=r"write\.wap\.enabled is 'perhaps'"):
-        tp.check_new({"write.wap.enabled": "perhaps"})
+        tp.check_new({"write.wap.enabled": "perhaps"}, [])
 
 
 def test_a_warning_names_the_property_where_it_would_matter() -> None:
