@@ -9,10 +9,11 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from lake.core.errors import BadInputError
+from lake.core.errors import BadInputError, RefusedError
 from lake.core.ingest.creation import is_list
 from lake.core.rows.convert import promotable
 from lake.core.rows.sources import CSV, Source
+from lake.core.rows.unsupported_columns import UNSUPPORTED
 
 # Arrow reads no Parquet file of more than 100 levels, and writes such: a list takes two of them.
 _MOST_LEVELS = 40
@@ -57,6 +58,7 @@ def check_sources(schema: Schema, sources: Iterable[SourceColumns], *, evolve: b
 
     Raises:
         BadInputError: a required column is missing, a type does not fit or a column is unknown.
+        RefusedError: a column has values of a type that lake cannot write.
     """
     check = _Check(evolve=evolve)
     told: dict[str, list[str]] = {}
@@ -118,6 +120,11 @@ class _Check:
     def _value(
         self, wanted: IcebergType, found: pa.DataType, source: SourceColumns, name: str
     ) -> Iterator[str]:
+        if isinstance(wanted, UNSUPPORTED) and (is_text(source) or not pa.types.is_null(found)):
+            raise RefusedError(
+                f"{source.name} has values for column {name} of the type {wanted}, which lake cannot write",
+                hint="Leave the column out of the source: the new rows have NULL there.",
+            )
         if isinstance(wanted, StructType) and pa.types.is_struct(found):
             yield from self._fields(wanted.fields, list(found), source, f"{name}.")
         elif isinstance(wanted, ListType) and is_list(found):
@@ -129,8 +136,13 @@ class _Check:
             yield f"has column {name} as {found}, the table as {wanted}"
 
 
+def is_text(source: SourceColumns) -> bool:
+    """Whether a source's values are texts."""
+    return source.file is not None and source.file.is_text
+
+
 def _fits(wanted: IcebergType, found: pa.DataType, source: SourceColumns) -> bool:
-    if source.file is None or not source.file.is_text:
+    if source.file is None or not is_text(source):
         return promotable(found, wanted, by_name=True)
     if source.file.format == CSV:
         return True  # its cells are texts of whatever the table has

@@ -26,6 +26,7 @@ from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import arrow_schema, moved_schema
 from lake.core.rows.source_rows import source_columns, split_parquet
 from lake.core.rows.sources import Source, find_sources
+from lake.core.rows.unsupported_columns import refuse_unsupported
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage, terms
@@ -280,6 +281,9 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
         )
     _check_properties(session, plan)
     plan = _with_removals(plan)
+    if plan.rewritten is not None or options.mode not in {APPEND, *_REPLACING}:
+        # Rows that move to new files, or are replaced by key, would lose their values there.
+        refuse_unsupported(plan.schema)
     distribution = _distribution(session, plan.table, options)
     order, sort_order_id = _order(session, plan, distribution)
     return replace(
@@ -352,6 +356,7 @@ def _plan_from_table(
     source_name: str,
 ) -> IngestPlan:
     source = session.table(source_name)
+    refuse_unsupported(source.schema)
     columns = SourceColumns(source_name, arrow_schema(source.schema))
     table = existing or _staged(session, identifier, options, creation.schema_like(source.schema))
     head = lineage.branch_head(source.metadata, lineage.MAIN)

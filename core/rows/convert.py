@@ -24,6 +24,7 @@ from pyiceberg.types import (
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows.int96 import Int96Type
 from lake.core.rows.schema import arrow_type, field_id
+from lake.core.rows.unsupported_columns import UNSUPPORTED, unsupported
 
 
 def convert(
@@ -45,6 +46,7 @@ def convert(
 
     Raises:
         CorruptFileError: its type cannot hold the field's values.
+        RefusedError: lake cannot read values of the field's type.
         BadInputError: a value does not fit.
     """
     kind, labels = item.field_type, _storage(column.type if labels is None else labels)
@@ -54,6 +56,8 @@ def convert(
         column = column.dictionary_decode()
     if not promotable(labels, kind, by_name=by_name):
         raise CorruptFileError(f"column {item.name} of {where} is {labels}, the table has {kind}")
+    if isinstance(kind, UNSUPPORTED) and not pa.types.is_null(column.type):
+        raise unsupported(item.name, kind)
     if isinstance(kind, UnknownType) and column.null_count < len(column):
         raise CorruptFileError(
             f"column {item.name} of {where} has values, and its type in the table is unknown"
@@ -109,8 +113,8 @@ def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False)
         source = source.value_type
     if pa.types.is_null(source):
         return True
-    if isinstance(kind, UnknownType):
-        # A file of the table may hold the column all the same: its values are checked.
+    if isinstance(kind, (UnknownType, *UNSUPPORTED)):
+        # A file of the table may hold the column all the same: `convert` looks at its values.
         return not by_name
     if isinstance(source, Int96Type):
         return isinstance(kind, TimestampType | TimestamptzType)

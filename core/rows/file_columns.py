@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, UnknownType
+from pyiceberg.types import NestedField, StructType, UnknownType
 
 from lake.core.errors import CorruptFileError
 from lake.core.expressions import field_path, filter_columns
@@ -33,6 +33,7 @@ from lake.core.rows.schema import (
     field_id,
 )
 from lake.core.rows.slices import FileSlice, ReadSettings
+from lake.core.rows.unsupported_columns import UNSUPPORTED, has_unsupported
 from lake.core.table.partition_values import from_single_values, partition_type
 
 # An id that no column of a table has.
@@ -149,11 +150,22 @@ def _columns_to_read(settings: ReadSettings) -> list[NestedField]:
         top = path[0]
         if top.field_id not in known:
             known[top.field_id] = len(fields)
-            fields.append(top)
+            fields.append(_readable(top))
         elif top.field_id != column:
             # A nested projection may lack the filter's part: read the whole column.
-            fields[known[top.field_id]] = top
+            fields[known[top.field_id]] = _readable(top)
     return fields
+
+
+def _readable(item: NestedField) -> NestedField:
+    """Return a field without the parts of structs that cannot be read: what is wanted has none of them."""
+    kind = item.field_type
+    if not isinstance(kind, StructType) or not has_unsupported(kind):
+        return item
+    parts = [
+        _readable(part) for part in kind.fields if not isinstance(part.field_type, UNSUPPORTED)
+    ]
+    return item.model_copy(update={"field_type": StructType(*parts)})
 
 
 def _resolve(
@@ -270,7 +282,7 @@ def _lineage(
 
 def _missing(item: NestedField, rows: int, settings: ReadSettings, file: FileSlice) -> pa.Array:
     """Return what a column is that the file lacks: its partition's value, its default, or NULL."""
-    if isinstance(item.field_type, UnknownType):
+    if isinstance(item.field_type, (UnknownType, *UNSUPPORTED)):
         return pa.nulls(rows)
     if settings.complete:
         raise CorruptFileError(f"{file.path} lacks column {item.name} (field id {item.field_id})")

@@ -18,6 +18,7 @@ from lake.core.rows.schema import (
     spec_from_plain,
     spec_to_plain,
 )
+from lake.core.rows.unsupported_columns import refuse_unsupported
 from lake.core.table.delete_scopes import all_schemas
 from lake.core.table.files import DataFile, DeleteFile
 from lake.core.table.manifest_entries import files_of
@@ -146,8 +147,12 @@ class ReadSettings:
             projection: the columns to return; None for all.
             row_filter: bound to the schema.
             deletes: the delete files that may apply to the files.
+
+        Raises:
+            RefusedError: a column to return is of a type that lake cannot read.
         """
         schema = table.schema if schema is None else schema
+        refuse_unsupported(schema if projection is None else projection)
         ids = {column for item in deletes for column in item.equality_ids or ()}
         return cls(
             projection=schema if projection is None else projection,

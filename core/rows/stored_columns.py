@@ -1,6 +1,8 @@
-"""The part of a table's columns that its data files hold.
+"""The part of a table's columns that the data files of lake hold.
 
-Columns of the type `unknown` have only NULLs and are left out of data files, at every level.
+Columns of the type `unknown` have only NULLs and are left out of data files, at every level. So are those that lake
+cannot write (see `lake.core.rows.unsupported_columns`): rows that it adds have NULL there, and rows that have
+values cannot come to be written, because reading them is refused.
 Source: https://iceberg.apache.org/spec/#primitive-types; what cannot be left out is what Iceberg Java refuses in
 its TypeToMessageType.
 """
@@ -15,29 +17,36 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from lake.core.errors import RefusedError
 from lake.core.rows.convert import convert
+from lake.core.rows.unsupported_columns import UNSUPPORTED, unsupported
+
+_LEFT_OUT = (UnknownType, *UNSUPPORTED)
 
 
 def stored_schema(schema: Schema) -> Schema:
     """Return a table's schema without the columns and fields that data files do not hold.
 
     Raises:
-        RefusedError: a list, a map or a struct holds nothing else, so no data file can hold its values.
+        RefusedError: a list, a map or a struct holds nothing else, so no data file can hold its values; or a
+            column that lake cannot write is required.
     """
     fields = _stored_fields(schema.fields, "")
     if not fields:
         raise RefusedError(
-            "the table has no column that data files can hold: all are of the type unknown",
-            hint="Give one of the columns another type.",
+            "the table has no column whose values lake can write",
+            hint="Add a column of another type than unknown.",
         )
     return schema if fields == schema.fields else Schema(*fields, schema_id=schema.schema_id)
 
 
 def _stored_fields(fields: Sequence[NestedField], prefix: str) -> tuple[NestedField, ...]:
-    return tuple(
-        _stored_field(item, prefix + item.name)
-        for item in fields
-        if not isinstance(item.field_type, UnknownType)
-    )
+    stored = []
+    for item in fields:
+        kind, name = item.field_type, prefix + item.name
+        if isinstance(kind, UNSUPPORTED) and item.required:
+            raise unsupported(name, kind)
+        if not isinstance(kind, _LEFT_OUT):
+            stored.append(_stored_field(item, name))
+    return tuple(stored)
 
 
 def _stored_field(item: NestedField, name: str) -> NestedField:
@@ -62,6 +71,8 @@ def _stored_type(kind: IcebergType, name: str) -> IcebergType:
 
 
 def _stored_part(kind: IcebergType, name: str) -> IcebergType:
+    if isinstance(kind, UNSUPPORTED):
+        raise unsupported(name, kind)
     if isinstance(kind, UnknownType):
         raise _not_stored(name, kind)
     return _stored_type(kind, name)

@@ -13,6 +13,8 @@ from pyiceberg.types import (
     DoubleType,
     FixedType,
     FloatType,
+    GeographyType,
+    GeometryType,
     IcebergType,
     IntegerType,
     LongType,
@@ -25,6 +27,8 @@ from pyiceberg.types import (
     UnknownType,
     UUIDType,
 )
+
+from lake.core.table.spec_types import VariantType
 
 _UUID_BYTES = 16
 
@@ -45,6 +49,8 @@ ARROW_TYPES: Mapping[IcebergType, pa.DataType] = {
     UUIDType(): pa.binary(_UUID_BYTES),
     UnknownType(): pa.null(),
 }
+# lake reads and writes no values of them, only NULLs.
+_OF_NULLS = (VariantType, GeometryType, GeographyType)
 
 
 def primitive_type(kind: IcebergType) -> pa.DataType | None:
@@ -53,4 +59,6 @@ def primitive_type(kind: IcebergType) -> pa.DataType | None:
         return pa.binary(len(kind))
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, _OF_NULLS):
+        return pa.null()
     return ARROW_TYPES.get(kind)

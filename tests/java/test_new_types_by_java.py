@@ -1,4 +1,4 @@
-"""Columns of the type unknown, which Spark calls void: Iceberg Java reads what each command of lake writes."""
+"""Types of format version 3 (unknown, which Spark calls void, and variant): Java reads what lake writes."""
 
 from __future__ import annotations
 
@@ -95,3 +95,34 @@ def test_java_reads_a_table_partitioned_by_such_a_column(
 
     found = java.sql(warehouse, "SELECT id, n FROM {c}.db.t ORDER BY id")
     assert [tuple(row.values()) for row in found] == [(1, None), (2, None), (3, None)]
+
+
+def test_java_reads_rows_that_lake_appends_beside_variant_values(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, java: JavaPeer
+) -> None:
+    pyiceberg_catalog(warehouse).create_namespace_if_not_exists("db")
+    java.sql(
+        warehouse,
+        "CREATE TABLE {c}.db.t (id bigint, v variant, s struct<a: int, w: variant>) USING iceberg "
+        "TBLPROPERTIES ('format-version'='3')",
+    )
+    java.sql(
+        warehouse,
+        """INSERT INTO {c}.db.t SELECT 1, parse_json('{"x":[1]}'), named_struct('a', 1, 'w', parse_json('7'))""",
+    )
+    path = tmp_path / "more.parquet"
+    pq.write_table(pa.table({"id": [2], "s": [{"a": 20}]}), path)
+
+    lake.ok("ingest", "db.t", path)
+    found = lake.ok("scan", "db.t", "--select", "id,s.a", "--where", "s.a >= 1")
+
+    assert found["result"]["preview"] == [{"id": 1, "s": {"a": 1}}, {"id": 2, "s": {"a": 20}}]
+    rows_by_java = java.sql(
+        warehouse, "SELECT id, to_json(v) v, s.a, to_json(s.w) w FROM {c}.db.t ORDER BY id"
+    )
+    assert [tuple(row.values()) for row in rows_by_java] == [
+        (1, '{"x":[1]}', 1, "7"),
+        (2, None, 20, None),
+    ]
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
+    assert len(java.sql(warehouse, "SELECT * FROM {c}.db.t")) == 2
