@@ -37,12 +37,13 @@ from rows_support import (
 )
 
 from lake.core.errors import CorruptFileError, RefusedError
-from lake.core.rows.formats import FORMATS, form_of
+from lake.core.rows.formats import form_of
 from lake.core.rows.schema import arrow_schema
 from lake.core.rows.stored_columns import stored_schema
 from lake.core.table.files import DataFile
 from lake.core.table.storage import Storage
 
+FORMATS = ["parquet", "orc", "avro"]
 INNER = StructType(
     NestedField(3, "a", IntegerType(), required=False),
     NestedField(4, "u", UnknownType(), required=False),
