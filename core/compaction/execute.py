@@ -41,8 +41,9 @@ from lake.core.table import lineage
 from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot, require_writable
-from lake.core.table.files import DeleteFile
+from lake.core.table.files import DataFile, DeleteFile
 from lake.core.table.live import LiveFiles, live_files
+from lake.core.table.manifests import entries_of
 from lake.core.table.operations import RewriteFiles
 from lake.core.table.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.table.staging import staged
@@ -377,6 +378,7 @@ class _Run:
         self.tally = _Tally()
         self._table = plan.table
         self._clash: CommitConflictError | None = None
+        self._wrong_bounds: list[str] = []
         self._failed: list[FileGroup] = []
         self._tasks = 0
         self._commits = 0
@@ -395,6 +397,7 @@ class _Run:
                 break
         if self._clash is not None and not self.tally.snapshot_ids:
             raise self._clash
+        self._warn_of_bounds()
         # What was reported and is still there was committed.
         remove_lost_attempts(self.session, self._table, self.operation_id, [])
         if self.plan.options.remove_dangling_deletes:
@@ -437,7 +440,7 @@ class _Run:
 
     def _checked(self) -> Iterator[Rewritten]:
         """Yield groups as they are completely rewritten and found to be right."""
-        doubtful: list[tuple[Rewritten, Disagreement]] = []
+        doubtful: list[tuple[Rewritten, list[Disagreement]]] = []
         for done in self._rewritten():
             check_rows(done.group.rows, done.rows, done.files, dropped=done.dropped)
             found = disagreements(
@@ -450,32 +453,58 @@ class _Run:
             if not found or (self.plan.options.verify and not any(item.certain for item in found)):
                 yield done
             else:
-                worst = max(found, key=lambda item: item.certain)
-                doubtful.append((done, worst))
-        for done, worst in doubtful:
-            self._compare(done, worst)
+                doubtful.append((done, found))
+        for done, found in doubtful:
+            self._compare(done, found)
             yield done
 
-    def _compare(self, done: Rewritten, found: Disagreement) -> None:
+    def _compare(self, done: Rewritten, found: Sequence[Disagreement]) -> None:
         """Settle by every value whether a group was rewritten wrongly or described wrongly before.
 
         Raises:
-            LakeError: its rows differ.
-            CorruptFileError: they do not, and correct metadata would not disagree as it does.
+            LakeError: its rows differ, or the metadata of the new files does not describe them.
+            CorruptFileError: they do not, and a count in the metadata of the old files is wrong.
         """
+        worst = max(found, key=lambda item: (item.certain, not item.of_bounds))
         payload = {
             "reading": self.plan.reading(self.plan.deletes(done.group.files)).to_plain(),
             "before": [item.to_plain() for item in done.slices],
             "after": [FileSlice.of(file).to_plain() for file in done.files],
+            "files": [file.to_plain() for file in done.files],
         }
         engine = self.session.engine(self.plan.input_bytes)
         for result in engine.run([Task(payload)], _COMPARE, storage=self.plan.table.storage):
             if not result.value["same"]:
-                raise LakeError(f"{found.text}: nothing was committed")
-        if found.certain:
+                raise LakeError(f"{worst.text}: nothing was committed")
+            if result.value["described"] is not None:
+                self._check_new(done, DataFile.from_plain(result.value["described"]))
+        if worst.certain and not worst.of_bounds:
             raise CorruptFileError(
-                f"{found.text}, yet every value was copied: the table's metadata describes its files wrongly",
+                f"{worst.text}, yet every value was copied: the table's metadata describes its files wrongly",
                 hint="nothing was committed",
+            )
+        if worst.certain:
+            self._wrong_bounds.append(worst.text)
+
+    def _check_new(self, done: Rewritten, rows: DataFile) -> None:
+        """Compare the metadata of new files with the rows that were read from them.
+
+        Raises:
+            LakeError: it does not describe them.
+        """
+        schema, spec = self.plan.table.schema, self.plan.spec
+        read = entries_of([rows], spec=spec, schema=schema, status=1, snapshot_id=0)
+        for item in disagreements(read, done.files, schema=schema, spec=spec):
+            if item.certain:
+                raise LakeError(f"in the new files, {item.text}: nothing was committed")
+
+    def _warn_of_bounds(self) -> None:
+        """Report once that bounds of old files were wrong, which their rewrite corrected."""
+        if count := len(self._wrong_bounds):
+            groups = "a group of files" if count == 1 else f"{count} groups of files"
+            self.session.warn(
+                f"the metadata of {groups} had wrong bounds ({self._wrong_bounds[0]}), so filters may have skipped "
+                "rows; the bounds of the new files are right"
             )
 
     def _rewritten(self) -> Iterator[Rewritten]:

@@ -360,8 +360,8 @@ def _check_live_rows(one: Opened, added: int, existing: int) -> None:
 
     Some lists of PyIceberg count the rows of existing files as added ones: only the sum is right there.
     """
-    counts = [one.manifest.get("added_rows_count"), one.manifest.get("existing_rows_count")]
-    if None not in counts and sum(counts) == added + existing:
+    known = (one.manifest.get("added_rows_count"), one.manifest.get("existing_rows_count"))
+    if None not in known and sum(count or 0 for count in known) == added + existing:
         return
     _check_count(one, "added_rows_count", added)
     _check_count(one, "existing_rows_count", existing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,69 @@ def test_int96_is_refused_for_other_types(lake: CommandLine, warehouse: Path) ->
     assert source.exit_code == scan.exit_code == 7
     assert "ts as INT96" in source.json()["error"]["message"]
     assert "is INT96, the table has int" in scan.json()["error"]["message"]
+
+
+MILLIS = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "ts", TimestamptzType(), required=False),
+)
+
+
+def millis_file(warehouse: Path, name: str, first: int, **figures: Any) -> DataFile:
+    """Write ten rows with TIMESTAMP_MILLIS; the entry has bounds in ms, as Java's add_files records them."""
+    numbers = list(range(first, first + 10))
+    times = pa.array([number * 1000 - 5000 for number in numbers], pa.int64())
+    table = pa.table([pa.array(numbers), times.cast(pa.timestamp("ms", "UTC"))], names=["id", "ts"])
+    path = warehouse / "db" / "t" / "data" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, store_schema=False)
+    low, high = (value.as_py().to_bytes(8, "little", signed=True) for value in (times[0], times[9]))
+    bounds = {"lower_bounds": {2: low}, "upper_bounds": {2: high}}
+    counts = {"value_counts": {2: 10}, "null_value_counts": {2: 0}}
+    return entry(path, 10, **{**bounds, **counts, **figures})
+
+
+@pytest.mark.parametrize("options", [(), ("--verify",), ("--partial-progress",)], ids=str)
+def test_compaction_corrects_wrong_bounds_and_warns_once(
+    lake: CommandLine, warehouse: Path, options: tuple[str, ...]
+) -> None:
+    make_table(warehouse, schema=MILLIS)
+    add_files(warehouse, millis_file(warehouse, "a", 0), millis_file(warehouse, "b", 10))
+    lost = ("--where", "ts > '1970-01-01T00:00:10+00:00'")
+    assert rows_of(lake, *lost) == {}
+
+    done = lake.ok("compact", "db.t", "--rewrite-all", *options)
+    again = lake.ok("compact", "db.t", "--rewrite-all", *options)
+
+    (warning,) = done["warnings"]
+    assert "wrong bounds (the lower bound of column ts was -5000 and is -5000000)" in warning
+    assert again["warnings"] == []
+    assert sorted(rows_of(lake)) == list(range(20))
+    assert sorted(rows_of(lake, *lost)) == [16, 17, 18, 19]
+
+
+def test_wrong_counts_stop_a_compaction_whatever_the_bounds(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    make_table(warehouse, schema=MILLIS)
+    add_files(
+        warehouse,
+        millis_file(warehouse, "a", 0),
+        millis_file(warehouse, "b", 10, null_value_counts={2: 3}),
+    )
+
+    found = lake("--json", "compact", "db.t", "--rewrite-all")
+
+    assert (found.exit_code, found.json()["error"]["kind"]) == (7, "corrupt")
+    assert "had 3 NULLs and has 0" in found.json()["error"]["message"]
+
+
+def test_a_wrong_number_of_rows_is_refused(lake: CommandLine, warehouse: Path) -> None:
+    make_table(warehouse, schema=MILLIS)
+    wrong = millis_file(warehouse, "a", 0)
+    add_files(warehouse, replace(wrong, record_count=9))
+
+    for command in (["scan", "db.t"], ["compact", "db.t", "--rewrite-all"]):
+        found = lake("--json", *command)
+        assert (found.exit_code, found.json()["error"]["kind"]) == (7, "corrupt")
+        assert "has 10 rows, the table's metadata says 9" in found.json()["error"]["message"]
