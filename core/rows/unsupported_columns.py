@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyiceberg.types import GeographyType, GeometryType, IcebergType
+from pyiceberg.types import (
+    GeographyType,
+    GeometryType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+)
 
 from lake.core.errors import RefusedError
 from lake.core.table.spec_types import VariantType
@@ -47,6 +55,13 @@ def unsupported(name: str, kind: IcebergType) -> RefusedError:
 def _unsupported(kind: IcebergType, name: str) -> Iterator[tuple[str, IcebergType]]:
     if isinstance(kind, UNSUPPORTED):
         yield name, kind
-    elif not kind.is_primitive:
-        for item in kind.fields:  # type: ignore[attr-defined]
-            yield from _unsupported(item.field_type, f"{name}.{item.name}" if name else item.name)
+    for item in _parts(kind):
+        yield from _unsupported(item.field_type, f"{name}.{item.name}" if name else item.name)
+
+
+def _parts(kind: IcebergType) -> tuple[NestedField, ...]:
+    if isinstance(kind, StructType):
+        return kind.fields
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
