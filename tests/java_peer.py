@@ -178,6 +178,26 @@ def plan_of(spark: Any, table: str) -> dict[str, Any]:
     return {"files": files, "seconds": round(time.perf_counter() - started, 3)}
 
 
+def add_columns(spark: Any, table: str, columns: list[list[str]]) -> None:
+    """Add columns with an initial default and then another write default, as Iceberg's API does; SQL cannot."""
+    jvm = spark._jvm
+    expressions = jvm.org.apache.iceberg.expressions.Expressions
+
+    def literal(kind: Any, text: str) -> Any:
+        return expressions.lit(jvm.org.apache.iceberg.SingleValueParser.fromJson(kind, text)).to(
+            kind
+        )
+
+    loaded = loaded_by(spark, table)
+    for name, type_name, initial, write in columns:
+        parent, _, leaf = name.rpartition(".")
+        kind = jvm.org.apache.iceberg.types.Types.fromPrimitiveString(type_name)
+        at = [parent] if parent else []
+        change = loaded.updateSchema().addColumn(*at, leaf, kind, "", literal(kind, initial))
+        change.commit()
+        loaded.updateSchema().updateColumnDefault(name, literal(kind, write)).commit()
+
+
 class JavaPeer(PeerProcess):
     """The peer as a test sees it; `lake` warehouses are opened under names of their own."""
 
@@ -202,6 +222,10 @@ class JavaPeer(PeerProcess):
     ) -> list[list[list[Any]]]:
         """Return the splits of Iceberg's own planner: [path, start, length] of each piece."""
         return self._ask(op="splits", warehouse=str(warehouse), table=table, options=options)
+
+    def add_columns(self, warehouse: Path | str, table: str, columns: list[list[str]]) -> None:
+        """Add columns with defaults: [name, type, initial default, write default], these two in JSON."""
+        self._ask(op="columns", warehouse=str(warehouse), table=table, columns=columns)
 
     def checksum(self, warehouse: Path | str, table: str, suffix: str = "") -> dict[str, Any]:
         """Return rows and hash of a table; ``suffix`` as in ``VERSION AS OF 1``."""
@@ -233,6 +257,8 @@ def serve() -> None:
                 answer = options_read(spark, f"{CATALOG}.{request['table']}", request["options"])
             elif request["op"] == "splits":
                 answer = splits_of(spark, f"{CATALOG}.{request['table']}", request["options"])
+            elif request["op"] == "columns":
+                answer = add_columns(spark, f"{CATALOG}.{request['table']}", request["columns"])
             else:
                 answer = checksum_of(spark, f"{CATALOG}.{request['table']} {request['suffix']}")
             reply = json.dumps({"answer": answer}, default=str)

@@ -17,6 +17,7 @@ from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows import csv_source, json_source
 from lake.core.rows.avro_reader import AvroContainer
 from lake.core.rows.convert import convert
+from lake.core.rows.defaults import write_column
 from lake.core.rows.int96 import open_parquet, schema_of_file
 from lake.core.rows.orc_reader import OrcStripes
 from lake.core.rows.parquet_files import row_group_start
@@ -91,7 +92,9 @@ def _csv_columns(
 
 
 def source_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
-    """Yield a source's rows with exactly the columns of a table's schema; those that it lacks are NULL.
+    """Yield a source's rows with exactly the columns of a table's schema.
+
+    A column that the source lacks holds its write default, or NULL.
 
     Raises:
         CorruptFileError: the file is broken.
@@ -117,7 +120,7 @@ def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.R
                 parse = from_text if item.field_type.is_primitive else json_source.from_json_texts
                 columns.append(parse(batch.column(item.name), item.field_type, place))
             else:
-                columns.append(pa.nulls(batch.num_rows, arrow_type(item.field_type)))
+                columns.append(write_column(item, batch.num_rows))
         yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
         row += batch.num_rows
 
@@ -141,6 +144,8 @@ def as_table_rows(
 ) -> pa.RecordBatch:
     """Return a batch of rows with the columns of a table's schema, matched by name.
 
+    A column that the batch lacks holds its write default, or NULL.
+
     Args:
         batch: the rows as they were read.
         schema: the table's.
@@ -155,7 +160,7 @@ def as_table_rows(
     for item in schema.fields:
         index = batch.schema.get_field_index(item.name)
         if index < 0:
-            columns.append(pa.nulls(batch.num_rows, arrow_type(item.field_type)))
+            columns.append(write_column(item, batch.num_rows))
         else:
             place = Place(item.name, where, range(first_row, first_row + batch.num_rows))
             labels = None if types is None else types.field(item.name).type

@@ -13,13 +13,10 @@ from pyiceberg.types import (
     GeographyType,
     GeometryType,
     IcebergType,
-    ListType,
-    MapType,
-    NestedField,
-    StructType,
 )
 
 from lake.core.errors import RefusedError
+from lake.core.rows.schema import parts_of
 from lake.core.table.spec_types import VariantType
 
 if TYPE_CHECKING:
@@ -55,13 +52,5 @@ def unsupported(name: str, kind: IcebergType) -> RefusedError:
 def _unsupported(kind: IcebergType, name: str) -> Iterator[tuple[str, IcebergType]]:
     if isinstance(kind, UNSUPPORTED):
         yield name, kind
-    for item in _parts(kind):
+    for item in parts_of(kind):
         yield from _unsupported(item.field_type, f"{name}.{item.name}" if name else item.name)
-
-
-def _parts(kind: IcebergType) -> tuple[NestedField, ...]:
-    if isinstance(kind, StructType):
-        return kind.fields
-    if isinstance(kind, ListType):
-        return (kind.element_field,)
-    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()

@@ -13,6 +13,7 @@ from lake.core import paths
 from lake.core.errors import (
     BadInputError,
     InvalidRequestError,
+    NotATableError,
     NotFoundError,
     RefusedError,
     StorageError,
@@ -23,6 +24,7 @@ from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.foreign_code import file_properties, storage_properties
 from lake.core.table.opening import (
     catalog_errors,
+    is_view,
     look_again,
     open_handle,
     record_metadata,
@@ -228,6 +230,7 @@ class TableCatalog:
 
         Raises:
             NotFoundError: there is none.
+            NotATableError: a view has the name.
             RefusedError: it has something that lake does not support.
         """
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
@@ -241,6 +244,10 @@ class TableCatalog:
             try:
                 found = self.handle.load_table(names)
             except NoSuchTableError as error:
+                if is_view(self.handle, names):
+                    raise NotATableError(
+                        f"{identifier} is a view, not a table", hint="choose another name"
+                    ) from error
                 raise self._no_table(identifier) from error
         check(found.metadata, identifier)
         return self._table(identifier, found, self._vender(identifier))
@@ -296,7 +303,7 @@ class TableCatalog:
         """Whether the table is there."""
         try:
             self.load(identifier)
-        except NotFoundError:
+        except (NotFoundError, NotATableError):
             return False
         return True
 

@@ -121,6 +121,41 @@ def look_again(handle: Catalog) -> None:
     vars(handle)["load_table"] = loading
 
 
+def is_view(handle: Catalog, names: tuple[str, ...]) -> bool:
+    """Whether a catalog says that a name is a view's; False where it does not say."""
+    from pyiceberg.exceptions import RESTError  # noqa: PLC0415
+
+    if getattr(handle, "engine", None) is not None:
+        return _is_view_in_database(handle, names)
+    try:
+        return handle.view_exists(names)
+    except (NotImplementedError, RESTError):
+        # Catalogs need not have views, nor let everybody ask for them.
+        return False
+
+
+def _is_view_in_database(handle: Any, names: tuple[str, ...]) -> bool:
+    """Look for a row of another kind than a table's; PyIceberg leaves them out.
+
+    Source: the column iceberg_type of Iceberg's JdbcCatalog, which databases without views may lack.
+    """
+    from pyiceberg.catalog.sql import IcebergTables  # noqa: PLC0415
+    from sqlalchemy import inspect, select  # noqa: PLC0415
+
+    table = IcebergTables.__tablename__
+    columns = {column["name"] for column in inspect(handle.engine).get_columns(table)}
+    kind = IcebergTables.iceberg_type
+    if kind.name not in columns:
+        return False
+    found = select(kind).where(
+        IcebergTables.catalog_name == handle.name,
+        IcebergTables.table_namespace == ".".join(names[:-1]),
+        IcebergTables.table_name == names[-1],
+    )
+    with handle.engine.connect() as connection:
+        return bool(connection.scalar(found) == "VIEW")
+
+
 def refuse_cut_name(location: str) -> None:
     """Refuse a table's folder, or file, whose name PyIceberg cuts when it writes metadata files.
 
