@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,10 @@ from lake.core.table.storage_errors import typed_errors
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
+    from pyiceberg.table import StagedTable
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier
 
 _TIMED_OUT = re.compile(
@@ -167,6 +169,27 @@ def refuse_cut_name(location: str) -> None:
             f"PyIceberg takes the name of {location} for another one's",
             hint="let the table lie where no name holds a #, a ? or control characters",
         )
+
+
+def settle_metadata(handle: Catalog, now_ms: Callable[[], int]) -> None:
+    """Let a catalog that makes metadata in this process keep its times in order and what it does not know."""
+    stage = getattr(handle, "_update_and_stage_table", None)
+    if stage is None:
+        return
+    from lake.core.table.snapshot_updates import settled  # noqa: PLC0415 - loaded with a catalog only
+
+    def staging(
+        current_table: IcebergTable | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        staged: StagedTable = stage(current_table, table_identifier, requirements, updates)
+        before = current_table.metadata if current_table else None
+        staged.metadata = settled(before, staged.metadata, updates, now_ms())
+        return staged
+
+    vars(handle)["_update_and_stage_table"] = staging
 
 
 def record_metadata(handle: Catalog, written: list[str]) -> None:
