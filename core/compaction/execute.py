@@ -15,7 +15,7 @@ import pyarrow as pa
 from lake.core.compaction import dangling
 from lake.core.compaction.dangling import dangling_deletes
 from lake.core.compaction.options import BINPACK, ZORDER, CompactionOptions
-from lake.core.compaction.plan import FileGroup, plan_groups
+from lake.core.compaction.plan import FileGroup, least_file_bytes, plan_groups
 from lake.core.compaction.rewriting import Rewriter, Rewritten
 from lake.core.compaction.verify import Disagreement, check_rows, disagreements
 from lake.core.engine import Task
@@ -30,7 +30,8 @@ from lake.core.errors import (
     RefusedError,
     StoppedError,
 )
-from lake.core.expressions import bind_filter, parse_filter
+from lake.core.expressions import bind_filter
+from lake.core.filter_parser import parse_filter
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.order_keys import RowOrder, described_order
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
@@ -47,7 +48,7 @@ from lake.core.table.manifests import entries_of
 from lake.core.table.operations import RewriteFiles
 from lake.core.table.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.table.staging import staged
-from lake.core.table.table_properties import Use, warnings
+from lake.core.table.table_properties import DATA_FORMAT, Use, warnings
 from lake.core.table.terms import curve_columns, sort_order
 
 if TYPE_CHECKING:
@@ -242,7 +243,13 @@ def plan_compaction(
         condition = bind_filter(parse_filter(options.where), table.schema)
     found = None if head is None else live_files(table, head, condition, columns=_COLUMNS)
     entries = {} if found is None else _with_burdens(found, options)
-    groups = plan_groups(entries, options, table_spec_id=table.spec.spec_id, output_spec=spec)
+    groups = plan_groups(
+        entries,
+        options,
+        table_spec_id=table.spec.spec_id,
+        output_spec=spec,
+        least_bytes=_least_file_bytes(table),
+    )
     plan = CompactionPlan(
         table=table,
         branch=branch,
@@ -310,6 +317,11 @@ def _with_burdens(found: LiveFiles, options: CompactionOptions) -> dict[int, pa.
             "deleted_rows", pa.array(deleted)
         )
     return tables
+
+
+def _least_file_bytes(table: Table) -> int:
+    leaves = sum(table.schema.find_type(i).is_primitive for i in table.schema.field_ids)
+    return least_file_bytes(leaves, DATA_FORMAT.of(table.properties))
 
 
 def _removed_deletes(committed: Committed) -> int:
