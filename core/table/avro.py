@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
-from lake.core.errors import CorruptFileError, InvalidRequestError
+from lake.core.errors import CorruptFileError, InvalidRequestError, RefusedError
 
 MAGIC = b"Obj\x01"
 MAX_HEADER_BYTES = 64 * 1024 * 1024
@@ -37,6 +37,8 @@ AVRO_CODECS = {
     "zstandard": "zstandard",
     "snappy": "snappy",
 }
+# The other codecs of the specification.
+_UNSUPPORTED_CODECS = ("bzip2", "xz")
 # Their levels, where a codec has any.
 AVRO_LEVELS = {
     "deflate": (-1, 9),
@@ -163,13 +165,19 @@ def read_header(cursor: Cursor) -> Header:
     """Read a container file up to its first block.
 
     Raises:
-        CorruptFileError: it is no container file, or has a codec that is not known.
+        CorruptFileError: it is not a container file, or has a codec that is not known.
+        RefusedError: its codec is not supported.
     """
     metadata = _read_header(cursor)
     packed = cursor.taken[len(MAGIC) :]
     if "avro.schema" not in metadata:
         raise CorruptFileError(f"{cursor.name}: no avro.schema in the header")
     codec = metadata.get("avro.codec", b"null").decode("ascii", "replace")
+    if codec in _UNSUPPORTED_CODECS:
+        raise RefusedError(
+            f"{cursor.name} is not supported: it is packed with the Avro codec {codec}",
+            hint=f"lake reads {', '.join(_INFLATE)}",
+        )
     if codec not in _INFLATE:
         raise CorruptFileError(f"{cursor.name}: unknown Avro codec {codec!r}")
     return Header(cursor.name, packed, metadata, codec, bytes(cursor.take(_SYNC_BYTES)))
