@@ -76,10 +76,6 @@ class BadInputError(LakeError):
     kind = "bad-input"
 
 
-class NotATableError(BadInputError):
-    """The name is that of a view."""
-
-
 class NotFoundError(BadInputError):
     """A table, snapshot, branch, column or source does not exist."""
 
