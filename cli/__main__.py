@@ -1,19 +1,20 @@
 """``lake``, and ``python -m lake.cli``: the process's first moments."""
 
-from __future__ import annotations
+# The C module, which the interpreter has loaded: an import of `signal` could be interrupted itself.
+import _signal  # type: ignore[import-not-found]
 
-import signal
+# The signals that came before `lake.cli.main` has handlers for them.
+_EARLY: list[int] = []
+# Raised into an import, an exception might get lost.
+for _number in (_signal.SIGINT, _signal.SIGTERM):
+    _signal.signal(_number, lambda given, _: _EARLY.append(given))
 
 
 def run() -> int:
-    """Run one command and return its exit code; a stop that comes while Python still imports waits for that."""
-    # Raised into an import, an exception might get lost.
-    early: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda given, _: early.append(given))
+    """Run one command and return its exit code; a signal during the imports stops the command after them."""
     from lake.cli.main import main  # noqa: PLC0415 - takes a while
 
-    return main(early=early)
+    return main(early=_EARLY)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
+from itertools import pairwise
 
 import typer
 
@@ -30,6 +31,7 @@ from lake.core.table.storage_errors import storage_error
 
 OpenSession = Callable[[Settings], Session]
 _SIGNAL_CODES = 128
+_FILTERS = frozenset({"--where", "--overwrite-where"})
 # How a command ended: what it did, why it failed, a defect, or an exit code of help's.
 _Ending = Outcome | LakeError | Exception | int
 
@@ -89,9 +91,10 @@ def _work(arguments: list[str], state: State, stops: Stops, early: Sequence[int]
 
 
 def _run(arguments: list[str], state: State) -> _Ending:
-    for argument in arguments:
-        if not _is_text(argument):
-            return InvalidRequestError(f"{argument!r} is no text in UTF-8")
+    for option, argument in pairwise(["", *arguments]):
+        reason = _unreadable(argument, option)
+        if reason:
+            return InvalidRequestError(f"{argument!r} {reason}")
     try:
         ended = build_app()(args=arguments, prog_name="lake", standalone_mode=False, obj=state)
     except LakeError as error:
@@ -110,12 +113,19 @@ def _run(arguments: list[str], state: State) -> _Ending:
     return ended if isinstance(ended, Outcome | int) else 0
 
 
-def _is_text(argument: str) -> bool:
+def _unreadable(argument: str, option: str) -> str:
+    """Return why an argument cannot be read; empty if it can.
+
+    A filter may hold any character. Names of files and tables hold no NUL.
+    """
     try:
         argument.encode()
     except UnicodeEncodeError:
-        return False
-    return "\0" not in argument
+        return "is not text in UTF-8"
+    flag = argument.partition("=")[0] if argument.startswith("--") else option
+    if "\0" in argument and flag not in _FILTERS:
+        return "contains the character NUL"
+    return ""
 
 
 def _tell(ending: _Ending, state: State, renderer: Renderer) -> int:

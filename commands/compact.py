@@ -9,7 +9,7 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import Branch, DryRun, TableArgument, Wait, Where
 from lake.commands.parsing import parse_pairs
-from lake.core.compaction.execute import execute, plan_compaction, preview
+from lake.core.compaction.execute import CompactionPlan, execute, plan_compaction, preview
 from lake.core.compaction.options import compaction_options
 from lake.core.outcome import Outcome
 from lake.core.table.catalog import Table
@@ -89,7 +89,6 @@ def compact(
     Example: lake compact db.events --target-size 256MB --where "day = '2026-01-01'"
     """
     session = session_of(context)
-    loaded = session.table(table)
     chosen = {
         "strategy": strategy,
         "by": by,
@@ -112,13 +111,23 @@ def compact(
         "starting_sequence_number": False if no_starting_sequence_number else None,
         "remove_dangling_deletes": remove_dangling_deletes or None,
     }
-    options = compaction_options(chosen, parse_pairs(option or [], "--option"), loaded.properties)
+    spark = parse_pairs(option or [], "--option")
     wait_ms = None if wait is None else parse_duration_ms(wait)
-    if dry_run:
-        return preview(plan_compaction(loaded, options, branch=branch, shown=True))
+
+    def planned(now: Table) -> CompactionPlan:
+        return plan_compaction(
+            now, compaction_options(chosen, spark, now.properties), branch=branch
+        )
 
     def work(now: Table, operation_id: str) -> Outcome:
-        return execute(session, plan_compaction(now, options, branch=branch), operation_id)
+        return execute(session, planned(now), operation_id)
+
+    loaded = session.table(table)
+    if dry_run:
+        return preview(planned(loaded))
+    # Options that contradict each other are refused before the wait for another run; the table's properties are
+    # read again after it.
+    compaction_options(chosen, spark, loaded.properties)
 
     return run_alone(session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms)
 

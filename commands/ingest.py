@@ -68,6 +68,10 @@ def ingest(
     overwrite_where: Annotated[
         str | None, typer.Option(metavar="EXPR", help="Replace the rows of a filter.")
     ] = None,
+    allow_empty: Annotated[
+        bool,
+        typer.Option("--allow-empty", help="Let an overwrite by no rows remove the old ones."),
+    ] = False,
     replace_partitions: Annotated[
         bool, typer.Option("--replace-partitions", help="Replace the partitions that get rows.")
     ] = False,
@@ -162,6 +166,7 @@ def ingest(
             run_id=run_id,
             branch=branch,
             stage=stage,
+            allow_empty=allow_empty,
             dry_run=dry_run,
         )
         if by_key is None:

@@ -28,7 +28,7 @@ _lake() {
     if [[ -z "$words" ]]; then
         case "$verb" in
             "") words="ingest scan snapshots compact expire replay demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --version --help -h" ;;
-            ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --branch --dry-run --help -h" ;;
+            ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --branch --dry-run --help -h" ;;
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
             snapshots) words="--all --branch --help -h" ;;
             compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --option --branch --wait --dry-run --help -h" ;;

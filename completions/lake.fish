@@ -28,6 +28,7 @@ complete -c lake -n '__fish_seen_subcommand_from ingest' -l property -r -F -d 'O
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l evolve -d 'Add the source\'s new columns'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l overwrite -d 'Replace all rows'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l overwrite-where -r -F -d 'Replace the rows of a filter'
+complete -c lake -n '__fish_seen_subcommand_from ingest' -l allow-empty -d 'Let an overwrite by no rows remove the old ones'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l replace-partitions -d 'Replace the partitions that get rows'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l distribution -x -a 'none hash range' -d 'How rows meet their writers'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l target-size -r -F -d 'Size of a data file, e.g. 512MB'

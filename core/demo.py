@@ -44,7 +44,7 @@ _WEEK = 7
 # Tells the flights of 2013 apart.
 _KEY = ("time_hour", "carrier", "flight")
 # What a demo leaves in its folder, and so what the next one may take away.
-_OWN = {"catalog.db", "nyc", "week.csv"}
+_OWN = {"catalog.db", "catalog.db-journal", "nyc", "week.csv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,8 @@ class _Tour:
             for number, day in enumerate(days):
                 path = os.path.join(days_folder, f"{number:03}.parquet")
                 committed += _load_day(quiet, day, path, creating=number == 0)
+                # A stop that came during the commit waited for its end.
+                quiet.go_on()
                 progress.advance(tasks=1, rows=day.num_rows)
         progress.finish()
         return committed
@@ -206,6 +208,7 @@ class _Tour:
             table = moving.table(TABLE)
             options = compaction_options({"verify": True}, {}, table.properties)
             told = compaction.execute(moving, compaction.plan_compaction(table, options)).result
+            moving.go_on()
             say(
                 f"{told['rewritten_files']} files into {told['added_files']}, without "
                 f"{told['rows_dropped_by_deletes']:,} deleted rows"
@@ -228,6 +231,7 @@ class _Tour:
         before = self._size()
         started = self.session.clock.monotonic()
         yield told.append
+        self.session.go_on()
         seconds = self.session.clock.monotonic() - started
         self.steps.append(Step(command, "; ".join(told), seconds, before, self._size()))
 

@@ -76,6 +76,10 @@ class BadInputError(LakeError):
     kind = "bad-input"
 
 
+class NotATableError(BadInputError):
+    """The name is that of a view."""
+
+
 class NotFoundError(BadInputError):
     """A table, snapshot, branch, column or source does not exist."""
 

@@ -1,4 +1,4 @@
-"""Row filters: parsed, bound to a schema, carried to tasks as plain data, evaluated on rows.
+"""Row filters: bound to a schema, carried to tasks as plain data, evaluated on rows.
 
 A filter keeps the rows for which it is TRUE in SQL's three-valued logic: neither ``a == 1`` nor
 ``not a == 1`` keeps a row whose ``a`` is NULL. `lake.core.predicates` says what a predicate means.
@@ -6,7 +6,6 @@ A filter keeps the rows for which it is TRUE in SQL's three-valued logic: neithe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,25 +21,11 @@ from pyiceberg.expressions import (
     BoundPredicate,
     BoundReference,
     BoundSetPredicate,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNaN,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
     LiteralPredicate,
     Not,
-    NotEqualTo,
-    NotIn,
-    NotNaN,
-    NotNull,
-    NotStartsWith,
     Or,
     Reference,
     SetPredicate,
-    StartsWith,
     UnboundPredicate,
     UnboundTerm,
 )
@@ -56,11 +41,13 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError, NotFoundError
+from lake.core.filter_parser import Unknown
 from lake.core.literals import Placed, literal_from_plain, literal_kind, literal_to_plain, place
 from lake.core.predicates import (
     BOUND_CLASSES,
     OPPOSITES,
     ORDERINGS,
+    UNBOUND_CLASSES,
     condition,
     matches,
     operation,
@@ -69,35 +56,15 @@ from lake.core.table.bounds import comparable
 
 TRUE = AlwaysTrue()
 
-_MAX_TEXT = 64 * 1024
-_MAX_NESTING = 32
-_MAX_PLAIN_DEPTH = 200
+_MAX_PLAIN_DEPTH = 400
 _SHOWN_COLUMNS = 40
 _SHOWN_CHARACTERS = 60
 _FIELD_ID = b"PARQUET:field_id"
 
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"")
-_SYNTAX_HINT = (
-    "Write filters as in: amount >= 10.5 and (country in ('DE', 'FR') or name like 'A%') "
-    "and deleted_at is null. Text is in single quotes."
-)
-_RULES_HINT = "Patterns of like may end in one %; true and false stand alone."
-
-_UNBOUND_CLASSES: Mapping[str, Any] = {
-    "is-null": IsNull,
-    "not-null": NotNull,
-    "is-nan": IsNaN,
-    "not-nan": NotNaN,
-    "in": In,
-    "not-in": NotIn,
-    "lt": LessThan,
-    "lt-eq": LessThanOrEqual,
-    "gt": GreaterThan,
-    "gt-eq": GreaterThanOrEqual,
-    "eq": EqualTo,
-    "not-eq": NotEqualTo,
-    "starts-with": StartsWith,
-    "not-starts-with": NotStartsWith,
+_CONSTANTS: Mapping[str, type[BooleanExpression]] = {
+    "true": AlwaysTrue,
+    "false": AlwaysFalse,
+    "unknown": Unknown,
 }
 
 Result = TypeVar("Result")
@@ -118,32 +85,6 @@ class FieldIdReference(UnboundTerm):
     def as_bound(self) -> type[BoundReference]:
         """The class of the bound term."""
         return BoundReference
-
-
-def parse_filter(text: str) -> BooleanExpression:
-    """Parse a filter in PyIceberg's expression syntax.
-
-    Raises:
-        BadInputError: the text is no filter, too long or nested too deep.
-    """
-    if len(text) > _MAX_TEXT:
-        raise BadInputError(f"the filter has {len(text)} characters; at most {_MAX_TEXT} are read")
-    if _nesting(text) > _MAX_NESTING:
-        raise BadInputError(f"the filter nests more than {_MAX_NESTING} parentheses")
-    # The grammar takes time to build, and most commands need none.
-    from pyiceberg.expressions import parser  # noqa: PLC0415
-    from pyparsing import ParseBaseException  # noqa: PLC0415
-
-    try:
-        return parser.parse(text)
-    except ParseBaseException as error:
-        rest = text[error.loc : error.loc + _SHOWN_CHARACTERS].strip()
-        where = f"at character {error.loc + 1}: {rest!r}" if rest else "at its end"
-        raise BadInputError(f"cannot read the filter {where}", hint=_SYNTAX_HINT) from error
-    except (ValueError, TypeError, RecursionError) as error:
-        raise BadInputError(
-            "cannot read the filter", hint=f"{_SYNTAX_HINT} {_RULES_HINT}"
-        ) from error
 
 
 def bind_filter(
@@ -224,8 +165,9 @@ def filter_to_plain(expression: BooleanExpression) -> dict[str, Any] | str:
 
     Columns of a bound filter travel as field ids, others as names; literals keep every bit.
     """
-    if isinstance(expression, AlwaysTrue | AlwaysFalse):
-        return "true" if isinstance(expression, AlwaysTrue) else "false"
+    for name, class_ in _CONSTANTS.items():
+        if isinstance(expression, class_):
+            return name
     if isinstance(expression, And | Or):
         op = "and" if isinstance(expression, And) else "or"
         left, right = filter_to_plain(expression.left), filter_to_plain(expression.right)
@@ -263,14 +205,6 @@ def _path_in(fields: Iterable[NestedField], field_id: int) -> tuple[NestedField,
     return None
 
 
-def _nesting(text: str) -> int:
-    depth = deepest = 0
-    for character in _QUOTED.sub("", text):
-        depth += (character == "(") - (character == ")")
-        deepest = max(deepest, depth)
-    return deepest
-
-
 def _predicate(node: BooleanExpression) -> UnboundPredicate | BoundPredicate:
     if not isinstance(node, UnboundPredicate | BoundPredicate):
         raise TypeError(f"no filter: {type(node).__name__}")
@@ -304,6 +238,9 @@ class _Binder:
             return join(left, self.bind(node.right, negated=negated))
         if isinstance(node, AlwaysTrue | AlwaysFalse):
             return ~node if negated else node
+        if isinstance(node, Unknown):
+            # No row is kept for what is not TRUE.
+            return AlwaysFalse()
         return self._bind_predicate(_predicate(node), negated=negated)
 
     def _bind_predicate(
@@ -341,10 +278,17 @@ class _Binder:
         return BoundReference(field, self.schema.accessor_for_field(field.field_id))
 
     def _field(self, key: str | int) -> NestedField:
+        if isinstance(key, str) and not self.case_sensitive:
+            self._refuse_ambiguous(key)
         try:
             return self.schema.find_field(key, case_sensitive=self.case_sensitive)
         except ValueError as error:
             raise NotFoundError(f"the table has no column {key}", hint=self._columns()) from error
+
+    def _refuse_ambiguous(self, name: str) -> None:
+        alike = [known for known in self.schema.column_names if known.lower() == name.lower()]
+        if len(alike) > 1:
+            raise BadInputError(f"{name} may be any of the columns {', '.join(alike)}")
 
     def _columns(self) -> str:
         known = self.schema.column_names
@@ -354,7 +298,7 @@ class _Binder:
     def _place(self, term: BoundReference, literal: Literal[Any], op: str) -> Placed:
         type_ = term.field.field_type
         try:
-            if op.endswith("starts-with"):
+            if op.endswith(("starts-with", "like")):
                 _refuse_pattern(type_)
             return place(literal, type_)
         except (TypeError, ValueError, ArithmeticError) as error:
@@ -445,7 +389,7 @@ def _from_plain(plain: Any, depth: int) -> BooleanExpression:
     if depth > _MAX_PLAIN_DEPTH:
         raise ValueError("nested too deep")
     if isinstance(plain, str):
-        return {"true": AlwaysTrue, "false": AlwaysFalse}[plain]()
+        return _CONSTANTS[plain]()
     op = plain["op"]
     if op == "not":
         return Not(_from_plain(plain["child"], depth + 1))
@@ -464,5 +408,5 @@ def _predicate_from_plain(op: str, plain: Mapping[str, Any]) -> BooleanExpressio
         arguments = [[literal_from_plain(literal) for literal in plain["literals"]]]
     by_id = "field-id" in plain
     term = FieldIdReference(int(plain["field-id"])) if by_id else Reference(plain["column"])
-    predicate: BooleanExpression = _UNBOUND_CLASSES[op](term, *arguments)
+    predicate: BooleanExpression = UNBOUND_CLASSES[op](term, *arguments)
     return predicate

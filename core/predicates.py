@@ -30,10 +30,26 @@ from pyiceberg.expressions import (
     BoundPredicate,
     BoundSetPredicate,
     BoundStartsWith,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNaN,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
     LiteralPredicate,
+    NotEqualTo,
+    NotIn,
+    NotNaN,
+    NotNull,
+    NotStartsWith,
     SetPredicate,
+    StartsWith,
     UnboundPredicate,
 )
+
+from lake.core.like import BoundLike, BoundNotLike, Like, NotLike, matching
 
 ORDERINGS = frozenset({"lt", "lt-eq", "gt", "gt-eq"})
 OPPOSITES = {
@@ -44,6 +60,7 @@ OPPOSITES = {
     "gt": "lt-eq",
     "eq": "not-eq",
     "starts-with": "not-starts-with",
+    "like": "not-like",
 }
 OPPOSITES |= {negated: op for op, negated in OPPOSITES.items()}
 
@@ -62,6 +79,26 @@ BOUND_CLASSES: Mapping[str, Any] = {
     "not-eq": BoundNotEqualTo,
     "starts-with": BoundStartsWith,
     "not-starts-with": BoundNotStartsWith,
+    "like": BoundLike,
+    "not-like": BoundNotLike,
+}
+UNBOUND_CLASSES: Mapping[str, Any] = {
+    "is-null": IsNull,
+    "not-null": NotNull,
+    "is-nan": IsNaN,
+    "not-nan": NotNaN,
+    "in": In,
+    "not-in": NotIn,
+    "lt": LessThan,
+    "lt-eq": LessThanOrEqual,
+    "gt": GreaterThan,
+    "gt-eq": GreaterThanOrEqual,
+    "eq": EqualTo,
+    "not-eq": NotEqualTo,
+    "starts-with": StartsWith,
+    "not-starts-with": NotStartsWith,
+    "like": Like,
+    "not-like": NotLike,
 }
 _BOUND_OPS = {class_: op for op, class_ in BOUND_CLASSES.items()}
 
@@ -123,6 +160,8 @@ def _evaluate(values: pa.Array, asked: Condition) -> pa.BooleanArray:
         found = pc.is_nan(values)
     elif op in {"starts-with", "not-starts-with"}:
         found = pc.starts_with(values, asked.values[0])
+    elif op in {"like", "not-like"}:
+        found = matching(values, asked.values[0])
     else:
         found = _is_in(values, asked.values)
     return pc.invert(found) if op.startswith("not-") else found

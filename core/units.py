@@ -11,6 +11,8 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgtp]?)(i?b)?", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _LARGEST = (1 << 63) - 1
+# A smaller number is more likely one of megabytes.
+_LEAST_WITHOUT_UNIT = 1 << 20
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)", re.IGNORECASE | re.ASCII)
 _MILLISECONDS = {
     "ms": 1,
@@ -41,15 +43,20 @@ def positive_number(properties: Mapping[str, str], key: str, default: int) -> in
 
 
 def parse_size(text: str) -> int:
-    """Return bytes; ``64MB`` is 64 MiB, a bare number is bytes.
+    """Return bytes; ``64MB`` is 64 MiB, a number without a unit is bytes and at least 1 MiB.
 
     Raises:
-        InvalidRequestError: it is no size above zero, or one that 63 bits cannot hold.
+        InvalidRequestError: it is not a size above zero, is too large for 63 bits, or lacks its unit.
     """
     found = _SIZE.fullmatch(text.strip())
     size = _scaled(found[1], _FACTORS[found[2].lower()]) if found else 0
     if not 0 < size <= _LARGEST:
         raise InvalidRequestError(f"not a size: {text!r}", hint="write it as 64MB or 1.5GB")
+    if size < _LEAST_WITHOUT_UNIT and not (found and (found[2] or found[3])):
+        number = text.strip()
+        raise InvalidRequestError(
+            f"the size {number!r} has no unit", hint=f"write {number}MB, or {number}B for bytes"
+        )
     return size
 
 

@@ -67,6 +67,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lake.core.like import Like, NotLike
 from lake.core.table.bounds import comparable_type, encode_bound, truncate_lower, truncate_upper
 from lake.core.table.manifest_schemas import ENTRY_COLUMNS
 
@@ -133,7 +134,7 @@ KINDS = [
     Kind(BinaryType(), _BYTES, BinaryLiteral, _TRUNCATING),
 ]
 
-LIKE = {"starts-with", "not-starts-with"}
+TEXT_OPS = {"starts-with", "not-starts-with", "like", "not-like"}
 COMPARISONS = {
     "lt": LessThan,
     "lt-eq": LessThanOrEqual,
@@ -146,9 +147,15 @@ COMPARISONS = {
 }
 UNARY = {"is-null": IsNull, "not-null": NotNull, "is-nan": IsNaN, "not-nan": NotNaN}
 SETS = {"in": In, "not-in": NotIn}
+PATTERNS = {"like": Like, "not-like": NotLike}
+# The operations that PyIceberg has, and all.
 ALL_OPS = (*COMPARISONS, *UNARY, *SETS)
+EVERY_OP = (*ALL_OPS, *PATTERNS)
 
 kinds = st.sampled_from(KINDS)
+patterns = st.lists(st.sampled_from(["%", "_", "a", "b", "é", "\\%", "\\\\"]), max_size=4).map(
+    "".join
+)
 
 
 def values(kind: Kind, *, nulls: bool = True) -> st.SearchStrategy[Any]:
@@ -158,18 +165,20 @@ def values(kind: Kind, *, nulls: bool = True) -> st.SearchStrategy[Any]:
 
 @st.composite
 def predicates(
-    draw: Any, columns: Mapping[str, Kind], ops: Sequence[str] = ALL_OPS
+    draw: Any, columns: Mapping[str, Kind], ops: Sequence[str] = EVERY_OP
 ) -> BooleanExpression:
     """Draw one unbound predicate on one of the columns."""
     name = draw(st.sampled_from(sorted(columns)))
     kind = columns[name]
-    usable = [op for op in ops if op not in LIKE or kind.is_text]
+    usable = [op for op in ops if op not in TEXT_OPS or kind.is_text]
     op = draw(st.sampled_from(usable))
     if op in UNARY:
         return UNARY[op](name)
     if op in SETS:
         chosen = draw(st.lists(st.sampled_from(kind.pool), min_size=1, max_size=4))
         return SETS[op](name, [kind.literal(value) for value in chosen])
+    if op in PATTERNS:
+        return PATTERNS[op](name, StringLiteral(draw(patterns)))
     return COMPARISONS[op](name, kind.literal(draw(st.sampled_from(kind.pool))))
 
 
@@ -177,7 +186,7 @@ def predicates(
 def filters(
     draw: Any,
     columns: Mapping[str, Kind],
-    ops: Sequence[str] = ALL_OPS,
+    ops: Sequence[str] = EVERY_OP,
     *,
     negations: bool = True,
     depth: int = 3,

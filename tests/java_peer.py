@@ -5,7 +5,6 @@ a lake warehouse as Iceberg's JdbcCatalog. Needs a JDK (17 or newer) and Maven, 
 
     python tests/java_peer.py WAREHOUSE "SELECT count(*) FROM lake.db.t"     (one statement, whole process)
     python tests/java_peer.py WAREHOUSE plan db.t                            (time planning)
-    python tests/java_peer.py WAREHOUSE plan-rewrite db.t                    (plan rewrite_data_files)
 """
 
 from __future__ import annotations
@@ -179,12 +178,24 @@ def plan_of(spark: Any, table: str) -> dict[str, Any]:
     return {"files": files, "seconds": round(time.perf_counter() - started, 3)}
 
 
-def rewrite_plan_of(spark: Any, table: str) -> dict[str, Any]:
-    """Plan rewrite_data_files with Iceberg's own planner; return how many groups of files it made."""
-    actions = spark._jvm.org.apache.iceberg.actions
-    planner = actions.BinPackRewriteFilePlanner(loaded_by(spark, table))
-    planner.init(spark._jvm.java.util.HashMap())
-    return {"groups": planner.plan().totalGroupCount()}
+def add_columns(spark: Any, table: str, columns: list[list[str]]) -> None:
+    """Add columns with an initial default and then another write default, as Iceberg's API does; SQL cannot."""
+    jvm = spark._jvm
+    expressions = jvm.org.apache.iceberg.expressions.Expressions
+
+    def literal(kind: Any, text: str) -> Any:
+        return expressions.lit(jvm.org.apache.iceberg.SingleValueParser.fromJson(kind, text)).to(
+            kind
+        )
+
+    loaded = loaded_by(spark, table)
+    for name, type_name, initial, write in columns:
+        parent, _, leaf = name.rpartition(".")
+        kind = jvm.org.apache.iceberg.types.Types.fromPrimitiveString(type_name)
+        at = [parent] if parent else []
+        change = loaded.updateSchema().addColumn(*at, leaf, kind, "", literal(kind, initial))
+        change.commit()
+        loaded.updateSchema().updateColumnDefault(name, literal(kind, write)).commit()
 
 
 class JavaPeer(PeerProcess):
@@ -211,6 +222,10 @@ class JavaPeer(PeerProcess):
     ) -> list[list[list[Any]]]:
         """Return the splits of Iceberg's own planner: [path, start, length] of each piece."""
         return self._ask(op="splits", warehouse=str(warehouse), table=table, options=options)
+
+    def add_columns(self, warehouse: Path | str, table: str, columns: list[list[str]]) -> None:
+        """Add columns with defaults: [name, type, initial default, write default], these two in JSON."""
+        self._ask(op="columns", warehouse=str(warehouse), table=table, columns=columns)
 
     def checksum(self, warehouse: Path | str, table: str, suffix: str = "") -> dict[str, Any]:
         """Return rows and hash of a table; ``suffix`` as in ``VERSION AS OF 1``."""
@@ -242,6 +257,8 @@ def serve() -> None:
                 answer = options_read(spark, f"{CATALOG}.{request['table']}", request["options"])
             elif request["op"] == "splits":
                 answer = splits_of(spark, f"{CATALOG}.{request['table']}", request["options"])
+            elif request["op"] == "columns":
+                answer = add_columns(spark, f"{CATALOG}.{request['table']}", request["columns"])
             else:
                 answer = checksum_of(spark, f"{CATALOG}.{request['table']} {request['suffix']}")
             reply = json.dumps({"answer": answer}, default=str)
@@ -260,8 +277,6 @@ def main() -> None:
     up = time.perf_counter()
     if sys.argv[2] == "plan":
         result: Any = plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
-    elif sys.argv[2] == "plan-rewrite":
-        result = rewrite_plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
     elif sys.argv[2] == "checksum":
         result = checksum_of(spark, f"{CATALOG}.{sys.argv[3]}")
     else:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lake.core.compaction import dangling
 from lake.core.compaction.dangling import dangling_deletes
 from lake.core.compaction.options import BINPACK, ZORDER, CompactionOptions
-from lake.core.compaction.plan import FileGroup, plan_groups
+from lake.core.compaction.plan import FileGroup, least_file_bytes, plan_groups
 from lake.core.compaction.rewriting import Rewriter, Rewritten
 from lake.core.compaction.verify import Disagreement, check_rows, disagreements
 from lake.core.engine import Task
@@ -30,7 +30,8 @@ from lake.core.errors import (
     RefusedError,
     StoppedError,
 )
-from lake.core.expressions import bind_filter, parse_filter
+from lake.core.expressions import bind_filter
+from lake.core.filter_parser import parse_filter
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.order_keys import RowOrder, described_order
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
@@ -41,12 +42,13 @@ from lake.core.table import lineage
 from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot, require_writable
-from lake.core.table.files import DeleteFile
+from lake.core.table.files import DataFile, DeleteFile
 from lake.core.table.live import LiveFiles, live_files
+from lake.core.table.manifests import entries_of
 from lake.core.table.operations import RewriteFiles
 from lake.core.table.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.table.staging import staged
-from lake.core.table.table_properties import Use, warnings
+from lake.core.table.table_properties import DATA_FORMAT, Use, warnings
 from lake.core.table.terms import curve_columns, sort_order
 
 if TYPE_CHECKING:
@@ -72,8 +74,6 @@ _COLUMNS = (
     "record_count",
     "file_size_in_bytes",
     "first_row_id",
-)
-_STATISTICS = (
     "value_counts",
     "null_value_counts",
     "nan_value_counts",
@@ -226,16 +226,9 @@ class _Tally:
 
 
 def plan_compaction(
-    table: Table, options: CompactionOptions, *, branch: str = lineage.MAIN, shown: bool = False
+    table: Table, options: CompactionOptions, *, branch: str = lineage.MAIN
 ) -> CompactionPlan:
     """Choose what to rewrite in a branch's head.
-
-    Args:
-        table: the table.
-        options: thresholds.
-        branch: the branch.
-        shown: the plan is only shown. Statistics of the files, which are most of a manifest's bytes, are then read
-            only for a filter.
 
     Raises:
         RefusedError: the table cannot be written, or holds what cannot be rewritten yet.
@@ -248,10 +241,15 @@ def plan_compaction(
     condition = None
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), table.schema)
-    columns = _COLUMNS if shown and condition is None else (*_COLUMNS, *_STATISTICS)
-    found = None if head is None else live_files(table, head, condition, columns=columns)
+    found = None if head is None else live_files(table, head, condition, columns=_COLUMNS)
     entries = {} if found is None else _with_burdens(found, options)
-    groups = plan_groups(entries, options, table_spec_id=table.spec.spec_id, output_spec=spec)
+    groups = plan_groups(
+        entries,
+        options,
+        table_spec_id=table.spec.spec_id,
+        output_spec=spec,
+        least_bytes=_least_file_bytes(table),
+    )
     plan = CompactionPlan(
         table=table,
         branch=branch,
@@ -321,6 +319,11 @@ def _with_burdens(found: LiveFiles, options: CompactionOptions) -> dict[int, pa.
     return tables
 
 
+def _least_file_bytes(table: Table) -> int:
+    leaves = sum(table.schema.find_type(i).is_primitive for i in table.schema.field_ids)
+    return least_file_bytes(leaves, DATA_FORMAT.of(table.properties))
+
+
 def _removed_deletes(committed: Committed) -> int:
     """Return how many delete files a landed commit removed, by its summary."""
     snapshot = committed.table.metadata.snapshot_by_id(committed.snapshot_id)
@@ -387,6 +390,7 @@ class _Run:
         self.tally = _Tally()
         self._table = plan.table
         self._clash: CommitConflictError | None = None
+        self._wrong_bounds: list[str] = []
         self._failed: list[FileGroup] = []
         self._tasks = 0
         self._commits = 0
@@ -405,6 +409,7 @@ class _Run:
                 break
         if self._clash is not None and not self.tally.snapshot_ids:
             raise self._clash
+        self._warn_of_bounds()
         # What was reported and is still there was committed.
         remove_lost_attempts(self.session, self._table, self.operation_id, [])
         if self.plan.options.remove_dangling_deletes:
@@ -447,7 +452,7 @@ class _Run:
 
     def _checked(self) -> Iterator[Rewritten]:
         """Yield groups as they are completely rewritten and found to be right."""
-        doubtful: list[tuple[Rewritten, Disagreement]] = []
+        doubtful: list[tuple[Rewritten, list[Disagreement]]] = []
         for done in self._rewritten():
             check_rows(done.group.rows, done.rows, done.files, dropped=done.dropped)
             found = disagreements(
@@ -460,32 +465,58 @@ class _Run:
             if not found or (self.plan.options.verify and not any(item.certain for item in found)):
                 yield done
             else:
-                worst = max(found, key=lambda item: item.certain)
-                doubtful.append((done, worst))
-        for done, worst in doubtful:
-            self._compare(done, worst)
+                doubtful.append((done, found))
+        for done, found in doubtful:
+            self._compare(done, found)
             yield done
 
-    def _compare(self, done: Rewritten, found: Disagreement) -> None:
+    def _compare(self, done: Rewritten, found: Sequence[Disagreement]) -> None:
         """Settle by every value whether a group was rewritten wrongly or described wrongly before.
 
         Raises:
-            LakeError: its rows differ.
-            CorruptFileError: they do not, and correct metadata would not disagree as it does.
+            LakeError: its rows differ, or the metadata of the new files does not describe them.
+            CorruptFileError: they do not, and a count in the metadata of the old files is wrong.
         """
+        worst = max(found, key=lambda item: (item.certain, not item.of_bounds))
         payload = {
             "reading": self.plan.reading(self.plan.deletes(done.group.files)).to_plain(),
             "before": [item.to_plain() for item in done.slices],
             "after": [FileSlice.of(file).to_plain() for file in done.files],
+            "files": [file.to_plain() for file in done.files],
         }
         engine = self.session.engine(self.plan.input_bytes)
         for result in engine.run([Task(payload)], _COMPARE, storage=self.plan.table.storage):
             if not result.value["same"]:
-                raise LakeError(f"{found.text}: nothing was committed")
-        if found.certain:
+                raise LakeError(f"{worst.text}: nothing was committed")
+            if result.value["described"] is not None:
+                self._check_new(done, DataFile.from_plain(result.value["described"]))
+        if worst.certain and not worst.of_bounds:
             raise CorruptFileError(
-                f"{found.text}, yet every value was copied: the table's metadata describes its files wrongly",
+                f"{worst.text}, yet every value was copied: the table's metadata describes its files wrongly",
                 hint="nothing was committed",
+            )
+        if worst.certain:
+            self._wrong_bounds.append(worst.text)
+
+    def _check_new(self, done: Rewritten, rows: DataFile) -> None:
+        """Compare the metadata of new files with the rows that were read from them.
+
+        Raises:
+            LakeError: it does not describe them.
+        """
+        schema, spec = self.plan.table.schema, self.plan.spec
+        read = entries_of([rows], spec=spec, schema=schema, status=1, snapshot_id=0)
+        for item in disagreements(read, done.files, schema=schema, spec=spec):
+            if item.certain:
+                raise LakeError(f"in the new files, {item.text}: nothing was committed")
+
+    def _warn_of_bounds(self) -> None:
+        """Report once that bounds of old files were wrong, which their rewrite corrected."""
+        if count := len(self._wrong_bounds):
+            groups = "a group of files" if count == 1 else f"{count} groups of files"
+            self.session.warn(
+                f"the metadata of {groups} had wrong bounds ({self._wrong_bounds[0]}), so filters may have skipped "
+                "rows; the bounds of the new files are right"
             )
 
     def _rewritten(self) -> Iterator[Rewritten]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.compaction.options import CompactionOptions
+from lake.core.compaction.options import BINPACK, CompactionOptions
 from lake.core.table.partition_codes import partition_codes
 
 if TYPE_CHECKING:
@@ -121,8 +121,12 @@ def plan_groups(
     *,
     table_spec_id: int,
     output_spec: PartitionSpec,
+    least_bytes: int = 0,
 ) -> list[FileGroup]:
     """Choose files and group them, the oldest first.
+
+    A group that would become more files is left out, unless that splits files which are too large, applies
+    deletes, sorts rows or moves them to another spec.
 
     Args:
         by_spec: live data files by spec id, canonical entry columns in planning order, with
@@ -130,33 +134,31 @@ def plan_groups(
         options: thresholds.
         table_spec_id: the table's spec: its files are grouped by partition, all others lie together.
         output_spec: what files are written with.
+        least_bytes: what a written file has at least, see `least_file_bytes`.
     """
     if not by_spec:
         return []
-    files, partitions = _numbered(by_spec, table_spec_id)
-    # In the order in which their rows were committed. Columns are copied once, when all groups are known.
-    order = np.argsort(_column(files, "sequence_number"), kind="stable")
-    sizes, burdened = _sizes(files)[order], _burdened(files, options)[order]
+    files, partitions = _in_order(by_spec, table_spec_id)
     if not options.takes_every_file:
-        chosen = _misfits(sizes, options) | burdened
-        order, sizes, burdened = order[chosen], sizes[chosen], burdened[chosen]
+        chosen = _misfits(_sizes(files), options) | _burdened(files, options)
+        files, partitions = files.filter(pa.array(chosen)), partitions[chosen]
+    sizes, burdened = _sizes(files), _burdened(files, options)
+    gains = _gains(files, options, output_spec, least_bytes)
     groups: list[Integers] = []
-    left = len(order) if options.max_files is None else options.max_files
-    for rows in _by_partition(partitions[order]):
+    left = files.num_rows if options.max_files is None else options.max_files
+    for rows in _by_partition(partitions):
         for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
             group = rows[packed]
-            worth_it = options.takes_every_file or _worth_it(sizes[group], burdened[group], options)
+            worth_it = options.takes_every_file or (
+                _worth_it(sizes[group], burdened[group], options)
+                and (gains[group].any() or _output_files(sizes[group], options) <= len(group))
+            )
             if left and worth_it:
                 groups.append(group[:left])
                 left -= len(groups[-1])
-    if not groups:
-        return []
-    groups = _in_job_order(groups, sizes, options.job_order)
-    grouped = files.take(pa.array(order[np.concatenate(groups)]))
-    ends = np.cumsum([len(group) for group in groups]).tolist()
     return [
-        _group(number, grouped.slice(end - len(group), len(group)), options, output_spec)
-        for number, (group, end) in enumerate(zip(groups, ends, strict=True))
+        _group(number, files.take(pa.array(group)), options, output_spec)
+        for number, group in enumerate(_in_job_order(groups, sizes, options.job_order))
     ]
 
 
@@ -173,6 +175,18 @@ def output_files(input_bytes: int, options: CompactionOptions) -> int:
     if average < min(_LITTLE_LARGER * target, options.write_max_bytes):
         return without_rest
     return with_rest
+
+
+def least_file_bytes(columns: int, file_format: str) -> int:
+    """Return about how many bytes a file of one row has, most of which are its footer's.
+
+    Args:
+        columns: how many leaf columns the schema has.
+        file_format: ``parquet``, ``orc`` or ``avro``.
+    """
+    # Measured on files that lake writes.
+    each = 200 if file_format == "parquet" else 50
+    return 100 + each * columns
 
 
 def split_bytes(input_bytes: int, options: CompactionOptions) -> int:
@@ -200,7 +214,7 @@ def pack(sizes: Sequence[int], most_bytes: int, most_files: int) -> list[slice]:
 def _group(
     number: int, files: pa.Table, options: CompactionOptions, output_spec: PartitionSpec
 ) -> FileGroup:
-    total = int(_sizes(files).sum() * options.compression_factor)
+    total = _expected_bytes(_sizes(files), options)
     stays = np.all(_column(files, "spec_id") == output_spec.spec_id)
     return FileGroup(
         number,
@@ -211,8 +225,8 @@ def _group(
     )
 
 
-def _numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
-    """Return all files in one table, each with its place among those of its spec, and their partitions.
+def _in_order(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
+    """Return all files in one table, in the order in which their rows were committed, and partitions.
 
     A partition is a number; 0 is the one whose values are all NULL, and where files of other specs lie.
     """
@@ -223,7 +237,9 @@ def _numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.T
         parts.append(entries.drop_columns(["partition"]).append_column("place", place))
         own = spec_id == table_spec_id
         numbers.append(_partition_numbers(entries) if own else np.zeros(count, np.int64))
-    return pa.concat_tables(parts).combine_chunks(), np.concatenate(numbers)
+    files = pa.concat_tables(parts).combine_chunks()
+    order = np.argsort(_column(files, "sequence_number"), kind="stable")
+    return files.take(pa.array(order)), np.concatenate(numbers)[order]
 
 
 def _partition_numbers(entries: pa.Table) -> Integers:
@@ -260,6 +276,28 @@ def _worth_it(sizes: Integers, burdened: npt.NDArray[np.bool_], options: Compact
     enough_files = count > 1 and count >= options.min_input_files
     enough_content = count > 1 and total > options.target_bytes
     return enough_files or enough_content or total > options.max_bytes or bool(burdened.any())
+
+
+def _gains(
+    files: pa.Table, options: CompactionOptions, output_spec: PartitionSpec, least_bytes: int
+) -> npt.NDArray[np.bool_]:
+    """Return which files a rewrite improves even if it makes more files of them."""
+    if options.strategy != BINPACK:
+        return np.ones(files.num_rows, np.bool_)
+    moved = _column(files, "spec_id") != output_spec.spec_id
+    deleted = _column(files, "delete_files") > 0
+    # Each part gets a footer of its own; with it, it must not be too large again.
+    splits = options.target_bytes + least_bytes <= options.max_bytes
+    too_large = (_sizes(files) > options.max_bytes) & splits
+    return np.asarray(moved | deleted | too_large, np.bool_)
+
+
+def _output_files(sizes: Integers, options: CompactionOptions) -> int:
+    return output_files(_expected_bytes(sizes, options), options)
+
+
+def _expected_bytes(sizes: Integers, options: CompactionOptions) -> int:
+    return int(sizes.sum() * options.compression_factor)
 
 
 def _in_job_order(groups: list[Integers], sizes: Integers, order: str) -> list[Integers]:

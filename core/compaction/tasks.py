@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from lake.core.compaction.verify import ContentHash, hash_all
+from lake.core.compaction.verify import ContentHash, described, hash_all
 from lake.core.deletes.apply import Deletes
 from lake.core.engine import TaskContext
 from lake.core.errors import LakeError
@@ -131,11 +131,17 @@ def receive(
 
 
 def compare(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Tell whether two lists of files hold the same rows, value by value."""
+    """Compare the rows of two lists of files, value by value, and describe those of the second list."""
     reading = ReadSettings.from_plain(payload["reading"])
     before = _hash_of(payload["before"], reading, context)
     after = _hash_of(payload["after"], _without_deletes(reading), context)
-    yield {"same": before == after}
+    written = [DataFile.from_plain(file) for file in payload["files"]]
+    entry = None
+    if before == after and written:
+        rows = _rows_of(payload["after"], _without_deletes(reading), context)
+        with closing(rows):
+            entry = described(rows, reading.projection, written[0]).to_plain()
+    yield {"same": before == after, "described": entry}
 
 
 def _compare(
@@ -155,9 +161,16 @@ def _compare(
 def _hash_of(
     files: Iterable[Mapping[str, Any]], reading: ReadSettings, context: TaskContext
 ) -> str:
+    with closing(_rows_of(files, reading, context)) as rows:
+        return hash_all(rows)
+
+
+def _rows_of(
+    files: Iterable[Mapping[str, Any]], reading: ReadSettings, context: TaskContext
+) -> Generator[pa.RecordBatch]:
     slices = [FileSlice.from_plain(file) for file in files]
     with closing(Deletes(context.storage, reading, slices)) as deletes:
-        return hash_all(read_ahead(_of_files(slices, reading, deletes, context)))
+        yield from read_ahead(_of_files(slices, reading, deletes, context))
 
 
 def _without_deletes(reading: ReadSettings) -> ReadSettings:

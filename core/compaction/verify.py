@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 from pyiceberg.types import BinaryType, FixedType, StringType, UUIDType
 
 from lake.core.errors import CorruptFileError, LakeError
+from lake.core.rows.column_metrics import ColumnMetrics, counted_columns
 from lake.core.rows.metrics import Leaf, leaves
 from lake.core.table.bounds import CountColumn, bound_array, comparable, count_array
 from lake.core.table.files import DataFile
 from lake.core.table.manifests import entries_of
+from lake.core.table.table_properties import METRICS_DEFAULT
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -45,10 +47,12 @@ class Disagreement:
     Args:
         text: which, and both values.
         certain: False where the metadata of correct files may differ so (bounds need not be tight).
+        of_bounds: it is a bound that differs, not a count.
     """
 
     text: str
     certain: bool
+    of_bounds: bool = False
 
 
 def check_rows(
@@ -167,7 +171,36 @@ def _same(before: Any, after: Any, leaf: Leaf, *, upper: bool) -> bool:
 def _apart(leaf: Leaf, what: str, before: Any, after: Any, *, outside: bool) -> Disagreement:
     name = ".".join(leaf.path)
     certain = outside and not isinstance(leaf.kind, _VAGUE)
-    return Disagreement(f"the {what} of column {name} was {before!r} and is {after!r}", certain)
+    text = f"the {what} of column {name} was {before!r} and is {after!r}"
+    return Disagreement(text, certain, of_bounds=True)
+
+
+def described(batches: Iterable[pa.RecordBatch], schema: Schema, like: DataFile) -> DataFile:
+    """Return the entry of a file that would hold some rows: counts and whole bounds of its columns.
+
+    Args:
+        batches: the rows.
+        schema: their columns.
+        like: a file of the same partition.
+    """
+    metrics = ColumnMetrics(counted_columns(schema, {METRICS_DEFAULT.name: "full"}))
+    rows = 0
+    for batch in batches:
+        metrics.add(pa.Table.from_batches([batch]))
+        rows += batch.num_rows
+    found = metrics.metrics()
+    return DataFile(
+        path=like.path,
+        spec_id=like.spec_id,
+        partition=like.partition,
+        record_count=rows,
+        size_bytes=like.size_bytes,
+        value_counts=found.value_counts,
+        null_value_counts=found.null_value_counts,
+        nan_value_counts=found.nan_value_counts,
+        lower_bounds=found.lower_bounds,
+        upper_bounds=found.upper_bounds,
+    )
 
 
 class ContentHash:

@@ -30,15 +30,21 @@ _MOST_BYTES = 2**31 - 1
 def read_blob(storage: Storage, file: DeleteFile) -> bytes:
     """Return the blob that a delete file's entry names.
 
+    Early versions of DuckDB write a deletion vector alone, without a Puffin file around it. As in Iceberg Java, the
+    entry's offset and length suffice to read it; the blob has a length and a checksum of its own.
+
     Raises:
-        CorruptFileError: the entry names no place, or one that the file does not have.
+        CorruptFileError: the entry has no offset or length, or the file does not have that part.
     """
     offset, size = file.content_offset, file.content_size_bytes
     if offset is None or size is None:
-        raise CorruptFileError(f"the table's metadata does not tell what of {file.path} is meant")
-    if not (0 < size <= _MOST_BYTES and len(_MAGIC) <= offset <= file.size_bytes - size):
         raise CorruptFileError(
-            f"{file.path} has {file.size_bytes} bytes, but {size} at {offset} are meant"
+            f"the table's metadata lacks the offset or the length of the deletion vector in {file.path}"
+        )
+    if not (0 < size <= _MOST_BYTES and 0 <= offset <= file.size_bytes - size):
+        raise CorruptFileError(
+            f"the table's metadata has a deletion vector at the bytes {offset} to {offset + size} of {file.path}, "
+            f"which has {file.size_bytes} bytes"
         )
     data = storage.read_part(file.path, offset, size)
     if len(data) != size:

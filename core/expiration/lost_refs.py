@@ -14,6 +14,7 @@ from lake.core.session import Session
 from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import ChangeSet, commit_changes
+from lake.core.table.commit_times import latest_ms
 from lake.core.table.producer import next_sequence_number
 from lake.core.table.row_ids import LINEAGE_SINCE, next_row_id
 
@@ -115,7 +116,7 @@ def _restoring(
             changed: dict[str, Any] = {
                 "sequence_number": sequence,
                 "parent_snapshot_id": None,
-                "timestamp_ms": max(session.clock.now_ms(), now.last_updated_ms),
+                "timestamp_ms": max(session.clock.now_ms(), latest_ms(now)),
             }
             if now.format_version >= LINEAGE_SINCE:
                 # Its manifests' rows have their ids, and it brings no others.

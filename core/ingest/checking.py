@@ -106,7 +106,7 @@ class _Check:
             name = prefix + field.name
             if kind is not None:
                 yield from self._value(field.field_type, kind, source, name)
-            elif field.required:
+            elif field.required and field.write_default is None:
                 yield f"lacks the required column {name} ({field.field_type})"
         folded = {field.name.strip().lower(): field.name for field in wanted}
         for name, kind in types.items():

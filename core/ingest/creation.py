@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from lake.core.errors import BadInputError
+from lake.core.rows.schema import RESERVED_NAMES
 
 
 def schema_of(source: pa.Schema) -> Schema:
@@ -27,6 +28,21 @@ def schema_of(source: pa.Schema) -> Schema:
     plain = pa.schema([pa.field(item.name, _new_type(item)) for item in source])
     with names_once():
         return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plain))
+
+
+def refuse_reserved(names: Iterable[str]) -> None:
+    """Refuse names of columns under which Iceberg's readers give metadata of rows; inside structs they are free.
+
+    Source: Iceberg's MetadataColumns, for which Spark refuses to read a table that has such a column.
+
+    Raises:
+        BadInputError: there is such a name.
+    """
+    if found := sorted(RESERVED_NAMES.intersection(names)):
+        raise BadInputError(
+            f"the column name {found[0]} is reserved for metadata of Iceberg's rows",
+            hint="rename the column in the source",
+        )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from lake.core.errors import CorruptFileError
 from lake.core.ingest.creation import is_list, names_once, schema_of
+from lake.core.rows.schema import list_of, map_of, parts_of
 from lake.core.table.table_properties import NAME_MAPPING
 
 if TYPE_CHECKING:
@@ -82,11 +83,7 @@ def _additions(
         yield parent, new
     for field in fields:
         if field.field_id in old:
-            yield from _additions(_parts(field.field_type), old, field.field_id)
-
-
-def _parts(kind: IcebergType) -> Sequence[NestedField]:
-    return () if kind.is_primitive else kind.fields  # type: ignore[attr-defined]
+            yield from _additions(parts_of(field.field_type), old, field.field_id)
 
 
 def evolved(schema: Schema, last_column_id: int, next_schema_id: int, source: pa.Schema) -> Schema:
@@ -133,10 +130,10 @@ def _with_new_parts(kind: IcebergType, found: pa.DataType, fresh: Callable[[], i
         return StructType(*_with_new_fields(kind.fields, list(found), fresh))
     if isinstance(kind, ListType) and is_list(found):
         element = _with_new_parts(kind.element_type, found.value_type, fresh)
-        return kind.model_copy(update={"element_type": element})
+        return list_of(kind, element)
     if isinstance(kind, MapType) and pa.types.is_map(found):
         value = _with_new_parts(kind.value_type, found.item_type, fresh)
-        return kind.model_copy(update={"value_type": value})
+        return map_of(kind, kind.key_type, value)
     return kind
 
 

@@ -15,6 +15,8 @@ from lake.core.expressions import filter_to_plain
 from lake.core.ingest.evolution import schema_changes
 from lake.core.ingest.plan import (
     APPEND,
+    OVERWRITE,
+    OVERWRITE_WHERE,
     REPLACE,
     IngestPlan,
     Unit,
@@ -26,6 +28,7 @@ from lake.core.ingest.runs import as_staged, lay_down, run_id_of, settle
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.key_ranges import SAMPLED_PER_RANGE, cuts, encoded
 from lake.core.rows.reader import FileSlice, ReadSettings
+from lake.core.rows.sources import CSV
 from lake.core.session import Session
 from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.catalog import Table
@@ -68,6 +71,12 @@ def preview(plan: IngestPlan) -> Outcome:
     """Describe a plan without carrying it out."""
     facts = describe(plan)
     columns = [[item["name"], item["type"], item["required"]] for item in facts["schema"]]
+    details: list[tuple[str, list[str], list[list[Any]]]] = [
+        ("columns", ["column", "type", "required"], columns)
+    ]
+    if plan.defaults:
+        filled = [[name, text] for name, text in plan.defaults.items()]
+        details.append(("columns that a source lacks", ["column", "write default"], filled))
     return Outcome(
         command="ingest",
         table=plan.table.identifier,
@@ -75,7 +84,7 @@ def preview(plan: IngestPlan) -> Outcome:
         status=Status.NOTHING_TO_DO if plan.already else Status.DRY_RUN,
         base_snapshot_id=plan.base_snapshot_id,
         plan=facts,
-        details=[("columns", ["column", "type", "required"], columns)],
+        details=details,
     )
 
 
@@ -93,10 +102,12 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
     with no_empty_folders(plan.table), staged(session, plan.table, operation_id) as staging:
         written = _write_source(session, plan, operation_id)
         if not written.files:
-            if plan.options.mode != APPEND:
-                session.warn("the source has no rows: nothing was replaced")
-            return _outcome(plan, Status.NOTHING_TO_DO, written)
+            tell_of_no_rows(session, plan)
+            if not (plan.table.creating or plan.options.allow_empty):
+                return _outcome(plan, Status.NOTHING_TO_DO, written)
         _write_kept(session, plan, operation_id, written)
+        if not (plan.table.creating or written.files or plan.removed or written.replaced):
+            return _outcome(plan, Status.NOTHING_TO_DO, written)
         paths_written = [file.path for file in written.all_files]
         remove_lost_attempts(session, plan.table, operation_id, paths_written)
         if plan.options.mode == APPEND:
@@ -110,6 +121,19 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
         return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
     staging.take_up()
     return _outcome(plan, Status.DONE, written, operation_id, committed)
+
+
+def tell_of_no_rows(session: Session, plan: IngestPlan) -> None:
+    """Warn of what a source without rows leaves as it was, or makes otherwise than rows would."""
+    if plan.table.creating:
+        if CSV in plan.formats:
+            session.warn("the source has no rows, so the columns of its CSV files are text")
+    elif plan.options.mode == REPLACE:
+        session.warn("the source has no rows: nothing was replaced")
+    elif plan.options.mode in {OVERWRITE, OVERWRITE_WHERE} and not plan.options.allow_empty:
+        session.warn(
+            "the source has no rows: nothing was replaced (--allow-empty removes the old rows)"
+        )
 
 
 # Writing
@@ -347,7 +371,7 @@ def commit_rows(
 def _operation(plan: IngestPlan, written: _Written) -> Operation:
     mode, base = plan.options.mode, plan.base_snapshot_id
     files = written.all_files
-    if mode == APPEND or (plan.table.creating and mode != REPLACE):
+    if mode == APPEND or (plan.table.creating and (mode != REPLACE or not files)):
         return AppendFiles(added=files)
     isolation = DELETE_ISOLATION.of(plan.table.properties)
     if mode == REPLACE:

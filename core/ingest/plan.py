@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,12 @@ from lake.core.errors import (
     NotFoundError,
     StoppedError,
 )
-from lake.core.expressions import bind_filter, parse_filter
+from lake.core.expressions import bind_filter
+from lake.core.filter_parser import parse_filter
 from lake.core.ingest import creation
 from lake.core.ingest.checking import SourceColumns, check_sources
 from lake.core.ingest.evolution import evolved
+from lake.core.rows.defaults import filled_columns, json_text
 from lake.core.rows.order_keys import RowOrder, described_order
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import arrow_schema, moved_schema
@@ -81,7 +84,8 @@ class IngestOptions:
     """What the user asked for; see the command line's help.
 
     `stdin` is the file in which what ``-`` among the sources gave is kept; `changes_column` a column of the
-    sources that tells what a row does, and is no part of it; `stage` writes everything and commits nothing.
+    sources that tells what a row does, and is no part of it; `stage` writes everything and commits nothing;
+    `allow_empty` lets sources without rows replace the table's.
     """
 
     sources: Sequence[str] = ()
@@ -101,6 +105,7 @@ class IngestOptions:
     branch: str = lineage.MAIN
     changes_column: str | None = None
     stage: bool = False
+    allow_empty: bool = False
     dry_run: bool = False
 
     def __post_init__(self) -> None:
@@ -116,6 +121,8 @@ class IngestOptions:
             )
         if self.run_id is not None and not self.run_id.strip():
             raise InvalidRequestError("--run-id is empty")
+        if self.allow_empty and self.mode not in {OVERWRITE, OVERWRITE_WHERE}:
+            raise InvalidRequestError("--allow-empty needs --overwrite or --overwrite-where")
         if self.stage and (self.create or self.mode in _REPLACING):
             option = "create" if self.create else self.mode
             raise InvalidRequestError(
@@ -159,6 +166,7 @@ class IngestPlan:
         rewritten: live files of which some rows may stay, None for none.
         also_read_bytes: about what is read of the table beside these.
         base_snapshot_id: the branch's head that all this was decided on.
+        defaults: write defaults, as JSON by full name, of the columns that a source lacks.
         already: an earlier run of the same id has landed, so there is nothing to do.
         run: what an earlier run of the same id has left, if anything.
     """
@@ -179,6 +187,7 @@ class IngestPlan:
     rewritten: LiveFiles | None = None
     also_read_bytes: int = 0
     base_snapshot_id: int | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)
     already: bool = False
     run: StagedRun | None = None
 
@@ -375,6 +384,7 @@ def _plan_from_table(
         formats=["table"],
         source_files=len(files),
         base_snapshot_id=_head_id(table, options.branch),
+        defaults=_defaults(table.schema, [columns]),
     )
 
 
@@ -424,7 +434,7 @@ def _plan_from_files(
         columns = [_without(one, kinds) for one in columns]
     table = existing
     if table is None:
-        if not columns:
+        if not any(len(one.columns) for one in columns):
             raise BadInputError("the source is empty: it has no columns to make a table of")
         table = _staged(session, identifier, options, creation.schema_of(_merged(columns)))
     pieces = [piece for file in files for piece in split_parquet(storage, file, _PIECE_BYTES)]
@@ -438,6 +448,7 @@ def _plan_from_files(
         formats=list(dict.fromkeys(file.format for file in files)),
         source_files=len(files),
         base_snapshot_id=_head_id(table, options.branch),
+        defaults=_defaults(table.schema, columns),
     )
 
 
@@ -501,6 +512,7 @@ def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> 
 
 def _staged(session: Session, identifier: str, options: IngestOptions, schema: Schema) -> Table:
     refuse_secrets(options.properties)
+    creation.refuse_reserved(item.name for item in schema.fields)
     check_new(options.properties, schema.column_names)
     for name in unknown_names(options.properties):
         session.warn(f"the table property {name} is stored, but Iceberg has no such property")
@@ -533,8 +545,21 @@ def _target_schema(
         return table.schema
     metadata = table.metadata
     next_id = max(item.schema_id for item in metadata.schemas) + 1
+    known = {item.name for item in table.schema.fields}
+    creation.refuse_reserved(
+        name for source in columns for name in source.columns.names if name not in known
+    )
     settled = {item.name for item in table.schema.fields if item.field_type.is_primitive}
     return evolved(table.schema, metadata.last_column_id, next_id, _merged(columns, settled))
+
+
+def _defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str]:
+    """Return what fills the columns that a source lacks: write defaults as JSON, by full name."""
+    return {
+        name: json_text(item)
+        for source in sources
+        for name, item in filled_columns(schema.fields, source.columns)
+    }
 
 
 def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
@@ -612,6 +637,9 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
     if options.mode == REPLACE:
         return plan
     whole, partly = live_files(table, head, condition).split(condition)
+    if partly.count:
+        # Refused now, not when rows are moved.
+        moved_schema(plan.schema, table.metadata)
     return replace(plan, removed=whole.paths, rewritten=partly if partly.count else None)
 
 
@@ -655,6 +683,9 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
         ],
         "new_columns": [
             name for name in plan.schema.column_names if name not in plan.table.schema.column_names
+        ],
+        "write_defaults": [
+            {"name": name, "value": json.loads(text)} for name, text in plan.defaults.items()
         ],
         "partition_spec": [
             f"{item.transform}({plan.schema.find_column_name(item.source_id)}) as {item.name}"

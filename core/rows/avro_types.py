@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyiceberg.types import DecimalType
 
 from lake.core.errors import CorruptFileError
+from lake.core.rows.reading_errors import unsupported_file
 from lake.core.rows.schema import FIELD_ID
 from lake.core.table.partition_values import from_avro
 
@@ -40,6 +41,13 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
 _INSTANTS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
+
+
+_UNION = "a union of other types than null and one more"
+
+
+class _UnsupportedError(ValueError):
+    """A schema of Avro that no row of a table has."""
 
 
 class Kind(Protocol):
@@ -291,10 +299,13 @@ def row_type(schema_json: bytes, *, name: str) -> Record:
         name: the file's location, for messages.
 
     Raises:
-        CorruptFileError: it is none, or one that no row of a table has.
+        CorruptFileError: it is not a schema.
+        RefusedError: it is one that no row of a table has.
     """
     try:
         return _record_of(json.loads(schema_json))
+    except _UnsupportedError as error:
+        raise unsupported_file(name, str(error)) from error
     except (ValueError, TypeError, RecursionError, pa.ArrowException) as error:
         raise CorruptFileError(f"{name}: no usable Avro schema: {str(error)[:200]}") from error
 
@@ -302,7 +313,7 @@ def row_type(schema_json: bytes, *, name: str) -> Record:
 def _record_of(schema: Any) -> Record:
     found = _Parser().kind(schema)
     if not isinstance(found, Record):
-        raise TypeError("a record is expected")
+        raise _UnsupportedError("its rows are not records")
     # Names that stand for records of names double with every level.
     if any(number >= _MAX_NODES for number, _ in enumerate(nodes(found))):
         raise ValueError("a schema too large")
@@ -325,9 +336,10 @@ def nodes(kind: Kind | None) -> Iterator[Kind]:
 
 @dataclass(slots=True)
 class _Parser:
-    """Walks a schema and resolves names."""
+    """Walks a schema and resolves names; `open` are those of the records around the current type."""
 
     named: dict[str, Kind] = field(default_factory=dict)
+    open: list[str] = field(default_factory=list)
     count: int = 0
 
     def kind(self, schema: Any) -> Kind | None:
@@ -346,9 +358,13 @@ class _Parser:
                 return Primitive(schema, _PRIMITIVES[schema][0])
             if schema in self.named:
                 return self.named[schema]
+            if schema in self.open:
+                raise _UnsupportedError(f"the record {schema} contains itself")
             raise ValueError(f"an unknown type {schema[:40]!r}")
         if not isinstance(schema, dict):
-            raise TypeError("a union of other things than null and a type")
+            if isinstance(schema, list):
+                raise _UnsupportedError(_UNION)
+            raise TypeError("a schema that is not a name or an object")
         name = schema.get("type")
         if isinstance(name, dict | list):
             return self.kind(name)
@@ -356,7 +372,10 @@ class _Parser:
 
     def _complex(self, name: str, schema: dict[str, Any]) -> Kind | None:
         if name in ("record", "error"):
-            return self._named(schema, self._record(schema))
+            around, self.open = self.open, [*self.open, *_names(schema)]
+            found = self._record(schema)
+            self.open = around
+            return self._named(schema, found)
         if name == "fixed":
             return self._named(schema, self._fixed(schema))
         if name == "enum":
@@ -373,10 +392,7 @@ class _Parser:
         return self.kind(name)
 
     def _named(self, schema: dict[str, Any], kind: Kind) -> Kind:
-        name, space = schema.get("name"), schema.get("namespace")
-        if isinstance(name, str):
-            for known in (name, name.rpartition(".")[2], f"{space}.{name}"):
-                self.named[known] = kind
+        self.named.update(dict.fromkeys(_names(schema), kind))
         return kind
 
     def _record(self, schema: dict[str, Any]) -> Record:
@@ -397,19 +413,19 @@ class _Parser:
         null_at = None
         if isinstance(schema, list):
             if len(schema) != 2 or schema.count("null") != 1:  # noqa: PLR2004 - null and another
-                raise ValueError("a union of other things than null and a type")
+                raise _UnsupportedError(f"the field {name}: {_UNION}")
             null_at = schema.index("null")
             schema = schema[1 - null_at]
         kind = self.kind(schema)
         if isinstance(kind, Record) and all(item.kind is None for item in kind.fields):
-            raise ValueError("a record of nothing")
+            raise _UnsupportedError(f"the field {name} is a record without values")
         return Field(name, number, kind, null_at)
 
     def _array(self, schema: dict[str, Any]) -> Kind:
         item = self._field("element", _number(schema, "element-id"), schema.get("items"))
         if item.kind is None:
             # A list of things without bytes may claim any length for free.
-            raise ValueError("a list of nothing")
+            raise _UnsupportedError("an array of null")
         pairs = item.kind
         if schema.get("logicalType") == "map" and isinstance(pairs, Record):
             if [part.name for part in pairs.fields] != ["key", "value"]:
@@ -422,6 +438,14 @@ class _Parser:
         if not isinstance(size, int) or not 0 < size <= _MAX_FIXED_BYTES:
             raise ValueError(f"a fixed type of {str(size)[:40]} bytes")
         return _as_decimal(Fixed(size), schema)
+
+
+def _names(schema: dict[str, Any]) -> list[str]:
+    """Return the names by which a schema refers to a type."""
+    name, space = schema.get("name"), schema.get("namespace")
+    if not isinstance(name, str):
+        return []
+    return [name, name.rpartition(".")[2], f"{space}.{name}"]
 
 
 def _with_meaning(name: str, schema: dict[str, Any]) -> Kind:

@@ -6,7 +6,6 @@ Only conversions that keep every value are made: Iceberg's promotions, and other
 from __future__ import annotations
 
 from dataclasses import dataclass
-from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.types import (
@@ -22,6 +21,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.rows.defaults import initial_column, write_column
 from lake.core.rows.int96 import Int96Type
 from lake.core.rows.schema import arrow_type, field_id
 from lake.core.rows.unsupported_columns import UNSUPPORTED, unsupported
@@ -90,20 +90,6 @@ class _Nested:
 
     def part(self, column: pa.Array, item: NestedField, labels: pa.DataType) -> pa.Array:
         return convert(column, item, self.where, by_name=self.by_name, labels=labels)
-
-
-def default_value(item: NestedField) -> pa.Array:
-    """Return the one value that a field has in files written before it was added."""
-    value = item.initial_default
-    # Arrow takes no UUID for 16 bytes.
-    return pa.array(
-        [value.bytes if isinstance(value, UUID) else value], arrow_type(item.field_type)
-    )
-
-
-def repeat(value: pa.Array, rows: int) -> pa.Array:
-    """Return the one value of an array, so many times."""
-    return value.take(pa.array([0] * rows, pa.int32()))
 
 
 def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False) -> bool:
@@ -199,10 +185,10 @@ def _convert_struct(column: pa.Array, kind: StructType, nested: _Nested) -> pa.A
         index = children.get(item.field_id, children.get(item.name))
         if index is not None:
             part = nested.part(column.field(index), item, nested.labels.field(index).type)
-        elif item.initial_default is not None:
-            part = repeat(default_value(item), len(column))
         else:
-            part = pa.nulls(len(column), arrow_type(item.field_type))
+            # What is matched by name is a source; what is matched by id is a file of the table.
+            missing = write_column if nested.by_name else initial_column
+            part = missing(item, len(column))
         parts.append(part)
     mask = column.is_null() if column.null_count else None
     return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind)), mask=mask)

@@ -20,7 +20,8 @@ from pyiceberg.types import NestedField, StructType, UnknownType
 
 from lake.core.errors import CorruptFileError
 from lake.core.expressions import field_path, filter_columns
-from lake.core.rows.convert import convert, default_value, repeat
+from lake.core.rows.convert import convert
+from lake.core.rows.defaults import initial_column, repeat
 from lake.core.rows.keys import KeyColumn, key_columns
 from lake.core.rows.required import null_in_required
 from lake.core.rows.schema import (
@@ -295,8 +296,6 @@ def _missing(item: NestedField, rows: int, settings: ReadSettings, file: FileSli
             if part.source_id == item.field_id and str(part.transform) == "identity":
                 value = from_single_values([file.partition[position]], kinds[position].field_type)
                 return repeat(value.cast(kind), rows)
-    if item.initial_default is not None:
-        return repeat(default_value(item), rows)
-    if item.required:
+    if item.required and item.initial_default is None:
         raise CorruptFileError(f"{file.path} lacks the required column {item.name}")
-    return pa.nulls(rows, kind)
+    return initial_column(item, rows)

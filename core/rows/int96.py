@@ -1,4 +1,4 @@
-"""Parquet files opened for reading, with the timestamps that Spark, Hive and Impala store as INT96.
+"""Timestamps that Spark, Hive and Impala store as INT96 in Parquet files.
 
 An INT96 value is a day and the nanoseconds within it. The type does not say whether it is an instant or a local time.
 Iceberg Java takes it for whichever of its two timestamps the table has, with microseconds, and ignores the footer's
@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-_UNIT = "us"
-_LOCAL = pa.timestamp(_UNIT)
+INT96_UNIT = "us"
+_LOCAL = pa.timestamp(INT96_UNIT)
 
 
 class Int96Type(pa.ExtensionType):  # type: ignore[misc]
@@ -23,7 +22,7 @@ class Int96Type(pa.ExtensionType):  # type: ignore[misc]
     """
 
     def __init__(self) -> None:
-        super().__init__(pa.timestamp(_UNIT, "UTC"), "lake.int96")
+        super().__init__(pa.timestamp(INT96_UNIT, "UTC"), "lake.int96")
 
     def __arrow_ext_serialize__(self) -> bytes:
         return b""
@@ -34,21 +33,6 @@ class Int96Type(pa.ExtensionType):  # type: ignore[misc]
 
     def __str__(self) -> str:
         return "INT96"
-
-
-def open_parquet(source: Any, *, pre_buffer: bool = False) -> Any:
-    """Return an open `pyarrow.parquet.ParquetFile` that reads INT96 over the whole range of timestamps.
-
-    Args:
-        source: its bytes, for random access.
-        pre_buffer: fetch a row group in few large pieces.
-    """
-    return pq.ParquetFile(
-        source,
-        page_checksum_verification=True,
-        pre_buffer=pre_buffer,
-        coerce_int96_timestamp_unit=_UNIT,
-    )
 
 
 def schema_of_file(parquet: Any) -> pa.Schema:

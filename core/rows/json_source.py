@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -33,8 +33,9 @@ from pyiceberg.types import (
 
 from lake.core.arrays import one_array
 from lake.core.errors import BadInputError
+from lake.core.rows.defaults import defaulted_fields, json_defaults, write_column
 from lake.core.rows.inference import TIMES, Kind, joined, kind_of
-from lake.core.rows.schema import arrow_schema, arrow_type
+from lake.core.rows.schema import arrow_schema, arrow_type, parts_of
 from lake.core.rows.sources import Source, open_stream
 from lake.core.rows.texts import Place, from_text, tidied
 from lake.core.table.storage import Storage
@@ -61,20 +62,21 @@ class _Block:
 
 
 def json_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with the schema's columns; a column that a line lacks is NULL.
+    """Yield the rows with the schema's columns; one that a line lacks holds its write default, or NULL.
 
     Raises:
         BadInputError: a line is no object, or a value does not fit its column.
     """
-    fast = _forms(schema)
+    whole = _forms(schema)
+    defaulted = list(defaulted_fields(schema.fields))
     for block in _blocks(storage, source):
+        forms = _forms(schema, _not_named(defaulted, block.data)) if defaulted else whole
         try:
-            if fast is not None:
-                yield _fast(block, fast, schema, source.path)
-                continue
+            batch = None if forms is None else _fast(block, forms, schema, source.path)
         except (pa.ArrowException, UnicodeDecodeError, BadInputError):
-            pass
-        batch = _exact(block, schema, source.path)
+            batch = None
+        if batch is None:
+            batch = _exact(block, schema, source.path)
         if batch.num_rows:
             yield batch
 
@@ -118,13 +120,13 @@ def from_json_texts(column: pa.Array, kind: IcebergType, place: Place) -> pa.Arr
     Raises:
         BadInputError: a text is no JSON, or not of the type; the message names the first.
     """
-    values = []
+    values, defaults = [], json_defaults(parts_of(kind))
     for index, text in enumerate(column.to_pylist()):
         try:
             value = None if not text else _loads(text)
         except (ValueError, RecursionError) as error:
             raise place.problem(index, text, kind) from error
-        values.append(_shaped(value, kind, place, index))
+        values.append(_shaped(value, kind, place, index, defaults))
     return from_text(pa.array(values, _exact_form(kind)), kind, place)
 
 
@@ -191,24 +193,50 @@ def _depth(line: bytes) -> int:
 # Arrow's reader
 
 
-def _forms(schema: Schema) -> pa.Schema | None:
-    """Return how Arrow shall read the columns; None if it cannot (maps)."""
-    forms = [(item.name, _form(item.field_type)) for item in schema.fields]
-    return None if any(form is None for _, form in forms) else pa.schema(forms)
+def _forms(schema: Schema, left_out: Collection[int] = ()) -> pa.Schema | None:
+    """Return how Arrow shall read the columns; None if it cannot (maps, and structs without fields).
+
+    Args:
+        schema: the columns.
+        left_out: ids of fields, at any level, that the lines do not name.
+    """
+    parts = _form_parts(schema.fields, left_out)
+    return None if parts is None else pa.schema(parts)
 
 
-def _form(kind: IcebergType) -> pa.DataType | None:
+def _form_parts(
+    fields: Sequence[NestedField], left_out: Collection[int]
+) -> list[tuple[str, pa.DataType]] | None:
+    parts = []
+    for item in fields:
+        if item.field_id not in left_out:
+            form = _form(item.field_type, left_out)
+            if form is None:
+                return None
+            parts.append((item.name, form))
+    return parts or None
+
+
+def _form(kind: IcebergType, left_out: Collection[int]) -> pa.DataType | None:
     if isinstance(kind, MapType):
         return None
     if isinstance(kind, StructType):
-        parts = [(item.name, _form(item.field_type)) for item in kind.fields]
-        return None if any(part is None for _, part in parts) else pa.struct(parts)
+        parts = _form_parts(kind.fields, left_out)
+        return None if parts is None else pa.struct(parts)
     if isinstance(kind, ListType):
-        inner = _form(kind.element_type)
+        inner = _form(kind.element_type, left_out)
         return None if inner is None else pa.list_(inner)
     if isinstance(kind, FloatType):
         return pa.float64()
     return arrow_type(kind) if isinstance(kind, _DIRECT) else pa.string()
+
+
+def _not_named(fields: Sequence[NestedField], data: bytes) -> frozenset[int]:
+    """Return the ids of the fields whose names do not occur in quotes.
+
+    One that occurs with an escaped character is unexpected to Arrow, so those lines are read exactly.
+    """
+    return frozenset(item.field_id for item in fields if f'"{item.name}"'.encode() not in data)
 
 
 def _read(data: bytes, schema: pa.Schema | None, unexpected: str) -> pa.Table:
@@ -226,16 +254,37 @@ def _read(data: bytes, schema: pa.Schema | None, unexpected: str) -> pa.Table:
     )
 
 
-def _fast(block: _Block, forms: pa.Schema, schema: Schema, where: str) -> pa.RecordBatch:
+def _fast(block: _Block, forms: pa.Schema, schema: Schema, where: str) -> pa.RecordBatch | None:
+    """Return the rows; None where Arrow does not show whether a line gives NULL or lacks a field with a default."""
     found = _read(block.data, forms, "error")
     columns = []
     for item in schema.fields:
         if item.name in found.schema.names:
             column = one_array(found[item.name])
+            if _null_with_default(item, column):
+                return None
             columns.append(from_text(column, item.field_type, Place(item.name, where)))
         else:
-            columns.append(pa.nulls(found.num_rows, arrow_type(item.field_type)))
+            columns.append(write_column(item, found.num_rows))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _null_with_default(item: NestedField, column: pa.Array) -> bool:
+    """Whether a field that has a write default, at any level, is NULL in a struct that is not."""
+    if item.write_default is not None and column.null_count:
+        return True
+    kind = item.field_type
+    if not any(defaulted_fields(parts_of(kind))):
+        return False
+    if isinstance(kind, ListType):
+        return _null_with_default(kind.element_field, column.flatten())
+    if not isinstance(kind, StructType):
+        return False
+    present = column.drop_null()
+    parts = dict(zip([part.name for part in present.type], present.flatten(), strict=True))
+    return any(
+        _null_with_default(part, parts[part.name]) for part in kind.fields if part.name in parts
+    )
 
 
 # Python's parser
@@ -253,7 +302,16 @@ def _exact(block: _Block, schema: Schema, where: str) -> pa.RecordBatch:
                 f"line {number} of {where} has {min(unknown)!r}, which is no column of the table",
                 hint="--evolve adds new columns",
             )
-    columns = [_exact_column(item, rows, lines, where) for item in schema.fields]
+    defaults = json_defaults(schema.fields)
+    columns = []
+    for item in schema.fields:
+        place, kind = Place(item.name, where, lines, "line"), item.field_type
+        lacking = defaults.get(item.field_id)
+        values = [
+            _shaped(row.get(item.name, lacking), kind, place, index, defaults)
+            for index, row in enumerate(rows)
+        ]
+        columns.append(from_text(pa.array(values, _exact_form(kind)), kind, place))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
@@ -295,15 +353,6 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _exact_column(
-    item: NestedField, rows: list[dict[str, Any]], lines: list[int], where: str
-) -> pa.Array:
-    place = Place(item.name, where, lines, "line")
-    kind = item.field_type
-    values = [_shaped(row.get(item.name), kind, place, index) for index, row in enumerate(rows)]
-    return from_text(pa.array(values, _exact_form(kind)), kind, place)
-
-
 def _exact_form(kind: IcebergType) -> pa.DataType:
     if isinstance(kind, MapType):
         return pa.map_(_exact_form(kind.key_type), _exact_form(kind.value_type))
@@ -316,22 +365,24 @@ def _exact_form(kind: IcebergType) -> pa.DataType:
     return arrow_type(kind) if isinstance(kind, (BooleanType, *_INTEGERS)) else pa.string()
 
 
-def _shaped(value: Any, kind: IcebergType, place: Place, index: int) -> Any:
-    """Return a JSON value as Arrow takes it for `_exact_form`."""
+def _shaped(
+    value: Any, kind: IcebergType, place: Place, index: int, defaults: Mapping[int, Any]
+) -> Any:
+    """Return a JSON value as Arrow takes it for `_exact_form`; `defaults` are those of `json_defaults`."""
     if value is None:
         return None
     if isinstance(kind, StructType) and isinstance(value, Mapping):
-        return _shaped_struct(value, kind, place, index)
+        return _shaped_struct(value, kind, place, index, defaults)
     if isinstance(kind, ListType) and isinstance(value, list):
         inner = place.inside("element", counted=True)
-        return [_shaped(one, kind.element_type, inner, index) for one in value]
+        return [_shaped(one, kind.element_type, inner, index, defaults) for one in value]
     if isinstance(kind, MapType) and _pairs(value) is not None:
         keys = place.inside("key", counted=True)
         values = place.inside("value", counted=True)
         return [
             (
-                _shaped(key, kind.key_type, keys, index),
-                _shaped(one, kind.value_type, values, index),
+                _shaped(key, kind.key_type, keys, index, defaults),
+                _shaped(one, kind.value_type, values, index, defaults),
             )
             for key, one in _pairs(value) or ()
         ]
@@ -353,16 +404,23 @@ def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _shaped_struct(
-    value: Mapping[str, Any], kind: StructType, place: Place, index: int
+    value: Mapping[str, Any],
+    kind: StructType,
+    place: Place,
+    index: int,
+    defaults: Mapping[int, Any],
 ) -> dict[str, Any]:
     fields = {item.name: item.field_type for item in kind.fields}
     if unknown := value.keys() - fields.keys():
         raise place.inside(min(unknown), counted=True).problem(
             index, json.dumps(value[min(unknown)], default=str), kind
         )
+    lacking = {
+        item.name: defaults[item.field_id] for item in kind.fields if item.field_id in defaults
+    }
     return {
-        name: _shaped(one, fields[name], place.inside(name, counted=True), index)
-        for name, one in value.items()
+        name: _shaped(one, fields[name], place.inside(name, counted=True), index, defaults)
+        for name, one in {**lacking, **value}.items()
     }
 
 

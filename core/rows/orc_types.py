@@ -25,7 +25,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.rows.schema import FIELD_ID, arrow_type
+from lake.core.rows.schema import FIELD_ID, arrow_type, parts_of
 from lake.core.units import natural_number
 
 if TYPE_CHECKING:
@@ -59,15 +59,7 @@ def column_numbers(schema: Schema) -> dict[str, int]:
 
 def _number(item: NestedField, schema: Schema, found: dict[str, int]) -> None:
     found[schema.find_column_name(item.field_id) or item.name] = len(found) + 1
-    kind = item.field_type
-    parts: tuple[NestedField, ...] = ()
-    if isinstance(kind, StructType):
-        parts = kind.fields
-    elif isinstance(kind, ListType):
-        parts = (kind.element_field,)
-    elif isinstance(kind, MapType):
-        parts = (kind.key_field, kind.value_field)
-    for part in parts:
+    for part in parts_of(item.field_type):
         _number(part, schema, found)
 
 

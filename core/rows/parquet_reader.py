@@ -11,15 +11,14 @@ from lake.core import paths
 from lake.core.errors import CorruptFileError
 from lake.core.rows.batch_sizes import batch_rows
 from lake.core.rows.file_columns import FileColumns
-from lake.core.rows.int96 import open_parquet, schema_of_file
+from lake.core.rows.int96 import schema_of_file
+from lake.core.rows.parquet_footer import batches_of_group, open_parquet
 from lake.core.rows.row_files import Leaves, check_count
 from lake.core.rows.row_groups import leaf_indexes, matching_spans, row_groups_of
 from lake.core.rows.slices import FileSlice
 from lake.core.rows.spans import Span, spans_of
 
 _MAX_ROW_GROUPS = 100_000
-_MAX_FOOTER_BYTES = 256 * 1024 * 1024
-_TAIL_BYTES = 8
 
 
 class ParquetRows:
@@ -29,8 +28,7 @@ class ParquetRows:
         # What lies behind a network is fetched in few large pieces, a row group at a time.
         remote = not paths.parse(file.path).is_local
         self._source = source
-        _check_footer(source, file)
-        self._parquet = open_parquet(source, pre_buffer=remote)
+        self._parquet = open_parquet(source, file.path, pre_buffer=remote)
         check_count(file, self._parquet.metadata.num_rows)
         if self._parquet.metadata.num_row_groups > _MAX_ROW_GROUPS:
             raise CorruptFileError(f"{file.path} has too many row groups")
@@ -55,9 +53,7 @@ class ParquetRows:
         most_bytes = columns.settings.batch_bytes
         size = batch_rows(self._parquet, self._source, span.piece, places, most_bytes)
         position, end = span.start - span.skip, span.start + span.rows
-        for batch in self._parquet.iter_batches(
-            batch_size=size, row_groups=[span.piece], columns=names, use_threads=False
-        ):
+        for batch in batches_of_group(self._parquet, columns.file.path, span.piece, names, size):
             skip = max(0, span.start - position)
             rows = batch.slice(skip, max(0, end - position - skip))
             if rows.num_rows:
@@ -68,15 +64,3 @@ class ParquetRows:
         raise CorruptFileError(
             f"{columns.file.path} lacks {end - position} rows that its footer promises"
         )
-
-
-def _check_footer(source: Any, file: FileSlice) -> None:
-    size = source.size()
-    # In a smaller file there is no larger footer, and nothing need be fetched.
-    if size <= _MAX_FOOTER_BYTES:
-        return
-    source.seek(size - _TAIL_BYTES)
-    length = int.from_bytes(source.read(_TAIL_BYTES)[:4], "little")
-    source.seek(0)
-    if length > _MAX_FOOTER_BYTES:
-        raise CorruptFileError(f"{file.path} has a footer of {length} bytes")

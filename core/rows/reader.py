@@ -15,15 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from lake.core.errors import CorruptFileError, LakeError
+from lake.core.errors import LakeError
 from lake.core.expressions import row_mask
 from lake.core.rows.ahead import AHEAD_BYTES, read_ahead
 from lake.core.rows.file_columns import FileColumns
 from lake.core.rows.formats import open_rows
+from lake.core.rows.reading_errors import reading_error
 from lake.core.rows.row_files import RowFile
 from lake.core.rows.slices import BATCH_BYTES, FileSlice, ReadSettings, slices_of
 from lake.core.table.storage import Storage
-from lake.core.table.storage_errors import storage_error
 
 __all__ = [
     "AHEAD_BYTES",
@@ -82,7 +82,7 @@ def read_batches(
 
     Raises:
         CorruptFileError: the file is not what its format or the table's metadata promises.
-        RefusedError: its format is not known.
+        RefusedError: its format, or a feature of it, is not supported.
     """
     for _, batch in _read(storage, file, settings, deletes, with_positions=False):
         yield batch
@@ -178,11 +178,5 @@ class _corrupt:  # noqa: N801 - reads as a statement
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, LakeError):
             return
-        known = storage_error(error, self.path) if isinstance(error, OSError) else None
-        if known is not None:
-            raise known from error
         if isinstance(error, pa.ArrowException | OSError | UnicodeDecodeError | OverflowError):
-            text = str(error).splitlines()
-            raise CorruptFileError(
-                f"{self.path} cannot be read: {(text or [''])[0][:200]}"
-            ) from error
+            raise reading_error(error, self.path) from error

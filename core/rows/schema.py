@@ -30,6 +30,8 @@ FIELD_ID = b"PARQUET:field_id"
 # Columns of every table of version 3 that are stored only where a row was moved (reserved by the specification).
 ROW_ID = 2147483540
 LAST_UPDATED = 2147483539
+_LINEAGE_NAMES = ("_row_id", "_last_updated_sequence_number")
+RESERVED_NAMES = frozenset({"_file", "_pos", "_deleted", "_spec_id", "_partition", *_LINEAGE_NAMES})
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -65,6 +67,25 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
     return found
 
 
+def parts_of(kind: IcebergType) -> Sequence[NestedField]:
+    """Return the fields inside a type: a struct's, a list's element, a map's key and value."""
+    if isinstance(kind, StructType):
+        return kind.fields
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
+
+
+def list_of(kind: ListType, element: IcebergType) -> ListType:
+    """Return a list type with another element type; a copy of the type would keep its cached element field."""
+    return ListType(kind.element_id, element, kind.element_required)
+
+
+def map_of(kind: MapType, key: IcebergType, value: IcebergType) -> MapType:
+    """Return a map type with other key and value types; see `list_of`."""
+    return MapType(kind.key_id, key, kind.value_id, value, kind.value_required)
+
+
 def field_id(field: pa.Field) -> int | None:
     """Return the Iceberg field id that an Arrow field carries, if any."""
     raw = (field.metadata or {}).get(FIELD_ID)
@@ -83,13 +104,24 @@ def moved_schema(schema: Schema, metadata: TableMetadata) -> Schema:
 
     Where the table has row ids, rows keep theirs: the columns of row lineage stand behind the others.
     Source: https://iceberg.apache.org/spec/#row-lineage.
+
+    Raises:
+        RefusedError: a column has the name of one of these.
     """
     if metadata.format_version < LINEAGE_SINCE:
         return schema
+    for item in schema.fields:
+        if item.name in _LINEAGE_NAMES:
+            raise RefusedError(
+                f"the column name {item.name} is reserved for row lineage: rows of the table cannot be moved to "
+                "other files",
+                hint="rename the column",
+            )
+    row_id, last_updated = _LINEAGE_NAMES
     return Schema(
         *schema.fields,
-        NestedField(ROW_ID, "_row_id", LongType(), required=False),
-        NestedField(LAST_UPDATED, "_last_updated_sequence_number", LongType(), required=False),
+        NestedField(ROW_ID, row_id, LongType(), required=False),
+        NestedField(LAST_UPDATED, last_updated, LongType(), required=False),
         schema_id=schema.schema_id,
     )
 

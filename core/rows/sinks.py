@@ -19,6 +19,7 @@ from pyiceberg.types import IcebergType, UUIDType
 
 from lake.core.errors import InvalidRequestError
 from lake.core.rows.rendering import cells, json_lines
+from lake.core.rows.required import fill_masked
 from lake.core.rows.schema import arrow_schema
 
 PARQUET, CSV, JSON, ARROW, ARROW_STREAM = "parquet", "csv", "json", "arrow", "arrow-stream"
@@ -101,7 +102,7 @@ class ParquetSink:
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting))
+            self._writer.write_table(fill_masked(pa.Table.from_batches(self._waiting)))
         self._waiting, self._bytes = [], 0
 
     def close(self) -> None:

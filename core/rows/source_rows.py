@@ -10,16 +10,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.rows import csv_source, json_source
 from lake.core.rows.avro_reader import AvroContainer
 from lake.core.rows.convert import convert
-from lake.core.rows.int96 import open_parquet, schema_of_file
+from lake.core.rows.defaults import write_column
+from lake.core.rows.int96 import schema_of_file
 from lake.core.rows.orc_reader import OrcStripes
 from lake.core.rows.parquet_files import row_group_start
+from lake.core.rows.parquet_footer import batches_of_group, open_parquet
 from lake.core.rows.schema import arrow_schema, arrow_type
 from lake.core.rows.sources import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
 from lake.core.rows.texts import Place, from_text
@@ -63,7 +64,7 @@ def _columns(
     with readable(source.path):
         if source.format == PARQUET:
             with storage.open_input(source.path) as file:
-                return schema_of_file(open_parquet(file))
+                return schema_of_file(open_parquet(file, source.path))
         if source.format in (ORC, AVRO):
             with storage.open_input(source.path) as file:
                 return _opened(file, source).schema
@@ -91,7 +92,9 @@ def _csv_columns(
 
 
 def source_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
-    """Yield a source's rows with exactly the columns of a table's schema; those that it lacks are NULL.
+    """Yield a source's rows with exactly the columns of a table's schema.
+
+    A column that the source lacks holds its write default, or NULL.
 
     Raises:
         CorruptFileError: the file is broken.
@@ -117,7 +120,7 @@ def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.R
                 parse = from_text if item.field_type.is_primitive else json_source.from_json_texts
                 columns.append(parse(batch.column(item.name), item.field_type, place))
             else:
-                columns.append(pa.nulls(batch.num_rows, arrow_type(item.field_type)))
+                columns.append(write_column(item, batch.num_rows))
         yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
         row += batch.num_rows
 
@@ -141,6 +144,8 @@ def as_table_rows(
 ) -> pa.RecordBatch:
     """Return a batch of rows with the columns of a table's schema, matched by name.
 
+    A column that the batch lacks holds its write default, or NULL.
+
     Args:
         batch: the rows as they were read.
         schema: the table's.
@@ -155,7 +160,7 @@ def as_table_rows(
     for item in schema.fields:
         index = batch.schema.get_field_index(item.name)
         if index < 0:
-            columns.append(pa.nulls(batch.num_rows, arrow_type(item.field_type)))
+            columns.append(write_column(item, batch.num_rows))
         else:
             place = Place(item.name, where, range(first_row, first_row + batch.num_rows))
             labels = None if types is None else types.field(item.name).type
@@ -208,7 +213,7 @@ def _parquet_batches(
 ) -> Iterator[tuple[int, pa.RecordBatch, pa.Schema]]:
     """Yield batches of columns, each with its first row's number in the file and the types in the file."""
     with storage.open_input(source.path) as file:
-        parquet = open_parquet(file)
+        parquet = open_parquet(file, source.path)
         types = schema_of_file(parquet)
         footer = parquet.metadata
         present = parquet.schema_arrow.names
@@ -217,10 +222,8 @@ def _parquet_batches(
         chosen = range(len(counts)) if source.row_groups is None else source.row_groups
         for index in chosen:
             row = first = 1 + sum(counts[:index])
-            size = _batch_rows(parquet, index)
-            for batch in parquet.iter_batches(
-                batch_size=size, row_groups=[index], columns=columns, use_threads=False
-            ):
+            size = _batch_rows(parquet, source.path, index, columns)
+            for batch in batches_of_group(parquet, source.path, index, columns, size):
                 batch.validate(full=True)
                 yield row, batch, types
                 row += batch.num_rows
@@ -230,13 +233,13 @@ def _parquet_batches(
                 )
 
 
-def _batch_rows(parquet: Any, group: int) -> int:
+def _batch_rows(parquet: Any, path: str, group: int, columns: Sequence[str] | None) -> int:
     """Return how many rows of a row group make a batch of bounded size.
 
     What the footer says of sizes may be far from what its pages expand to: a few rows are looked at too.
     """
     stored = parquet.metadata.row_group(group)
-    probed = next(parquet.iter_batches(_PROBED_ROWS, row_groups=[group], use_threads=False), None)
+    probed = next(batches_of_group(parquet, path, group, columns, _PROBED_ROWS), None)
     if probed is None:
         return _BATCH_ROWS
     per_row: int = max(
@@ -252,7 +255,7 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
     if source.format != PARQUET or source.size_bytes <= target_bytes:
         return [source]
     with readable(source.path), storage.open_input(source.path) as file:
-        footer = pq.ParquetFile(file).metadata
+        footer = open_parquet(file, source.path).metadata
         starts = [row_group_start(footer.row_group(i)) for i in range(footer.num_row_groups)]
     ends = [*starts[1:], source.size_bytes]
     pieces: list[tuple[int, list[int]]] = []

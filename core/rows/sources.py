@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core import paths
-from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoundError
+from lake.core.errors import BadInputError, LakeError, NotFoundError
+from lake.core.rows.reading_errors import reading_error
 from lake.core.table.storage import Storage
-from lake.core.table.storage_errors import storage_error
 
 PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
 FORMATS = (PARQUET, CSV, JSON, ARROW, ORC, AVRO)
@@ -177,14 +177,11 @@ def readable(path: str) -> Iterator[None]:
 
     Raises:
         CorruptFileError: in place of PyArrow's and the file system's errors.
+        RefusedError: in place of those about a feature that PyArrow does not have.
     """
     try:
         yield
     except LakeError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        known = storage_error(error, path) if isinstance(error, OSError) else None
-        if known is not None:
-            raise known from error
-        text = str(error).strip().splitlines()
-        raise CorruptFileError(f"{path} cannot be read: {(text or [''])[0][:300]}") from error
+        raise reading_error(error, path) from error

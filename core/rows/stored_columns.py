@@ -17,6 +17,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from lake.core.errors import RefusedError
 from lake.core.rows.convert import convert
+from lake.core.rows.schema import list_of, map_of
 from lake.core.rows.unsupported_columns import UNSUPPORTED, unsupported
 
 _LEFT_OUT = (UnknownType, *UNSUPPORTED)
@@ -62,11 +63,11 @@ def _stored_type(kind: IcebergType, name: str) -> IcebergType:
         return StructType(*fields)
     if isinstance(kind, ListType):
         element = _stored_part(kind.element_type, f"{name}.element")
-        return kind.model_copy(update={"element_type": element})
+        return list_of(kind, element)
     if isinstance(kind, MapType):
         key = _stored_part(kind.key_type, f"{name}.key")
         value = _stored_part(kind.value_type, f"{name}.value")
-        return kind.model_copy(update={"key_type": key, "value_type": value})
+        return map_of(kind, key, value)
     return kind
 
 

@@ -39,6 +39,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError
+from lake.core.rows.defaults import write_column
 from lake.core.rows.schema import arrow_type
 
 NULL_WORDS = ("", "NULL", "null", "NA", "N/A")
@@ -92,7 +93,8 @@ class Place:
 def from_text(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
     """Return a column, in which text stands for some values, as a type's values.
 
-    What has the type already stays; nested columns are parsed leaf by leaf.
+    What has the type already stays; nested columns are parsed leaf by leaf. A field that a struct lacks holds its
+    write default, or NULL.
 
     Raises:
         BadInputError: a text is no value of the type; the message names the first.
@@ -121,6 +123,8 @@ def from_text(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
 def _struct(column: pa.Array, kind: StructType, place: Place) -> pa.Array:
     parts = [
         from_text(column.field(item.name), item.field_type, place.inside(item.name, counted=True))
+        if column.type.get_field_index(item.name) >= 0
+        else write_column(item, len(column))
         for item in kind.fields
     ]
     return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind)), mask=_nulls(column))

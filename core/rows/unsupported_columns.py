@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyiceberg.types import GeographyType, GeometryType, IcebergType
+from pyiceberg.types import (
+    GeographyType,
+    GeometryType,
+    IcebergType,
+)
 
 from lake.core.errors import RefusedError
+from lake.core.rows.schema import parts_of
 from lake.core.table.spec_types import VariantType
 
 if TYPE_CHECKING:
@@ -47,6 +52,5 @@ def unsupported(name: str, kind: IcebergType) -> RefusedError:
 def _unsupported(kind: IcebergType, name: str) -> Iterator[tuple[str, IcebergType]]:
     if isinstance(kind, UNSUPPORTED):
         yield name, kind
-    elif not kind.is_primitive:
-        for item in kind.fields:  # type: ignore[attr-defined]
-            yield from _unsupported(item.field_type, f"{name}.{item.name}" if name else item.name)
+    for item in parts_of(kind):
+        yield from _unsupported(item.field_type, f"{name}.{item.name}" if name else item.name)

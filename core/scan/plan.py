@@ -15,7 +15,8 @@ from pyiceberg.schema import Schema
 
 from lake.core.arrays import one_array
 from lake.core.errors import BadInputError, InvalidRequestError
-from lake.core.expressions import bind_filter, parse_filter
+from lake.core.expressions import bind_filter
+from lake.core.filter_parser import parse_filter
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import project_schema
 from lake.core.scan.incremental import Increment, plan_increment

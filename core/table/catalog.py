@@ -10,9 +10,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from lake.core import paths
+from lake.core.clock import Clock, SystemClock
 from lake.core.errors import (
     BadInputError,
     InvalidRequestError,
+    NotATableError,
     NotFoundError,
     RefusedError,
     StorageError,
@@ -23,10 +25,12 @@ from lake.core.table.credentials import Credentials, Renewed
 from lake.core.table.foreign_code import file_properties, storage_properties
 from lake.core.table.opening import (
     catalog_errors,
+    is_view,
     look_again,
     open_handle,
     record_metadata,
     refuse_cut_name,
+    settle_metadata,
 )
 from lake.core.table.roots import roots_of
 from lake.core.table.s3 import completed
@@ -124,10 +128,14 @@ class Table:
         return now
 
     def send(
-        self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+        self,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+        clock: Clock,
     ) -> CommitTableResponse:
         """Ask the catalog for one atomic change; whatever PyIceberg raises comes through unchanged."""
         self.catalog.written_metadata.clear()
+        self.catalog.clock = clock
         return self.catalog.handle.commit_table(self.handle, requirements, updates)
 
 
@@ -148,6 +156,8 @@ class TableCatalog:
         self._database = database
         # Metadata files that PyIceberg wrote, in this process, for the commit sent last.
         self.written_metadata: list[str] = []
+        # Says when a commit is made where metadata is written in this process.
+        self.clock: Clock = SystemClock()
         # What tables came with, e.g. vended credentials: whoever prints must know what to hide.
         self.vended: list[Mapping[str, object]] = []
 
@@ -162,9 +172,13 @@ class TableCatalog:
         if self._database:
             os.makedirs(os.path.dirname(self._database), exist_ok=True)
         handle = open_handle(self.name, self.configured)
+        settle_metadata(handle, self._now_ms)
         record_metadata(handle, self.written_metadata)
         look_again(handle)
         return handle
+
+    def _now_ms(self) -> int:
+        return self.clock.now_ms()
 
     @property
     def is_hadoop(self) -> bool:
@@ -182,6 +196,11 @@ class TableCatalog:
         # An embedded catalog is not opened before a commit.
         return self._database is not None or hasattr(self.handle, "_write_metadata")
 
+    @property
+    def makes_metadata(self) -> bool:
+        """Whether a commit makes the table's new metadata in this process, from what it was read from."""
+        return self.is_hadoop or self.writes_metadata
+
     def _open_hadoop(self) -> Catalog:
         from lake.core.table.hadoop import HadoopCatalog  # noqa: PLC0415
 
@@ -193,7 +212,11 @@ class TableCatalog:
                 hint="set its warehouse to the folder with the tables",
             )
         return HadoopCatalog(
-            self.name, warehouse, Storage(storage_properties(properties)), properties
+            self.name,
+            warehouse,
+            Storage(storage_properties(properties)),
+            properties,
+            self._now_ms,
         )
 
     def refuse_commits(self, identifier: str, metadata: TableMetadata | None = None) -> None:
@@ -228,6 +251,7 @@ class TableCatalog:
 
         Raises:
             NotFoundError: there is none.
+            NotATableError: a view has the name.
             RefusedError: it has something that lake does not support.
         """
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415
@@ -241,6 +265,10 @@ class TableCatalog:
             try:
                 found = self.handle.load_table(names)
             except NoSuchTableError as error:
+                if is_view(self.handle, names):
+                    raise NotATableError(
+                        f"{identifier} is a view, not a table", hint="choose another name"
+                    ) from error
                 raise self._no_table(identifier) from error
         check(found.metadata, identifier)
         return self._table(identifier, found, self._vender(identifier))
@@ -296,7 +324,7 @@ class TableCatalog:
         """Whether the table is there."""
         try:
             self.load(identifier)
-        except NotFoundError:
+        except (NotFoundError, NotATableError):
             return False
         return True
 
@@ -329,8 +357,11 @@ class TableCatalog:
         begin = partial(
             self._stage_online, names, schema, spec, sort_order, properties, dry_run=dry_run
         )
-        location = transaction._table.metadata.location  # noqa: SLF001
-        self._refuse_cut_names(transaction._table.metadata)  # noqa: SLF001
+        # PyIceberg's time of making it up is not the time of the commit that makes it.
+        unmade = transaction._table.metadata.model_copy(update={"last_updated_ms": 0})  # noqa: SLF001
+        transaction._table.metadata = unmade  # noqa: SLF001
+        location = unmade.location
+        self._refuse_cut_names(unmade)
         vend = self._stage_vender(identifier, begin, location)
         staged = self._table(identifier, transaction._table, vend)  # noqa: SLF001
         # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.

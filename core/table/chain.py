@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lake.core import paths
 from lake.core.session import Session
+from lake.core.table.commit_times import latest_ms
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import encode_manifest_list
 from lake.core.table.operations import Step
@@ -146,7 +147,7 @@ class Chain:
             parent_snapshot_id=parent.snapshot_id,
             sequence_number=next_sequence_number(metadata),
             # A clock behind the last writer's must not make history run backwards.
-            timestamp_ms=max(self.session.clock.now_ms(), metadata.last_updated_ms),
+            timestamp_ms=max(self.session.clock.now_ms(), latest_ms(metadata)),
             manifest_list=location,
             summary=Summary(Kind(draft.operation), **{**draft.summary, **keys}),
             schema_id=schema_id,

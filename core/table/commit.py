@@ -19,6 +19,7 @@ from lake.core.errors import (
     LakeError,
     NotAuthorisedError,
     NotFoundError,
+    RefusedError,
     StoppedError,
 )
 from lake.core.session import Session
@@ -26,6 +27,8 @@ from lake.core.signals import uninterrupted
 from lake.core.table import lineage, metadata_files
 from lake.core.table.catalog import Table
 from lake.core.table.chain import Chain
+from lake.core.table.commit_times import is_disordered
+from lake.core.table.metadata_text import unknown_members
 from lake.core.table.opening import first_line
 from lake.core.table.operations import Operation, Step
 from lake.core.table.property_values import Setting
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
+_SHOWN = 200
 # Of errors, as `isinstance` takes them.
 _Kinds = type[Exception] | tuple[type[Exception], ...]
 
@@ -338,11 +342,12 @@ def commit_changes(
         landed: finds the trace of this very change in metadata.
 
     Raises:
-        RefusedError: as `require_writable`.
+        RefusedError: as `require_writable`, or a server would drop what lake does not know.
         CommitConflictError: the catalog refused every attempt, and no trace of it is in the table.
         CommitUnknownError: an answer is missing and no trace was found (yet).
     """
     require_writable(table)
+    _warn_of_times(session, table)
     policy = RetryPolicy.of(table.properties, COMMIT_RETRY)
     started = session.clock.monotonic()
     for attempt in range(1, policy.retries + 2):
@@ -361,6 +366,7 @@ def commit_changes(
             continue
         if request is None:
             return table
+        _require_kept(table, request.updates)
         after, refusal = _sent(session, table, request, landed)
         if after is not None:
             return after
@@ -374,6 +380,31 @@ def commit_changes(
         session.clock.sleep(policy.wait_seconds(attempt, session.ids.jitter()))
         table = table.refreshed()
     raise CommitConflictError(f"the commit to {table.identifier} was never tried")
+
+
+def _warn_of_times(session: Session, table: Table) -> None:
+    """Warn of a table that Iceberg Java does not load, where the commit does not mend it."""
+    if not table.catalog.makes_metadata and is_disordered(table.metadata):
+        session.warn(
+            f"the times in the metadata of {table.identifier} go back by more than a minute: Iceberg Java does not "
+            "load such a table, and only its catalog's server can correct them"
+        )
+
+
+def _require_kept(table: Table, updates: tuple[TableUpdate, ...]) -> None:
+    """Refuse to send a server anything in place of what it gave, with less in it.
+
+    Raises:
+        RefusedError: the table has members that lake does not know, where the change replaces them.
+    """
+    if table.creating or table.catalog.makes_metadata:
+        return
+    lost = unknown_members(table.metadata, updates)
+    if lost:
+        raise RefusedError(
+            f"the change to {table.identifier} would drop what lake does not know: {', '.join(lost)[:_SHOWN]}",
+            hint="make the change with the engine that wrote them",
+        )
 
 
 def _sent(
@@ -420,7 +451,7 @@ def _send(
     from pyiceberg import exceptions as theirs  # noqa: PLC0415
 
     try:
-        answer = table.send(request.requirements, request.updates)
+        answer = table.send(request.requirements, request.updates, session.clock)
     except LakeError as error:
         # Raised before anything is changed, but for a server's word to go on elsewhere: who says so may stand
         # behind what did it.

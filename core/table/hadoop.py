@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -46,7 +46,9 @@ from lake.core.errors import (
 )
 from lake.core.table import exclusive
 from lake.core.table.metadata_files import VERSION_HINT, parse
+from lake.core.table.metadata_text import bytes_of
 from lake.core.table.opening import first_line
+from lake.core.table.snapshot_updates import settled
 from lake.core.table.storage import Storage
 from lake.core.units import whole_number
 
@@ -165,12 +167,19 @@ class HadoopCatalog(NoopCatalog):
         warehouse: the folder's location.
         storage: how it is reached.
         properties: the catalog's configuration.
+        now_ms: returns when a commit is made, in milliseconds since 1970.
     """
 
     def __init__(
-        self, name: str, warehouse: str, storage: Storage, properties: Mapping[str, str]
+        self,
+        name: str,
+        warehouse: str,
+        storage: Storage,
+        properties: Mapping[str, str],
+        now_ms: Callable[[], int],
     ) -> None:
         super().__init__(name, **properties)
+        self._now_ms = now_ms
         self._warehouse = warehouse
         self._storage = storage
 
@@ -291,6 +300,7 @@ class HadoopCatalog(NoopCatalog):
             current = current_metadata(self._storage, location)
             base = read_metadata(self._storage, current.location) if current else None
             after = _applied(base, current.location if current else None, requirements, updates)
+            after = settled(base, after, updates, self._now_ms())
         except (ValidationError, ValueError, OSError) as error:
             # Known to be without effect, unlike what fails later.
             raise BadInputError(f"cannot commit to {location}: {first_line(error)}") from error
@@ -305,7 +315,7 @@ class HadoopCatalog(NoopCatalog):
 
     def _make_version(self, location: str, version: int, metadata: TableMetadata) -> MetadataFile:
         folder, suffix = paths.join(location, "metadata"), _suffix(metadata)
-        data = metadata.model_dump_json(exclude_none=True).encode()
+        data = bytes_of(metadata)
         made = MetadataFile(version, paths.join(folder, f"v{version}{suffix}"))
         path = paths.parse(made.location).path
         # One version, whatever the suffix: readers would never come to the second file.

@@ -12,6 +12,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from lake.core.errors import RefusedError
+from lake.core.table.metadata_text import keep_source
 from lake.core.table.spec_types import is_unsupported
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def parsed(text: str) -> TableMetadata:
     if f'"{_UUID}"' not in text:
         text = _completed(text)
     try:
-        return TableMetadataUtil.parse_raw(text)
+        return keep_source(TableMetadataUtil.parse_raw(text), text)
     except ValidationError:
         completed = _completed(text)
         if completed != text:
@@ -55,11 +56,13 @@ def parsed_response(parse: Callable[[], Any], text: str) -> Any:
         pydantic.ValidationError: the text is not such a response.
     """
     try:
-        return parse()
+        response = parse()
     except pydantic.ValidationError:
         if problem := _unsupported(_plain_item(_plain(text), "metadata")):
             raise problem from None
         raise
+    keep_source(response.metadata, text)
+    return response
 
 
 def _completed(text: str) -> str:

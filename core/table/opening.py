@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,10 @@ from lake.core.table.storage_errors import typed_errors
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
+    from pyiceberg.table import StagedTable
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier
 
 _TIMED_OUT = re.compile(
@@ -121,6 +123,41 @@ def look_again(handle: Catalog) -> None:
     vars(handle)["load_table"] = loading
 
 
+def is_view(handle: Catalog, names: tuple[str, ...]) -> bool:
+    """Whether a catalog says that a name is a view's; False where it does not say."""
+    from pyiceberg.exceptions import RESTError  # noqa: PLC0415
+
+    if getattr(handle, "engine", None) is not None:
+        return _is_view_in_database(handle, names)
+    try:
+        return handle.view_exists(names)
+    except (NotImplementedError, RESTError):
+        # Catalogs need not have views, nor let everybody ask for them.
+        return False
+
+
+def _is_view_in_database(handle: Any, names: tuple[str, ...]) -> bool:
+    """Look for a row of another kind than a table's; PyIceberg leaves them out.
+
+    Source: the column iceberg_type of Iceberg's JdbcCatalog, which databases without views may lack.
+    """
+    from pyiceberg.catalog.sql import IcebergTables  # noqa: PLC0415
+    from sqlalchemy import inspect, select  # noqa: PLC0415
+
+    table = IcebergTables.__tablename__
+    columns = {column["name"] for column in inspect(handle.engine).get_columns(table)}
+    kind = IcebergTables.iceberg_type
+    if kind.name not in columns:
+        return False
+    found = select(kind).where(
+        IcebergTables.catalog_name == handle.name,
+        IcebergTables.table_namespace == ".".join(names[:-1]),
+        IcebergTables.table_name == names[-1],
+    )
+    with handle.engine.connect() as connection:
+        return bool(connection.scalar(found) == "VIEW")
+
+
 def refuse_cut_name(location: str) -> None:
     """Refuse a table's folder, or file, whose name PyIceberg cuts when it writes metadata files.
 
@@ -132,6 +169,27 @@ def refuse_cut_name(location: str) -> None:
             f"PyIceberg takes the name of {location} for another one's",
             hint="let the table lie where no name holds a #, a ? or control characters",
         )
+
+
+def settle_metadata(handle: Catalog, now_ms: Callable[[], int]) -> None:
+    """Let a catalog that makes metadata in this process keep its times in order and what it does not know."""
+    stage = getattr(handle, "_update_and_stage_table", None)
+    if stage is None:
+        return
+    from lake.core.table.snapshot_updates import settled  # noqa: PLC0415 - loaded with a catalog only
+
+    def staging(
+        current_table: IcebergTable | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        staged: StagedTable = stage(current_table, table_identifier, requirements, updates)
+        before = current_table.metadata if current_table else None
+        staged.metadata = settled(before, staged.metadata, updates, now_ms())
+        return staged
+
+    vars(handle)["_update_and_stage_table"] = staging
 
 
 def record_metadata(handle: Catalog, written: list[str]) -> None:

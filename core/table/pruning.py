@@ -17,16 +17,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import BooleanExpression, BoundPredicate
+from pyiceberg.expressions import (
+    BooleanExpression,
+    BoundPredicate,
+)
+from pyiceberg.expressions.literals import StringLiteral
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import TimeTransform
+from pyiceberg.transforms import IdentityTransform, TimeTransform
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from lake.core.arrays import one_array
 from lake.core.expressions import fold
-from lake.core.predicates import OPPOSITES, Condition, condition, matches
+from lake.core.like import BoundLike, BoundNotLike, literal_prefix
+from lake.core.predicates import BOUND_CLASSES, OPPOSITES, Condition, condition, matches
 from lake.core.table.bounds import (
     bound_array,
     comparable,
@@ -270,8 +275,9 @@ def _none_match(ranges: _Ranges, asked: Condition) -> Mask:
             return pc.or_(ranges.no_nans, ranges.only_nulls)
         case "not-nan":
             return ranges.without_values
-        case "not-starts-with":
-            return pc.or_(ranges.only_nulls, _inside_prefix(ranges, asked.values[0]))
+        case "not-starts-with" | "not-like":
+            positive = replace(asked, op=OPPOSITES[asked.op])
+            return pc.or_(ranges.only_nulls, _inside(ranges, positive))
     return pc.or_(ranges.without_values, _outside(ranges, asked))
 
 
@@ -282,6 +288,8 @@ def _outside(ranges: _Ranges, asked: Condition) -> Mask:
         return pc.invert(_any_between(asked.values, lower, upper))
     if asked.op == "starts-with":
         return _outside_prefix(ranges, asked.values[0])
+    if asked.op == "like":
+        return _outside_pattern(ranges, asked)
     if asked.op == "eq":
         wanted = pa.scalar(asked.values[0], lower.type)
         return pc.or_(_sure(pc.greater(lower, wanted)), _sure(pc.less(upper, wanted)))
@@ -307,7 +315,7 @@ def _every_match(ranges: _Ranges, asked: Condition) -> Mask:
             return pc.and_(ranges.only_nans, ranges.no_nulls)
         case "not-nan":
             return ranges.only_values
-        case "not-eq" | "not-in" | "not-starts-with":
+        case "not-eq" | "not-in" | "not-starts-with" | "not-like":
             # NaN differs from every literal
             positive = replace(asked, op=OPPOSITES[asked.op])
             outside = pc.or_(ranges.only_nans, _outside(ranges, positive))
@@ -320,10 +328,20 @@ def _inside(ranges: _Ranges, asked: Condition) -> Mask:
     lower, upper = ranges.lower, ranges.upper
     if asked.op == "starts-with":
         return _inside_prefix(ranges, asked.values[0])
-    if asked.op in {"eq", "in"}:
-        one_value = _sure(pc.equal(lower, upper))
-        return pc.and_(one_value, matches(lower, replace(asked, op="in")))
+    if asked.op in {"eq", "in", "like"}:
+        op = "like" if asked.op == "like" else "in"
+        return pc.and_(_one_value(ranges), matches(lower, replace(asked, op=op)))
     return matches(upper if asked.op in {"lt", "lt-eq"} else lower, asked)
+
+
+def _one_value(ranges: _Ranges) -> Mask:
+    return _sure(pc.equal(ranges.lower, ranges.upper))
+
+
+def _outside_pattern(ranges: _Ranges, asked: Condition) -> Mask:
+    other = pc.invert(matches(ranges.lower, asked))
+    outside = _outside_prefix(ranges, literal_prefix(asked.values[0]))
+    return pc.or_(outside, pc.and_(_one_value(ranges), other))
 
 
 def _inside_prefix(ranges: _Ranges, prefix: str) -> Mask:
@@ -388,9 +406,12 @@ def _projections(
 
 
 def _project(field: PartitionField, predicate: BoundPredicate, *, strict: bool) -> Condition | None:
+    projectable = _without_pattern(field, predicate, strict=strict)
+    if projectable is None:
+        return None
     project = field.transform.strict_project if strict else field.transform.project
     try:
-        projected = project(field.name, predicate)
+        projected = project(field.name, projectable)
     except _UNUSABLE:
         return None
     if projected is None:
@@ -399,6 +420,27 @@ def _project(field: PartitionField, predicate: BoundPredicate, *, strict: bool) 
     if isinstance(field.transform, TimeTransform):
         return _widen_early(asked, strict=strict)
     return asked
+
+
+def _without_pattern(
+    field: PartitionField, predicate: BoundPredicate, *, strict: bool
+) -> BoundPredicate | None:
+    """Return a predicate that PyIceberg's transforms know and that may stand in for this one.
+
+    What matches a pattern begins with its prefix. So inclusive, ``starts-with`` is as good as ``like``; strict,
+    ``not-starts-with`` is as good as ``not-like``.
+    """
+    if not isinstance(predicate, BoundLike | BoundNotLike):
+        return predicate
+    if isinstance(field.transform, IdentityTransform):
+        return predicate
+    if isinstance(predicate, BoundLike) == strict:
+        return None
+    prefix = StringLiteral(literal_prefix(predicate.literal.value))
+    replaced: BoundPredicate = BOUND_CLASSES["not-starts-with" if strict else "starts-with"](
+        predicate.term, prefix
+    )
+    return replaced
 
 
 def _widen_early(asked: Condition, *, strict: bool) -> Condition:

@@ -10,12 +10,15 @@ from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.io import OutputFile
+from pyiceberg.serializers import Compressor, FromInputFile, ToOutputFile
 from pyiceberg.table import CommitTableResponse, metadata, statistics
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from lake.core.table.metadata_files import from_input
 from lake.core.table.metadata_parser import parsed_response
+from lake.core.table.metadata_text import bytes_of
 from lake.core.table.spec_types import enable_types
 
 
@@ -23,9 +26,11 @@ from lake.core.table.spec_types import enable_types
 def apply() -> None:
     """Make the changes that every command needs; a second call does nothing."""
     _bound_files()
+    _keep_unknown_members()
     enable_types()
     _read_statistics()
     _write_version_3()
+    _share_snapshots()
     _explain_responses(CommitTableResponse)
 
 
@@ -42,6 +47,17 @@ def apply_to_rest() -> None:
 def _bound_files() -> None:
     """Read metadata files of bounded size: a small packed one may unpack to anything."""
     FromInputFile.table_metadata = staticmethod(from_input)  # type: ignore[assignment,method-assign]
+
+
+def _keep_unknown_members() -> None:
+    """Write what PyIceberg's models do not know as it was read: they drop it."""
+
+    def write(written: metadata.TableMetadata, file: OutputFile, **options: bool) -> None:
+        pack = Compressor.get_compressor(file.location).bytes_compressor()
+        with file.create(**options) as stream:
+            stream.write(pack(bytes_of(written)))
+
+    ToOutputFile.table_metadata = staticmethod(write)  # type: ignore[assignment,method-assign]
 
 
 def _read_statistics() -> None:
@@ -65,6 +81,16 @@ def _read_statistics() -> None:
 def _write_version_3() -> None:
     """Write metadata of format version 3 as of the others: PyIceberg refuses to."""
     metadata.TableMetadataV3.model_dump_json = IcebergBaseModel.model_dump_json  # type: ignore[method-assign]
+
+
+def _share_snapshots() -> None:
+    """Share snapshots between metadata before and after a commit: PyIceberg copies each, which takes longest."""
+
+    def shared(self: Snapshot, memo: dict[int, Any]) -> Snapshot:
+        del memo
+        return self
+
+    Snapshot.__deepcopy__ = shared  # type: ignore[assignment,method-assign]
 
 
 def _explain_responses(kind: type[BaseModel]) -> None:

@@ -9,6 +9,7 @@ also quadratic. REST catalogs receive the same requests.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException
@@ -17,9 +18,13 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     RemoveSnapshotsUpdate,
+    TableUpdate,
     _apply_table_update,
     _TableMetadataUpdateContext,
 )
+
+from lake.core.table.commit_times import in_order
+from lake.core.table.metadata_text import keep_source, source_of
 
 
 class AddSnapshot(AddSnapshotUpdate):
@@ -54,6 +59,27 @@ def _is_stale(snapshot: Snapshot, metadata: TableMetadata) -> bool:
     if metadata.format_version == 1:
         return False
     return (snapshot.sequence_number or 0) <= metadata.last_sequence_number
+
+
+def settled(
+    before: TableMetadata | None,
+    after: TableMetadata,
+    updates: Iterable[TableUpdate],
+    made_ms: int,
+) -> TableMetadata:
+    """Return what PyIceberg made of a change, with times in order and what its models do not know kept.
+
+    Args:
+        before: the table before the change; None where the change makes it.
+        after: the table after it.
+        updates: the change.
+        made_ms: the time of the change, unless it adds snapshots, which have their own.
+    """
+    if before is not None and after.metadata_log == before.metadata_log:
+        return after
+    added = [item.snapshot.timestamp_ms for item in updates if isinstance(item, AddSnapshotUpdate)]
+    ordered = in_order(before, after, max(added, default=made_ms))
+    return keep_source(ordered, None if before is None else source_of(before))
 
 
 class RemoveSnapshots(RemoveSnapshotsUpdate):

@@ -27,6 +27,7 @@ from lake.core.deletes.key_encoding import hash_keys, partition_of
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError
 from lake.core.ingest.tasks import report, task_units
+from lake.core.rows.defaults import without_write_defaults
 from lake.core.rows.outbox import Outbox, claim, claimed
 from lake.core.rows.partitioning import Places, group_places, partition_number
 from lake.core.rows.reader import read_ahead
@@ -138,7 +139,9 @@ class _Changes:
         self._by_key = settings.mode == UPSERT
         self._key = settings.key_names
         self._columns = arrow_schema(settings.write.schema)
-        self._schema = source_schema(settings.write.schema, payload["kinds"])
+        # A row that lacks its key is unusable, not one of a default key.
+        read = without_write_defaults(settings.write.schema, settings.key_ids)
+        self._schema = source_schema(read, payload["kinds"])
         self._context = context
         self._counts = dict.fromkeys(("rows_read", "rows", "rejected"), 0)
         self._aside_path = f"{payload['aside']}-{payload['task']:05d}-{context.attempt}.arrow"

@@ -11,7 +11,13 @@ from lake.core.deletes.delta import RETRACT, UPSERT, DeltaSettings, check_key
 from lake.core.deletes.reach import check_specs, same_spec, sole_spec
 from lake.core.deletes.writers import check_delete_files
 from lake.core.errors import InvalidRequestError, LakeError, RefusedError
-from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
+from lake.core.ingest.execute import (
+    commit_rows,
+    no_empty_folders,
+    preview,
+    run_source,
+    tell_of_no_rows,
+)
 from lake.core.ingest.plan import IngestOptions, IngestPlan, describe, plan_ingest
 from lake.core.ingest.runs import as_staged, lay_down, settle
 from lake.core.outcome import Outcome, Status
@@ -20,7 +26,7 @@ from lake.core.table import lineage
 from lake.core.table.attempts import remove_lost_attempts
 from lake.core.table.commit import Committed
 from lake.core.table.files import DataFile, stored_bytes
-from lake.core.table.operations import RowDelta
+from lake.core.table.operations import AppendFiles, Operation, RowDelta
 from lake.core.table.staging import staged
 from lake.core.table.table_properties import HASH
 from lake.core.upsert.change_tasks import source_schema
@@ -175,20 +181,24 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
     ):
         written = _write(session, plan, operation_id, aside)
         if not written.files:
-            return _outcome(plan, Status.NOTHING_TO_DO, written)
+            tell_of_no_rows(session, ingest)
+            if not ingest.table.creating:
+                return _outcome(plan, Status.NOTHING_TO_DO, written)
         paths_written = [file.path for file in written.files]
         remove_lost_attempts(session, ingest.table, operation_id, paths_written)
         lay_down(staging, ingest, written.data, written.deletes)
         if ingest.options.stage:
             return as_staged(_outcome(plan, Status.DONE, written), staging)
         # As in a stream: nothing of the table was read, so hardly anything that happens to it is a conflict.
-        operation = RowDelta(
+        operation: Operation = RowDelta(
             added=written.data,
             deletes=written.deletes,
             base_snapshot_id=ingest.base_snapshot_id,
             validates=False,
             sole_spec=sole_spec(ingest.table),
         )
+        if ingest.table.creating and not written.files:
+            operation = AppendFiles(added=())
         committed = commit_rows(
             session, ingest, operation, operation_id, conditions=same_spec(ingest.table)
         )

@@ -16,7 +16,13 @@ from pyroaring import BitMap
 from lake.core.deletes.reach import check_specs, same_spec, sole_spec
 from lake.core.engine import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
-from lake.core.ingest.execute import commit_rows, no_empty_folders, preview, run_source
+from lake.core.ingest.execute import (
+    commit_rows,
+    no_empty_folders,
+    preview,
+    run_source,
+    tell_of_no_rows,
+)
 from lake.core.ingest.runs import as_staged, lay_down, settle
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
@@ -109,7 +115,9 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
         if plan.options.rejects is not None and source.rejected:
             write_rejects(ingest.table.storage, ingest.schema, source.claims, plan.options.rejects)
         if not source.files:
-            return _outcome(plan, Status.NOTHING_TO_DO, source)
+            tell_of_no_rows(session, ingest)
+            if not ingest.table.creating:
+                return _outcome(plan, Status.NOTHING_TO_DO, source)
         matched, committed, commit_id = run.match_and_commit(source, staging)
         if committed is None:
             return as_staged(_outcome(plan, Status.DONE, source, matched), staging)

@@ -13,11 +13,13 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
 from lake.core import paths
 from lake.core.engine import TaskContext
 from lake.core.errors import BadInputError
 from lake.core.ingest.tasks import report, task_units
+from lake.core.rows.defaults import without_write_defaults
 from lake.core.rows.ordered_writer import open_ordered_writer
 from lake.core.rows.outbox import Outbox, claim
 from lake.core.rows.partitioning import group_rows, partition_number
@@ -37,7 +39,7 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     """
     settings = WriteSettings.from_plain(payload["write"])
     with open_ordered_writer(context, settings, task=payload["task"]) as writer:
-        for unit, batches in task_units(payload, settings.schema, context):
+        for unit, batches in task_units(payload, _read_schema(payload, settings), context):
             with _UnitRows(payload, settings, unit, context) as rows:
                 for batch in read_ahead(batches):
                     context.go_on()
@@ -55,7 +57,7 @@ def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
     settings = WriteSettings.from_plain(payload["write"])
     outbox = Outbox(payload["reducers"])
     claims = []
-    for unit, batches in task_units(payload, settings.schema, context):
+    for unit, batches in task_units(payload, _read_schema(payload, settings), context):
         with _UnitRows(payload, settings, unit, context) as rows:
             for batch in read_ahead(batches):
                 context.go_on()
@@ -66,6 +68,11 @@ def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
     yield from outbox.rest()
     for one in claims:
         yield 0, claim(one)
+
+
+def _read_schema(payload: Mapping[str, Any], settings: WriteSettings) -> Schema:
+    """Return the columns that rows are read as; a row that lacks its key is unusable, not one of a default key."""
+    return without_write_defaults(settings.schema, payload["keys"]["ids"])
 
 
 class _UnitRows:

@@ -139,13 +139,16 @@ def test_a_request_that_cannot_be_parsed_exits_2_in_words_and_in_json(
     assert document.json()["error"]["kind"] == "invalid-request"
 
 
-@pytest.mark.parametrize("name", ["a\0b.parquet", "a\udc80b.parquet"])
-def test_an_argument_that_is_no_text_exits_2(lake: CommandLine, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("a\0b.parquet", "contains the character NUL"), ("a\udc80b", "is not text in UTF-8")],
+)
+def test_an_argument_that_cannot_be_read_exits_2(lake: CommandLine, name: str, reason: str) -> None:
     for words in (("scan", "db.t", "--output", name), ("replay", "db.t", "--checkpoint", name)):
         result = lake("--json", *words)
 
         assert result.exit_code == 2
-        assert "is no text in UTF-8" in result.json()["error"]["message"]
+        assert reason in result.json()["error"]["message"]
 
 
 def test_no_command_shows_the_help_and_exits_2() -> None:

@@ -120,6 +120,36 @@ def test_a_signal_after_the_end_of_the_work_does_not_change_how_it_ended(tmp_pat
         assert subprocess.run(command, check=False, cwd=tmp_path).returncode == 7
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_entry_point_handles_signals_before_it_imports_anything(
+    tmp_path: Path, number: int
+) -> None:
+    program = textwrap.dedent(
+        f"""
+        import os, sys
+
+        class Finder:
+            def find_spec(self, name, *_):
+                if name.partition(".")[0] != "lake":
+                    sys.meta_path.remove(self)
+                    os.kill(os.getpid(), {int(number)})
+
+        for name in ("enum", "signal", "typing"):
+            sys.modules.pop(name, None)
+        sys.meta_path.insert(0, Finder())
+        sys.argv = ["lake", "--warehouse", "w", "snapshots", "db.t"]
+        from lake.cli.__main__ import run
+        raise SystemExit(run())
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, cwd=tmp_path, capture_output=True, text=True
+    )
+
+    assert done.returncode == 128 + number
+    assert done.stderr == "error: stopped before the end; nothing half-done is visible\n"
+
+
 @pytest.mark.parametrize("module", ["lake.cli.main", "pyarrow", "lake.commands.snapshots"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_lake_is_imported_ends_it_in_one_line(

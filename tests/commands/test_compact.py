@@ -239,6 +239,27 @@ def test_as_many_files_are_written_as_planned(lake_on: CommandLine) -> None:
     assert lake_on.ok("compact", "db.t", "--target-size", "300KB")["status"] == "nothing-to-do"
 
 
+@pytest.mark.parametrize(
+    "target", [("--target-size", "100B"), ("--option", "target-file-size-bytes=100")]
+)
+def test_files_are_not_cut_into_files_that_are_mostly_footers(
+    lake: CommandLine, target: tuple[str, str]
+) -> None:
+    table = make_table(lake.warehouse)
+    for start in (0, 1000):
+        ids = pa.array(range(start, start + 1000))
+        table.append(pa.table({"id": ids, "name": [f"n{number}" * 9 for number in range(1000)]}))
+    before = files_below(lake.warehouse)
+
+    assert lake.ok("compact", "db.t", *target, "--dry-run")["plan"]["groups"] == 0
+    assert lake.ok("compact", "db.t", *target)["status"] == "nothing-to-do"
+
+    assert files_below(lake.warehouse) == before
+    done = lake.ok("compact", "db.t", "--target-size", "3KB")
+    assert done["result"]["added_files"] > 2
+    assert ids_in(lake.warehouse) == list(range(2000))
+
+
 def test_a_large_file_is_cut_into_files_near_the_target(lake: CommandLine) -> None:
     table = make_table(lake.warehouse, write__parquet__row_group_limit="1000")
     names = [uuid.uuid5(uuid.NAMESPACE_DNS, str(row)).hex * 3 for row in range(20_000)]
@@ -604,6 +625,8 @@ def test_rows_are_found_by_their_partition_of_any_type_afterwards(
         (["db.t", "--strategy", "best"], 2),
         (["db.t", "--by", "id"], 2),
         (["db.t", "--target-size", "many"], 2),
+        (["db.t", "--target-size", "100"], 2),
+        (["db.t", "--max-group-size", "1000000"], 2),
         (["db.t", "--min-size", "1GB"], 2),
         (["db.t", "--min-input-files", "0"], 2),
         (["db.t", "--job-order", "size"], 2),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import signal
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import CommandLine
@@ -14,6 +16,7 @@ from lake.cli.app import VERBS
 from lake.core import demo
 from lake.core.engine.inline import InlineEngine
 from lake.core.settings import Settings
+from lake.core.table.catalog import Table
 
 DAYS = 24
 
@@ -105,3 +108,44 @@ def test_without_its_data_it_says_what_to_install(
 
     assert result.exit_code == 7
     assert "hint: pip install 'lake-iceberg[demo,java]'" in result.stderr
+
+
+@pytest.mark.parametrize("commit", [3, DAYS + 1])
+def test_a_stop_during_a_commit_of_the_demo_ends_it_after_that_commit(
+    lake: CommandLine,
+    few_days: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    commit: int,
+) -> None:
+    sent = []
+    send = Table.send
+
+    def stopped(*arguments: Any) -> Any:
+        sent.append(arguments)
+        if len(sent) == commit:
+            signal.raise_signal(signal.SIGINT)
+        return send(*arguments)
+
+    monkeypatch.setattr(Table, "send", stopped)
+    lake.engine = "inline"
+    result = lake("demo")
+
+    assert result.exit_code == 130
+    assert len(sent) == commit
+    table = pyiceberg_catalog(tmp_path / "lake-demo").load_table("nyc.flights")
+    assert len(list(table.snapshots())) == commit
+    monkeypatch.setattr(Table, "send", send)
+    assert lake("demo").exit_code == 0
+
+
+def test_a_demo_takes_away_what_a_killed_one_left(
+    lake: CommandLine, few_days: int, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lake-demo"
+    folder.mkdir()
+    for name in ("catalog.db", "catalog.db-journal"):
+        (folder / name).write_bytes(b"half")
+    lake.engine = "inline"
+
+    assert lake("demo").exit_code == 0

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
+from delete_support import commit_deletes
+from pyarrow.parquet import encryption
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     IntegerType,
     ListType,
     LongType,
     NestedField,
+    StringType,
     StructType,
     TimestampType,
     TimestamptzType,
 )
 from table_support import make_table, open_session
 
+from lake.core.deletes.positions import RowPositions
+from lake.core.errors import RefusedError
+from lake.core.rows.parquet_footer import batches_of_group
+from lake.core.rows.reading_errors import reading_error
+from lake.core.table.avro import encode_long
 from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import DataFile
+from lake.core.table.files import POSITION_DELETES, DataFile
 from lake.core.table.operations import AppendFiles
 
 TIMES = [
@@ -165,3 +180,251 @@ def test_int96_is_refused_for_other_types(lake: CommandLine, warehouse: Path) ->
     assert source.exit_code == scan.exit_code == 7
     assert "ts as INT96" in source.json()["error"]["message"]
     assert "is INT96, the table has int" in scan.json()["error"]["message"]
+
+
+MILLIS = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "ts", TimestamptzType(), required=False),
+)
+
+
+def millis_file(warehouse: Path, name: str, first: int, **figures: Any) -> DataFile:
+    """Write ten rows with TIMESTAMP_MILLIS; the entry has bounds in ms, as Java's add_files records them."""
+    numbers = list(range(first, first + 10))
+    times = pa.array([number * 1000 - 5000 for number in numbers], pa.int64())
+    table = pa.table([pa.array(numbers), times.cast(pa.timestamp("ms", "UTC"))], names=["id", "ts"])
+    path = warehouse / "db" / "t" / "data" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, store_schema=False)
+    low, high = (value.as_py().to_bytes(8, "little", signed=True) for value in (times[0], times[9]))
+    bounds = {"lower_bounds": {2: low}, "upper_bounds": {2: high}}
+    counts = {"value_counts": {2: 10}, "null_value_counts": {2: 0}}
+    return entry(path, 10, **{**bounds, **counts, **figures})
+
+
+@pytest.mark.parametrize("options", [(), ("--verify",), ("--partial-progress",)], ids=str)
+def test_compaction_corrects_wrong_bounds_and_warns_once(
+    lake: CommandLine, warehouse: Path, options: tuple[str, ...]
+) -> None:
+    make_table(warehouse, schema=MILLIS)
+    add_files(warehouse, millis_file(warehouse, "a", 0), millis_file(warehouse, "b", 10))
+    lost = ("--where", "ts > '1970-01-01T00:00:10+00:00'")
+    assert rows_of(lake, *lost) == {}
+
+    done = lake.ok("compact", "db.t", "--rewrite-all", *options)
+    again = lake.ok("compact", "db.t", "--rewrite-all", *options)
+
+    (warning,) = done["warnings"]
+    assert "wrong bounds (the lower bound of column ts was -5000 and is -5000000)" in warning
+    assert again["warnings"] == []
+    assert sorted(rows_of(lake)) == list(range(20))
+    assert sorted(rows_of(lake, *lost)) == [16, 17, 18, 19]
+
+
+def test_wrong_counts_stop_a_compaction_whatever_the_bounds(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    make_table(warehouse, schema=MILLIS)
+    add_files(
+        warehouse,
+        millis_file(warehouse, "a", 0),
+        millis_file(warehouse, "b", 10, null_value_counts={2: 3}),
+    )
+
+    found = lake("--json", "compact", "db.t", "--rewrite-all")
+
+    assert (found.exit_code, found.json()["error"]["kind"]) == (7, "corrupt")
+    assert "had 3 NULLs and has 0" in found.json()["error"]["message"]
+
+
+def test_a_wrong_number_of_rows_is_refused(lake: CommandLine, warehouse: Path) -> None:
+    make_table(warehouse, schema=MILLIS)
+    wrong = millis_file(warehouse, "a", 0)
+    add_files(warehouse, replace(wrong, record_count=9))
+
+    for command in (["scan", "db.t"], ["compact", "db.t", "--rewrite-all"]):
+        found = lake("--json", *command)
+        assert (found.exit_code, found.json()["error"]["kind"]) == (7, "corrupt")
+        assert "has 10 rows, the table's metadata says 9" in found.json()["error"]["message"]
+
+
+def test_a_deletion_vector_without_a_puffin_file_around_it_is_read(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    source = warehouse.parent / "rows.csv"
+    source.write_text("id\n" + "".join(f"{number}\n" for number in range(10)))
+    lake.ok("ingest", "db.t", source, "--create", "--property", "format-version=3")
+    (data,) = (warehouse / "db" / "t" / "data").glob("*.parquet")
+    table = open_session(warehouse).table("db.t")
+    blob = RowPositions(np.array([3, 7])).to_blob()
+    path = warehouse / "db" / "t" / "data" / "bare.puffin"
+    path.write_bytes(blob)
+    bare = DataFile(
+        content=POSITION_DELETES,
+        path=f"file://{path}",
+        format="PUFFIN",
+        spec_id=0,
+        record_count=2,
+        size_bytes=len(blob),
+        referenced_data_file=f"file://{data}",
+        content_offset=0,
+        content_size_bytes=len(blob),
+    )
+    commit_deletes(table, bare)
+    left = [0, 1, 2, 4, 5, 6, 8, 9]
+
+    assert sorted(rows_of(lake)) == left
+    lake.ok("compact", "db.t", "--rewrite-all")
+    assert sorted(rows_of(lake)) == left
+
+
+class UnreadableColumn:
+    """A Parquet file of which PyArrow reads all columns but one."""
+
+    schema_arrow = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+
+    def iter_batches(self, *_: object, columns: list[str] | None, **__: object) -> Iterator[Any]:
+        if columns is None or "b" in columns:
+            raise pa.ArrowNotImplementedError("Nested data conversions not implemented")
+        yield pa.record_batch({"a": [1]})
+
+
+@pytest.mark.parametrize("names", [None, ["a", "b"]], ids=["all", "some"])
+def test_a_column_that_pyarrow_cannot_read_is_named(names: list[str] | None) -> None:
+    with pytest.raises(RefusedError, match="column b: Nested data conversions not implemented"):
+        list(batches_of_group(UnreadableColumn(), "file", 0, names, 10))
+    assert list(batches_of_group(UnreadableColumn(), "file", 0, ["a"], 10))
+
+
+class Keys(encryption.KmsClient):  # type: ignore[misc]
+    """Wraps keys by not encrypting them."""
+
+    def __init__(self, _configuration: object) -> None:
+        super().__init__()
+
+    def wrap_key(self, key: bytes, _master: str) -> bytes:
+        return base64.b64encode(key)
+
+
+def encrypted(path: Path, *, plaintext_footer: bool) -> None:
+    """Write a Parquet file whose column ``name`` is encrypted."""
+    chosen = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["name"]}, plaintext_footer=plaintext_footer
+    )
+    properties = encryption.CryptoFactory(Keys).file_encryption_properties(
+        encryption.KmsConnectionConfig(), chosen
+    )
+    with pq.ParquetWriter(path, ROWS.schema, encryption_properties=properties) as writer:
+        writer.write_table(ROWS)
+
+
+def packed_with_lzo(path: Path) -> None:
+    """Write a Parquet file that says that its first column is packed with LZO."""
+    sink = io.BytesIO()
+    pq.write_table(ROWS, sink, compression="none", store_schema=False)
+    data = bytearray(sink.getvalue())
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    # The codec follows the column's path in the footer: a field of the type i32, 0 for none, 3 (6 as zigzag) for LZO.
+    at = data.index(b"\x18\x02id\x15\x00", start) + 5
+    data[at] = 6
+    path.write_bytes(data)
+    assert pq.read_metadata(path).row_group(0).column(0).compression == "LZO"
+
+
+def avro(schema: object, codec: str = "null") -> Callable[[Path], None]:
+    """Return what writes an Avro file without rows."""
+
+    def write(path: Path) -> None:
+        header = {"avro.schema": json.dumps(schema), "avro.codec": codec}
+        parts = [b"Obj\x01", encode_long(len(header))]
+        for pair in header.items():
+            parts += [part for text in pair for part in (encode_long(len(text)), text.encode())]
+        path.write_bytes(b"".join([*parts, b"\x00", bytes(16)]))
+
+    return write
+
+
+def record(*fields: tuple[str, object], name: str = "r") -> dict[str, object]:
+    columns = [{"name": column, "type": kind} for column, kind in fields]
+    return {"type": "record", "name": name, "fields": columns}
+
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"]})
+UNSUPPORTED: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "a Parquet file with an encrypted footer": (
+        "parquet",
+        partial(encrypted, plaintext_footer=False),
+        "encrypted",
+    ),
+    "a Parquet file with an encrypted column": (
+        "parquet",
+        partial(encrypted, plaintext_footer=True),
+        "encrypted columns",
+    ),
+    "a Parquet file packed with LZO": ("parquet", packed_with_lzo, "LZO"),
+    "an Avro union of two types": (
+        "avro",
+        avro(record(("id", ["int", "string"]))),
+        "the field id: a union",
+    ),
+    "an Avro union of three types": (
+        "avro",
+        avro(record(("id", ["null", "int", "string"]))),
+        "the field id: a union",
+    ),
+    "an empty Avro record": ("avro", avro(record(("id", record(name="e")))), "without values"),
+    "an array of unions in Avro": (
+        "avro",
+        avro(record(("id", {"type": "array", "items": ["int", "string"]}))),
+        "a union",
+    ),
+    "a recursive Avro record": ("avro", avro(record(("id", ["null", "r"]))), "r contains itself"),
+    "an Avro file of numbers": ("avro", avro("long"), "not records"),
+    "an Avro file packed with xz": ("avro", avro(record(("id", "long")), "xz"), "codec xz"),
+}
+
+
+@pytest.mark.parametrize("kind", UNSUPPORTED)
+def test_what_is_not_supported_is_refused_by_name_and_not_called_corrupt(
+    lake: CommandLine, warehouse: Path, kind: str
+) -> None:
+    suffix, write, feature = UNSUPPORTED[kind]
+    make_table(
+        warehouse,
+        schema=Schema(
+            NestedField(1, "id", LongType(), required=False),
+            NestedField(2, "name", StringType(), required=False),
+        ),
+    )
+    source = warehouse.parent / f"source.{suffix}"
+    write(source)
+    added = warehouse / "db" / "t" / "data" / f"added.{suffix}"
+    added.parent.mkdir(parents=True, exist_ok=True)
+    write(added)
+
+    loaded = lake("--json", "ingest", "db.t", source)
+    add_files(warehouse, replace(entry(added, 2), format=suffix.upper()))
+    read = [
+        lake("--json", *command)
+        for command in (("scan", "db.t"), ("compact", "db.t", "--rewrite-all"))
+    ]
+
+    for found in (loaded, *read):
+        assert (found.exit_code, found.json()["error"]["kind"]) == (3, "refused"), found
+        assert feature in found.json()["error"]["message"]
+    assert lake("--json", "snapshots", "db.t").exit_code == 0
+    assert lake("--json", "expire", "db.t", "--older-than", "7d").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (pa.ArrowNotImplementedError("Nested data conversions not implemented for chunks"), 3),
+        (OSError("LZO compression is currently not supported by the C++ implementation"), 3),
+        (pa.ArrowInvalid("Parquet magic bytes not found in footer"), 7),
+        (OSError("Corrupt snappy compressed data"), 7),
+    ],
+    ids=str,
+)
+def test_errors_of_pyarrow_are_told_apart(error: Exception, code: int) -> None:
+    assert reading_error(error, "file").exit_code == code

@@ -282,6 +282,7 @@ def test_a_dry_run_shows_the_plan_and_touches_nothing(
             {"name": "code", "type": "string", "required": False},
         ],
         "new_columns": [],
+        "write_defaults": [],
         "partition_spec": ["day(at) as at_day", "bucket[4](id) as id_bucket"],
         "distribution": "hash",
         "engine": "inline",
@@ -600,22 +601,48 @@ def test_evolve_adds_columns_and_nested_fields_in_the_same_commit(
     assert [snapshot.schema_id for snapshot in metadata.snapshots] == [0, 1, 1]
 
 
+def test_evolve_adds_fields_of_structs_in_lists_and_maps(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    def written(name: str, inner: pa.DataType, value: dict[str, Any]) -> Path:
+        several = pa.array([[value]], pa.list_(inner))
+        mapped = pa.array([[("k", value)]], pa.map_(pa.string(), inner))
+        return write_parquet(
+            tmp_path / name, pa.table({"id": [value["x"]], "l": several, "m": mapped})
+        )
+
+    old, new = {"x": 1}, {"x": 2, "y": "b"}
+    narrow = pa.struct([("x", pa.int64())])
+    wide = pa.struct([("x", pa.int64()), ("y", pa.string())])
+    lake.ok("ingest", "db.t", written("a.parquet", narrow, old), "--create")
+
+    refused = lake("ingest", "db.t", written("b.parquet", wide, new))
+    lake.ok("ingest", "db.t", tmp_path / "b.parquet", "--evolve")
+
+    assert refused.exit_code == 7
+    assert rows_of(warehouse) == [
+        {"id": 1, "l": [old | {"y": None}], "m": [("k", old | {"y": None})]},
+        {"id": 2, "l": [new], "m": [("k", new)]},
+    ]
+
+
 def test_new_columns_join_the_name_mapping(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
-    first = pa.table({"id": [1], "at": [{"x": 1}]})
+    first = pa.table({"id": [1], "at": [{"x": 1}], "all": [[{"x": 1}]]})
     lake.ok("ingest", "db.t", write_parquet(tmp_path / "a.parquet", first), "--create")
     # Adding files without field ids gives the table a name mapping.
     table_of(warehouse).add_files([str(tmp_path / "a.parquet")])
 
-    second = pa.table({"id": [2], "at": [{"x": 2, "y": "b"}], "new": ["n"]})
+    wider = {"x": 2, "y": "b"}
+    second = pa.table({"id": [2], "at": [wider], "all": [[wider]], "new": ["n"]})
     path = write_parquet(tmp_path / "b.parquet", second)
     lake.ok("ingest", "db.t", path, "--evolve")
     table_of(warehouse).add_files([str(path)])
 
     assert (
         lake.ok("scan", "db.t", "--where", "id = 2")["result"]["preview"]
-        == [{"id": 2, "at": {"x": 2, "y": "b"}, "new": "n"}] * 2
+        == [{"id": 2, "at": wider, "all": [wider], "new": "n"}] * 2
     )
 
 
@@ -751,7 +778,9 @@ def test_empty_input_commits_nothing(
 
     assert appended["status"] == replaced["status"] == "nothing-to-do"
     assert (appended["snapshot_ids"], appended["warnings"]) == ([], [])
-    assert replaced["warnings"] == ["the source has no rows: nothing was replaced"]
+    assert replaced["warnings"] == [
+        "the source has no rows: nothing was replaced (--allow-empty removes the old rows)"
+    ]
     assert files_below(warehouse) == before
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import CommandLine
-from table_support import files_below, ids_in, make_table
+from table_support import files_below, ids_in, make_table, pyiceberg_catalog
 
 from lake.core.clock import SystemClock
 from lake.core.session import Session, open_session
@@ -141,6 +141,38 @@ def test_a_wait_ends_with_the_other_run_and_sees_what_it_did(
     assert len(waits) == 1
     assert document["status"] == "done"
     assert document["result"]["rewritten_files"] == 4
+
+
+def test_a_run_that_waited_reads_the_tables_properties_after_the_wait(
+    lake: CommandLine, table: Path, held: HeldLock
+) -> None:
+    size = max(path.stat().st_size for path in table.parent.parent.glob("data/*.parquet"))
+
+    class Clock(SystemClock):
+        def sleep(self, seconds: float) -> None:
+            changed = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+            with changed.transaction() as change:
+                change.set_properties({"write.target-file-size-bytes": str(2 * size)})
+            held.release()
+
+    def opened(settings: Settings) -> Session:
+        session = open_session(settings)
+        session.clock = Clock()
+        return session
+
+    waiting = CommandLine(lake.warehouse, open_session=opened)
+    # Three files are not enough for a rewrite, unless together they are larger than the target.
+    document = waiting.ok("compact", "db.t", "--wait", "60s")
+
+    assert document["status"] == "done"
+    assert document["result"]["rewritten_files"] == 3
+
+
+@pytest.mark.parametrize("wrong", [("--min-input-files", "0"), ("--max-size", "1MB")])
+def test_options_that_contradict_each_other_are_refused_before_the_wait(
+    lake: CommandLine, table: Path, held: HeldLock, wrong: tuple[str, str]
+) -> None:
+    assert lake("compact", "db.t", *wrong).exit_code == 2
 
 
 def test_a_run_sees_what_another_did_until_it_had_the_lock(

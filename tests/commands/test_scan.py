@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType, StructType
 from table_support import make_table, pyiceberg_catalog
 
-from lake.core.rows import parquet_reader
+from lake.core.rows import parquet_footer, parquet_reader
 
 NESTED = Schema(
     NestedField(1, "id", IntegerType(), required=False),
@@ -311,13 +312,18 @@ def test_an_empty_table_has_nothing_to_scan(lake: CommandLine, warehouse: Path) 
 
 
 @pytest.mark.parametrize(
-    ("bound", "told"), [("_MAX_FOOTER_BYTES", "a footer of"), ("_MAX_ROW_GROUPS", "row groups")]
+    ("module", "bound", "told"),
+    [
+        (parquet_footer, "_MAX_FOOTER_BYTES", "a footer of"),
+        (parquet_reader, "_MAX_ROW_GROUPS", "row groups"),
+    ],
+    ids=["footer", "row groups"],
 )
 def test_a_data_file_whose_footer_is_beyond_all_bounds_is_refused(
-    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, bound: str, told: str
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, module: ModuleType, bound: str, told: str
 ) -> None:
     make_table(lake.warehouse).append(pa.table({"id": pa.array([1], pa.int64()), "name": ["x"]}))
-    monkeypatch.setattr(parquet_reader, bound, 0)
+    monkeypatch.setattr(module, bound, 0)
     result = lake("--json", "scan", "db.t")
 
     assert result.exit_code == 7

@@ -223,7 +223,7 @@ def test_each_row_is_read_once_however_files_are_cut(
     for size in random.Random(1).sample(range(100, 40_000), 3 if engine == "inline" else 1):
         output = tmp_path / f"rows-{size}"
         document = lake.ok(
-            "scan", "db.t", "--split-size", size, "--split-open-cost", "0", "--output", output
+            "scan", "db.t", "--split-size", f"{size}B", "--split-open-cost", "0", "--output", output
         )
         assert sorted(pq.read_table(output)["id"].to_pylist()) == list(range(start))
         seen.add(document["plan"]["splits"])

@@ -68,8 +68,9 @@ def test_a_number_that_is_not_above_zero_is_the_default(text: str, found: int) -
         ("1.5GB", 3 << 29),
         ("100GB", 100 << 30),
         ("2T", 2 << 40),
-        ("7", 7),
+        ("1048576", 1 << 20),
         ("7B", 7),
+        ("0.5k", 512),
     ],
 )
 def test_sizes_are_counted_in_mebibytes(text: str, size: int) -> None:
@@ -85,9 +86,16 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         parse_size(text)
 
 
-@given(st.integers(1, 10**15 - 1))
-def test_a_bare_number_is_bytes_exactly(size: int) -> None:
-    assert parse_size(str(size)) == size
+@given(st.integers(1 << 20, 10**15 - 1))
+def test_a_number_of_a_mebibyte_or_more_needs_no_unit(size: int) -> None:
+    assert parse_size(str(size)) == parse_size(f"{size}B") == size
+
+
+@pytest.mark.parametrize("text", ["1", "100", " 512 ", "1.5", "1048575"])
+def test_a_smaller_number_needs_a_unit(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="has no unit") as caught:
+        parse_size(text)
+    assert caught.value.hint == f"write {text.strip()}MB, or {text.strip()}B for bytes"
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,9 @@ def test_java_reads_rows_that_lake_appends_beside_variant_values(
         """INSERT INTO {c}.db.t SELECT 1, parse_json('{"x":[1]}'), named_struct('a', 1, 'w', parse_json('7'))""",
     )
     path = tmp_path / "more.parquet"
-    pq.write_table(pa.table({"id": [2], "s": [{"a": 20}]}), path)
+    pq.write_table(
+        pa.table({"id": [2], "s": pa.array([{"a": 20}], pa.struct([("a", pa.int32())]))}), path
+    )
 
     lake.ok("ingest", "db.t", path)
     found = lake.ok("scan", "db.t", "--select", "id,s.a", "--where", "s.a >= 1")

@@ -87,11 +87,22 @@ def _single(value: object) -> bytes | None:
 
 
 def plan(
-    files: list[File], *, table_spec: int = 0, output_spec: int | None = None, **options: object
+    files: list[File],
+    *,
+    table_spec: int = 0,
+    output_spec: int | None = None,
+    least_bytes: int = 0,
+    **options: object,
 ) -> list[FileGroup]:
     output = SPECS[table_spec if output_spec is None else output_spec]
     asked = compaction_options(options, {}, {})
-    return plan_groups(entries(files), asked, table_spec_id=table_spec, output_spec=output)
+    return plan_groups(
+        entries(files),
+        asked,
+        table_spec_id=table_spec,
+        output_spec=output,
+        least_bytes=least_bytes,
+    )
 
 
 def names(groups: list[FileGroup]) -> list[list[str]]:
@@ -251,6 +262,20 @@ def test_groups_are_worth_it_by_count_by_content_or_by_size() -> None:
     assert plan([File(MIB)], min_input_files=1) == []
     assert len(plan([File(500 * MIB)], rewrite_all=True)) == 1
     assert len(plan([File(500 * MIB)], delete_file_threshold=0)) == 1
+
+
+def test_a_group_that_would_only_become_more_files_is_left_out() -> None:
+    tiny = {"target_bytes": 100, "least_bytes": 500}
+    assert plan([File(11_000)] * 2, **tiny) == []
+    assert len(plan([File(11_000)] * 2, target_bytes=1000, least_bytes=500)) == 1
+    assert len(plan([File(11_000)] * 2, target_bytes=100)) == 1
+    # Other gains
+    assert len(plan([File(11_000, delete_files=1)] * 2, **tiny)) == 1
+    assert len(plan([File(11_000)] * 2, **tiny, strategy="sort", by="p")) == 1
+    assert len(plan([File(11_000, spec=1, partition=(1,))] * 2, **tiny)) == 1
+    assert len(plan([File(11_000)] * 2, **tiny, rewrite_all=True)) == 1
+    # Fewer files
+    assert len(plan([File(10)] * 20, **tiny)) == 1
 
 
 def test_files_of_other_specs_are_one_group_without_partition() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +104,70 @@ def test_both_readers_give_the_same_rows(rows: list[dict[str, Any]], ascii_only:
     fast = json_source._fast(block, forms, SCHEMA, "f")
     exact = json_source._exact(block, SCHEMA, "f")
 
+    assert fast is not None
     assert fast.schema.equals(arrow_schema(SCHEMA), check_metadata=True)
     assert fast.equals(exact)
     for number, row in enumerate(rows):
         for name in ("i", "l", "b", "s", "list"):
             assert fast.column(name)[number].as_py() == row.get(name)
+
+
+DEFAULTS = Schema(
+    optional(1, "i", IntegerType()).model_copy(update={"write_default": 7}),
+    optional(2, "s", StringType()).model_copy(update={"write_default": '"i"'}),
+    optional(
+        3,
+        "in",
+        StructType(
+            optional(4, "i", LongType()).model_copy(update={"write_default": 8}),
+            optional(5, "x", IntegerType()),
+        ),
+    ),
+    optional(
+        6,
+        "list",
+        ListType(
+            7,
+            StructType(optional(8, "y", DoubleType()).model_copy(update={"write_default": 0.5})),
+            element_required=False,
+        ),
+    ),
+)
+FILLED = {"i": 7, "s": '"i"'}
+OBJECT = st.fixed_dictionaries({}, optional={"i": st.none() | st.just(1), "x": st.just(2)})
+ELEMENT = st.fixed_dictionaries({}, optional={"y": st.none() | st.just(1.5)})
+DEFAULTED_ROW = st.fixed_dictionaries(
+    {},
+    optional={
+        "i": st.none() | st.just(3),
+        "s": st.none() | st.just("t"),
+        "in": st.none() | OBJECT,
+        "list": st.none() | st.lists(st.none() | ELEMENT, max_size=2),
+    },
+)
+
+
+def with_defaults(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as the specification has it: absent fields filled, NULLs kept."""
+    nested, elements = row.get("in"), row.get("list")
+    return {
+        **FILLED,
+        **row,
+        "in": None if nested is None else {"i": 8, "x": None, **nested},
+        "list": elements and [one if one is None else {"y": 0.5, **one} for one in elements],
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=st.lists(DEFAULTED_ROW, min_size=1, max_size=5), width=st.sampled_from([1, 1 << 20]))
+def test_what_a_line_lacks_is_filled_and_null_stays(rows: list[dict[str, Any]], width: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        small_blocks(patch, width)
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+
+        found = read(Path(folder) / "x.json", text, DEFAULTS)
+
+    assert found == [with_defaults(row) for row in rows]
 
 
 @pytest.mark.parametrize("size", [1, 7, 40, 1 << 20])

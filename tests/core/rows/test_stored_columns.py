@@ -155,5 +155,5 @@ def test_what_would_hold_nothing_else_is_refused_by_name(kind: IcebergType, name
 
 
 def test_a_table_of_columns_that_are_all_unknown_is_refused() -> None:
-    with pytest.raises(RefusedError, match="no column that data files can hold"):
+    with pytest.raises(RefusedError, match="no column whose values lake can write"):
         stored_schema(Schema(NestedField(1, "n", UnknownType(), required=False)))

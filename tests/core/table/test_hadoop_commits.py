@@ -31,6 +31,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import AssertCreate, AssertTableUUID, SetPropertiesUpdate
 from table_support import SCHEMA, files_below
 
+from lake.core.clock import SystemClock
 from lake.core.errors import CorruptFileError, LakeError, RefusedError
 from lake.core.settings import Settings
 from lake.core.table import exclusive, hadoop
@@ -127,7 +128,7 @@ def staged(warehouse: Path, name: str = "db.t", **properties: str) -> Table:
 def made(warehouse: Path, **properties: str) -> Table:
     """Make a table without snapshots and return it."""
     table = staged(warehouse, **properties)
-    table.send((AssertCreate(),), table.creating)
+    table.send((AssertCreate(),), table.creating, SystemClock())
     return table.refreshed()
 
 
@@ -135,7 +136,9 @@ def change(table: Table, **properties: str) -> None:
     """Set properties, on whatever version is current."""
     named = {key.replace("_", "-"): value for key, value in properties.items()}
     table.send(
-        (AssertTableUUID(uuid=table.metadata.table_uuid),), (SetPropertiesUpdate(updates=named),)
+        (AssertTableUUID(uuid=table.metadata.table_uuid),),
+        (SetPropertiesUpdate(updates=named),),
+        SystemClock(),
     )
 
 
@@ -314,6 +317,7 @@ def test_requirements_are_checked_against_the_version_that_is_current_now(tmp_pa
         table.send(
             (AssertCurrentSchemaId(current_schema_id=7),),
             (SetPropertiesUpdate(updates={"c": "d"}),),
+            SystemClock(),
         )
     change(table, c="d")
 
@@ -324,7 +328,7 @@ def test_a_change_that_changes_nothing_makes_no_version(tmp_path: Path) -> None:
     table = made(tmp_path)
     before = files_below(tmp_path)
 
-    table.send((), ())
+    table.send((), (), SystemClock())
 
     assert files_below(tmp_path) == before
 
@@ -387,7 +391,7 @@ def test_one_of_two_codecs_makes_a_table(tmp_path: Path) -> None:
         table = staged(tmp_path, **{CODEC: ("gzip", "none")[number % 2]})
         start.wait()
         try:
-            table.send((AssertCreate(),), table.creating)
+            table.send((AssertCreate(),), table.creating, SystemClock())
         except CommitFailedException:
             return False
         return True
@@ -842,7 +846,7 @@ def test_a_table_under_another_name_of_its_place_is_written(
 @pytest.mark.parametrize("warehouse", ["s3://bucket/warehouse", "hdfs://name/warehouse"])
 def test_storage_without_exclusive_creation_is_refused(tmp_path: Path, warehouse: str) -> None:
     local = made(tmp_path)
-    catalog = HadoopCatalog("lake", warehouse, Storage(), {})
+    catalog = HadoopCatalog("lake", warehouse, Storage(), {}, SystemClock().now_ms)
     table = IcebergTable(("db", "t"), local.metadata, "", local.handle.io, catalog)
 
     for metadata in (None, local.metadata):

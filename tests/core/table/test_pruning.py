@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from filter_support import (
     ALL_OPS,
+    EVERY_OP,
     KINDS,
     File,
     Kind,
@@ -71,6 +72,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.expressions import bind_filter, row_mask
+from lake.core.filter_parser import parse_filter
 from lake.core.table.bounds import encode_bound
 from lake.core.table.manifest_schemas import MANIFEST_COLUMNS
 from lake.core.table.pruning import prune_files, prune_manifests, strict_files
@@ -231,7 +233,7 @@ def test_partitions_make_sure_of_no_more_than_pyiceberg_does(
     kind, transform = drawn
     if "_ns" in repr(kind):
         return
-    expression = data.draw(filters({"x": kind}, negations=not kind.has_nan))
+    expression = data.draw(filters({"x": kind}, ALL_OPS, negations=not kind.has_nan))
     column = data.draw(st.lists(values(kind), min_size=1, max_size=6))
     schema, spec = schema_of(kind), partitioned(transform)
     files = partition_files(kind, transform, column)
@@ -339,9 +341,21 @@ Y, STRUCT, Z = 2, 3, 4
 def test_no_matching_row_is_ever_left_out_and_sure_files_match_whole(
     data: Any, drawn: tuple[Kind, str], other: Kind
 ) -> None:
+    judge_pruning(data, drawn, other, EVERY_OP)
+
+
+@settings(deadline=None, max_examples=400)
+@given(data=st.data(), transform=st.sampled_from(["identity", "truncate[2]", "bucket[4]"]))
+def test_patterns_leave_out_no_matching_row_and_sure_files_match_whole(
+    data: Any, transform: str
+) -> None:
+    judge_pruning(data, (TEXT, transform), TEXT, ["like", "not-like"])
+
+
+def judge_pruning(data: Any, drawn: tuple[Kind, str], other: Kind, ops: Sequence[str]) -> None:
     kind, transform = drawn
     schema = three_columns(kind, other)
-    expression = data.draw(filters({"x": kind, "y": other, "s.z": other}))
+    expression = data.draw(filters({"x": kind, "y": other, "s.z": other}, ops))
     bound = bind_filter(expression, schema)
     cells = st.tuples(values(kind), values(other), st.booleans(), values(other))
     files, batches = [], []
@@ -511,6 +525,53 @@ def test_prefixes_are_judged_by_both_bounds() -> None:
     assert kept_of(files, TEXT, StartsWith("x", "b")) == [False, False, False]
     assert sure_of(files, TEXT, NotStartsWith("x", "b")) == [True, True, True]
     assert kept_of(files, TEXT, StartsWith("x", "")) == [True, True, True]
+
+
+def test_patterns_are_judged_by_their_prefix_and_by_files_of_one_value() -> None:
+    files = [measured(TEXT, column) for column in (["ab", "ab"], ["ac", "ad"], ["b", None], ["b"])]
+    assert kept_by("x like 'a_%'", files) == [True, True, False, False]
+    assert kept_by("x like '_b'", files) == [True, True, False, False]
+    assert kept_by("x not like 'a_'", files) == [False, True, True, True]
+    assert sure_by("x like '_b'", files) == [True, False, False, False]
+    assert sure_by("x not like 'a_'", files) == [False, False, False, True]
+
+
+def kept_by(text: str, files: Sequence[File]) -> list[bool]:
+    schema = schema_of(TEXT)
+    bound = bind_filter(parse_filter(text), schema)
+    spec = UNPARTITIONED_PARTITION_SPEC
+    return prune_files(entries_table(files), spec, schema, bound).to_pylist()
+
+
+def sure_by(text: str, files: Sequence[File]) -> list[bool]:
+    schema = schema_of(TEXT)
+    bound = bind_filter(parse_filter(text), schema)
+    spec = UNPARTITIONED_PARTITION_SPEC
+    return strict_files(entries_table(files), spec, schema, bound).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("transform", "text", "kept", "sure"),
+    [
+        ("identity", "x like '_b'", [True, False, False], [True, False, False]),
+        ("identity", "x not like '_b'", [False, True, False], [False, True, False]),
+        ("truncate[1]", "x like 'a_'", [True, False, False], [False, False, False]),
+        ("truncate[1]", "x not like 'a_'", [True, True, True], [False, True, False]),
+        ("bucket[4]", "x like 'a_'", [True, True, True], [False, False, False]),
+    ],
+)
+def test_patterns_are_judged_by_partitions(
+    transform: str, text: str, kept: list[bool], sure: list[bool]
+) -> None:
+    schema = schema_of(TEXT)
+    files = [
+        File(1, partition={PARTITION_ID: transformed(TEXT, transform)(value)})
+        for value in ("ab", "b", None)
+    ]
+    entries = entries_table(files, {PARTITION_ID: result_type(TEXT, transform)})
+    bound = bind_filter(parse_filter(text), schema)
+    assert prune_files(entries, partitioned(transform), schema, bound).to_pylist() == kept
+    assert strict_files(entries, partitioned(transform), schema, bound).to_pylist() == sure
 
 
 def test_text_around_the_surrogates_is_ordered_by_code_point() -> None:

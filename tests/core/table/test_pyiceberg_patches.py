@@ -6,10 +6,12 @@ import json
 
 import pytest
 from pyiceberg import types
+from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.rest import TableResponse
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.statistics import BlobMetadata
 
 from lake.core.table import pyiceberg_patches
@@ -22,6 +24,10 @@ PATCHED = (
     (TableMetadataV2, "__pydantic_validator__"),
     (TableMetadataV3, "model_dump_json"),
     (FromInputFile, "table_metadata"),
+    (ToOutputFile, "table_metadata"),
+    (MetastoreCatalog, "_update_and_stage_table"),
+    (MetastoreCatalog, "_write_metadata"),
+    (Snapshot, "__deepcopy__"),
     (CommitTableResponse, "model_validate_json"),
     (TableResponse, "model_validate_json"),
 )

@@ -26,7 +26,8 @@ from lake.core.errors import (
     ConflictingFilesError,
     RefusedError,
 )
-from lake.core.expressions import bind_filter, parse_filter
+from lake.core.expressions import bind_filter
+from lake.core.filter_parser import parse_filter
 from lake.core.table import terms
 from lake.core.table.catalog import Table
 from lake.core.table.commit import Committed, commit_snapshot
