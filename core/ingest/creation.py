@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -45,6 +46,15 @@ def refuse_reserved(names: Iterable[str]) -> None:
         )
 
 
+def similar_names(schema: Schema, known: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield pairs of full names, not both known, that differ only in case or in the form of their characters."""
+    seen: dict[str, str] = {}
+    for name in schema.column_names:
+        first = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        if first != name and not (first in known and name in known):
+            yield first, name
+
+
 @contextmanager
 def names_once() -> Iterator[None]:
     """Refuse to make a schema in which two fields have one full name, as a.b and the b in a have.
@@ -62,7 +72,7 @@ def names_once() -> Iterator[None]:
 
 
 def schema_like(source: Schema) -> Schema:
-    """Return a new table's schema like another table's, with fresh field ids."""
+    """Return a new table's schema like another table's, with fresh field ids and without default values."""
     return assign_fresh_schema_ids(source)
 
 

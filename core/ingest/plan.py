@@ -23,7 +23,7 @@ from lake.core.filter_parser import parse_filter
 from lake.core.ingest import creation
 from lake.core.ingest.checking import SourceColumns, check_sources
 from lake.core.ingest.evolution import evolved
-from lake.core.rows.defaults import filled_columns, json_text
+from lake.core.rows.defaults import defaulted_fields, filled_columns, json_text
 from lake.core.rows.order_keys import RowOrder, described_order
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.schema import arrow_schema, moved_schema
@@ -367,6 +367,8 @@ def _plan_from_table(
     source = session.table(source_name)
     refuse_unsupported(source.schema)
     columns = SourceColumns(source_name, arrow_schema(source.schema))
+    if existing is None and any(defaulted_fields(source.schema.fields)):
+        session.warn(f"the new table does not get the write defaults of {source_name}")
     table = existing or _staged(session, identifier, options, creation.schema_like(source.schema))
     head = lineage.branch_head(source.metadata, lineage.MAIN)
     found = None if head is None else live_files(source, head)
@@ -516,6 +518,7 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
     check_new(options.properties, schema.column_names)
     for name in unknown_names(options.properties):
         session.warn(f"the table property {name} is stored, but Iceberg has no such property")
+    _warn_of_similar_names(session, schema)
     properties = {FORMAT_VERSION.name: FORMAT_VERSION.default, **options.properties}
     return session.catalog.stage(
         identifier,
@@ -528,6 +531,14 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
 
 
 # What both have in common
+
+
+def _warn_of_similar_names(session: Session, schema: Schema, known: Collection[str] = ()) -> None:
+    for first, other in creation.similar_names(schema, known):
+        session.warn(
+            f"the column names {first} and {other} differ only in case or in the form of their characters: "
+            "engines that ignore case, such as Spark, do not tell them apart"
+        )
 
 
 def _head_id(table: Table, branch: str) -> int | None:
@@ -550,7 +561,9 @@ def _target_schema(
         name for source in columns for name in source.columns.names if name not in known
     )
     settled = {item.name for item in table.schema.fields if item.field_type.is_primitive}
-    return evolved(table.schema, metadata.last_column_id, next_id, _merged(columns, settled))
+    schema = evolved(table.schema, metadata.last_column_id, next_id, _merged(columns, settled))
+    _warn_of_similar_names(session, schema, table.schema.column_names)
+    return schema
 
 
 def _defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str]:

@@ -47,6 +47,8 @@ def _column(item: NestedField, value: Any, which: str, rows: int) -> pa.Array:
 
 
 def _one(item: NestedField, value: Any, which: str) -> pa.Array:
+    if isinstance(item.field_type, StructType):
+        return _struct(item.field_type, which)
     # Arrow does not accept a UUID for 16 bytes.
     plain = value.bytes if isinstance(value, UUID) else value
     try:
@@ -55,6 +57,15 @@ def _one(item: NestedField, value: Any, which: str) -> pa.Array:
         raise CorruptFileError(
             f"the {which} default of column {item.name} is not a value of {item.field_type}"
         ) from error
+
+
+def _struct(kind: StructType, which: str) -> pa.Array:
+    """Return a struct of its fields' defaults: no other default of a struct is not NULL."""
+    parts = [
+        _column(part, part.initial_default if which == "initial" else part.write_default, which, 1)
+        for part in kind.fields
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind)))
 
 
 def repeat(value: pa.Array, rows: int) -> pa.Array:

@@ -18,6 +18,7 @@ from pyiceberg.types import (
 
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.table.arrow_types import primitive_type
+from lake.core.table.default_values import enable_defaults
 from lake.core.table.row_ids import LINEAGE_SINCE
 from lake.core.table.spec_types import enable_types
 from lake.core.units import whole_number
@@ -140,6 +141,7 @@ def schema_from_plain(plain: Any) -> Schema:
     """
     # A Spark worker gets here before anything else that knows the types.
     enable_types()
+    enable_defaults()
     try:
         return Schema.model_validate(plain)
     except ValueError as error:

@@ -16,6 +16,7 @@ from pyiceberg.table import CommitTableResponse, metadata, statistics
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
+from lake.core.table.default_values import enable_defaults
 from lake.core.table.metadata_files import from_input
 from lake.core.table.metadata_parser import parsed_response
 from lake.core.table.metadata_text import bytes_of
@@ -28,6 +29,7 @@ def apply() -> None:
     _bound_files()
     _keep_unknown_members()
     enable_types()
+    enable_defaults()
     _read_statistics()
     _write_version_3()
     _share_snapshots()

@@ -125,3 +125,22 @@ def test_rows_of_a_table_with_a_column_of_row_lineage_are_not_moved(
     assert lake.ok("scan", "db.t", "--where", f"{name} > 8")["result"]["preview"] == [
         {"id": 2, name: 9}
     ]
+
+
+@pytest.mark.parametrize("other", ["NAMÉ", "name\u0301"], ids=["case", "normal form"])
+def test_names_that_engines_may_not_tell_apart_are_warned_of(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, other: str
+) -> None:
+    make_table(warehouse, schema=Schema(NestedField(1, "namé", LongType(), required=False)))
+    both = parquet(tmp_path, pa.table({"namé": [1], other: [2]}))
+
+    created = lake.ok("ingest", "db.new", both, "--create")
+    evolved = lake.ok("ingest", "db.t", both, "--evolve")
+    again = lake.ok("ingest", "db.t", both, "--evolve")
+
+    said = (
+        f"the column names namé and {other} differ only in case or in the form of their characters"
+    )
+    for document in (created, evolved):
+        assert [text.startswith(said) for text in document["warnings"]] == [True]
+    assert again["warnings"] == []

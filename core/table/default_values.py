@@ -1,0 +1,51 @@
+"""Default values in table metadata that PyIceberg 0.12 cannot read: of nanosecond timestamps, and of structs.
+
+In memory a default of a nanosecond timestamp is the number of nanoseconds since 1970, and the one default that a
+struct may have, a struct of its fields' defaults, is `EMPTY_STRUCT`.
+Source: https://iceberg.apache.org/spec/#default-values and #json-single-value-serialization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.conversions import from_json, to_json
+from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
+
+# The models of PyIceberg take texts and numbers for defaults, but no objects.
+EMPTY_STRUCT = "{}"
+_LARGEST = 2**63 - 1
+
+
+def enable_defaults() -> None:
+    """Let PyIceberg's models read and write these defaults."""
+    # PyIceberg's annotations say that these functions return nothing.
+    read: Any = from_json
+    write: Any = to_json
+    read.register(TimestampNanoType, lambda _, value: _nanoseconds(value, timestamp_to_nanos))
+    read.register(TimestamptzNanoType, lambda _, value: _nanoseconds(value, timestamptz_to_nanos))
+    write.register(TimestampNanoType, lambda _, value: _text(value))
+    write.register(TimestamptzNanoType, lambda _, value: f"{_text(value)}+00:00")
+    read.register(StructType, lambda _, value: _empty(value))
+    write.register(StructType, lambda _, __: {})
+
+
+def _nanoseconds(value: object, parse: Callable[[str], int]) -> int:
+    found = value if isinstance(value, int) else parse(str(value))
+    if not -_LARGEST <= found <= _LARGEST:
+        raise ValueError(f"nanoseconds since 1970 do not reach {value!r}")
+    return found
+
+
+def _text(value: int) -> str:
+    text: str = pa.scalar(value, pa.timestamp("ns")).cast(pa.string()).as_py()
+    return text.replace(" ", "T")
+
+
+def _empty(value: object) -> str:
+    if value not in ({}, EMPTY_STRUCT):
+        raise ValueError(f"the default of a struct is empty, not {value!r}")
+    return EMPTY_STRUCT
