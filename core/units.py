@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from lake.core.errors import InvalidRequestError
 
@@ -35,11 +34,6 @@ def natural_number(text: str) -> int | None:
     """Return the number from zero to what 63 bits hold that a text is; None if it is any other."""
     found = whole_number(text)
     return None if found is None or found < 0 else found
-
-
-def positive_number(properties: Mapping[str, str], key: str, default: int) -> int:
-    """Return what a property says; the default where it is missing or no whole number above zero."""
-    return natural_number(str(properties.get(key, ""))) or default
 
 
 def parse_size(text: str) -> int:

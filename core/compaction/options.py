@@ -146,6 +146,13 @@ def _whole(text: str) -> int:
     return found
 
 
+def _positive(text: str) -> int:
+    found = _whole(text)
+    if found < 1:
+        raise ValueError(text)
+    return found
+
+
 def _flag(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise ValueError(text)
@@ -171,7 +178,7 @@ _SPARK: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
     "output-spec-id": ("spec_id", _whole),
     # How Spark schedules and caches: accepted, since scripts pass it, and left to the engine.
     "cache-delete-files": (None, _flag),
-    "max-concurrent-file-group-rewrites": (None, _whole),
+    "max-concurrent-file-group-rewrites": (None, _positive),
     "partial-progress.max-failed-commits": (None, _whole),
     "remove-dangling-deletes": ("remove_dangling_deletes", _flag),
 }

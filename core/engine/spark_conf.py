@@ -9,7 +9,8 @@ from pathlib import Path
 
 from lake.core.engine.inline import usable_cores
 from lake.core.redaction import Redactor
-from lake.core.units import natural_number, positive_number
+from lake.core.table.property_values import whole
+from lake.core.units import natural_number
 
 _MEMORY = "spark.driver.memory"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -23,7 +24,7 @@ _REDACTED = (
 _SOCKET_PATH = 103
 _SOCKET_NAME = 43
 # Unless the user says how wide a cluster is.
-_CLUSTER_PARALLELISM = 32
+_PARALLELISM = whole("spark.default.parallelism", 32, least=1)
 _MOST_THREADS = 256
 
 _ALWAYS = {
@@ -91,8 +92,7 @@ class SparkConf:
     @property
     def cluster_parallelism(self) -> int:
         """How many tasks run at once on a cluster: what the user says, for nobody else knows before a start."""
-        wide = positive_number(self.given, "spark.default.parallelism", _CLUSTER_PARALLELISM)
-        return min(wide, _MOST_THREADS)
+        return min(_PARALLELISM.of(self.given), _MOST_THREADS)
 
     @property
     def speculates(self) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from lake.core.deletes.writers import check_delete_files
 from lake.core.engine.choose import engine_name
 from lake.core.errors import (
     BadInputError,
@@ -34,7 +35,7 @@ from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.table import lineage, terms
 from lake.core.table.catalog import Table
-from lake.core.table.commit import require_writable
+from lake.core.table.commit import check_commits, require_writable
 from lake.core.table.foreign_code import (
     refuse_secrets,
     storage_properties,
@@ -293,6 +294,9 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
     if plan.rewritten is not None or options.mode not in {APPEND, *_REPLACING}:
         # Rows that move to new files, or are replaced by key, would lose their values there.
         refuse_unsupported(plan.schema)
+    if plan.rewritten is not None:
+        for ignored in warnings(plan.table.properties, [Use.OVERWRITE]):
+            session.warn(ignored)
     distribution = _distribution(session, plan.table, options)
     order, sort_order_id = _order(session, plan, distribution)
     return replace(
@@ -308,7 +312,11 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
 def _check_properties(session: Session, plan: IngestPlan) -> None:
     """Check the table's properties that the load depends on; warn about those that it does not honour."""
     properties, mode = plan.table.properties, plan.options.mode
-    plan.settings("").check_data_files()
+    settings = plan.settings("")
+    settings.check_data_files()
+    if plan.table.creating:
+        check_commits(properties)
+        check_delete_files(settings)
     if mode in _REPLACING:
         DELETE_ISOLATION.of(properties)
     appends = [Use.APPEND] if mode == APPEND else []

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lake.core.checkpoints.state import DYNAMIC_SINK, FLINK_SINK
-from lake.core.errors import BadInputError, RefusedError
+from lake.core.errors import RefusedError
 from lake.core.replay.model import FoundCheckpoint, PendingJob
 from lake.core.table.files import DATA
 from lake.core.table.flink_jobs import CHECKPOINT_ID, JOB_ID, OPERATOR_ID
@@ -23,10 +23,7 @@ from lake.core.table.operations import (
     Step,
 )
 from lake.core.table.run_ids import RUN_ID
-from lake.core.units import natural_number
-
-MAX_EMPTY_COMMITS = "flink.max-continuous-empty-commits"
-_DEFAULT_EMPTY_COMMITS = 10
+from lake.core.table.table_properties import MAX_EMPTY_COMMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,14 +54,14 @@ def replay_steps(
 
     Raises:
         RefusedError: partitions are to be replaced by checkpoints with delete files.
-        BadInputError: the table's limit of continuous empty commits is no positive number.
+        InvalidRequestError: the limit of continuous empty commits in the table's properties is not allowed.
     """
     if replace_partitions and any(item.delete_files for item in job.checkpoints):
         raise RefusedError(
             f"checkpoints of job {job.job_id} hold delete files, which cannot replace partitions",
             hint="a job that writes deletes did not run in overwrite mode: leave --replace-partitions out",
         )
-    every = _empty_commits(properties)
+    every = MAX_EMPTY_COMMITS.of(properties)
     sink = _Sink(job, replace_partitions=replace_partitions, committed=committed)
     empty = 0
     for batch in _batches(job):
@@ -81,14 +78,6 @@ def _batches(job: PendingJob) -> list[Sequence[FoundCheckpoint]]:
     if job.sink == FLINK_SINK:
         return [job.checkpoints] if job.checkpoints else []
     return [(item,) for item in job.checkpoints]
-
-
-def _empty_commits(properties: Mapping[str, str]) -> int:
-    text = properties.get(MAX_EMPTY_COMMITS, str(_DEFAULT_EMPTY_COMMITS)).strip()
-    found = natural_number(text)
-    if not found:
-        raise BadInputError(f"the table's property {MAX_EMPTY_COMMITS} must be positive: {text!r}")
-    return found
 
 
 class _Sink:

@@ -16,13 +16,12 @@ from lake.core.errors import BadInputError
 from lake.core.rows.avro_schemas import avro_schema, defined_once
 from lake.core.rows.row_files import NewFile
 from lake.core.rows.schema import arrow_schema, schema_to_plain
-from lake.core.table.avro import AVRO_CODECS, AVRO_LEVELS, BlockWriter
+from lake.core.table.avro import BlockWriter
+from lake.core.table.avro_codecs import codec_of
 from lake.core.table.avro_encode import encode_records
 from lake.core.table.files import DataFile
-from lake.core.table.property_values import refused_value
 from lake.core.table.storage import Storage
 from lake.core.table.table_properties import AVRO_CODEC, AVRO_LEVEL
-from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -55,8 +54,7 @@ class AvroForm:
     def __post_init__(self) -> None:
         self.arrow = arrow_schema(self.schema)
         self.avro = avro_schema(self.schema, "table")
-        self.codec = AVRO_CODECS[AVRO_CODEC.of(self.properties)]
-        self.level = _level(self.codec, AVRO_LEVEL.of(self.properties))
+        self.codec, self.level = codec_of(self.properties, AVRO_CODEC, AVRO_LEVEL)
 
     def create(self, storage: Storage, path: str) -> AvroFile:
         """Begin a file."""
@@ -97,16 +95,6 @@ class AvroFile(NewFile):
         return DataFile(
             path=self._path, format="AVRO", record_count=self._rows, size_bytes=size, **described
         )
-
-
-def _level(codec: str, text: str | None) -> int | None:
-    """Return the level to compress with; None for the codec's own."""
-    if text is None or codec not in AVRO_LEVELS:
-        return None
-    (least, most), level = AVRO_LEVELS[codec], whole_number(text)
-    if level is None or not least <= level <= most:
-        raise refused_value(AVRO_LEVEL.name, text, f"a level of {codec}, from {least} to {most}")
-    return level
 
 
 def _json(schema: Schema) -> str:

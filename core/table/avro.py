@@ -184,7 +184,12 @@ def read_header(cursor: Cursor) -> Header:
 
 
 def write_container(
-    schema: Any, blocks: Iterable[Block], *, metadata: Mapping[str, str], codec: str = "gzip"
+    schema: Any,
+    blocks: Iterable[Block],
+    *,
+    metadata: Mapping[str, str],
+    codec: str = "gzip",
+    level: int | None = None,
 ) -> bytes:
     """Put a container file together; equal input gives equal bytes.
 
@@ -193,6 +198,7 @@ def write_container(
         blocks: objects in the schema's binary encoding.
         metadata: further header entries; keys starting with ``avro.`` are the format's own.
         codec: Iceberg's name for it (``gzip``, ``zstd``, ``snappy``, ``uncompressed``) or Avro's.
+        level: the codec's, one of `AVRO_LEVELS`; None for its default.
 
     Raises:
         InvalidRequestError: there is no such codec.
@@ -214,7 +220,7 @@ def write_container(
     digest = hashlib.sha256(parts[0])
     bodies: list[bytes] = []
     for count, data in blocks:
-        packed = deflate(data, None)
+        packed = deflate(data, level)
         bodies.append(encode_long(count) + encode_long(len(packed)) + packed)
         digest.update(bodies[-1])
     # A marker must not occur in the data by chance; being a hash of it makes that as unlikely as a

@@ -25,6 +25,7 @@ from lake.core.errors import (
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
 from lake.core.table import lineage, metadata_files
+from lake.core.table.avro_codecs import codec_of_manifests
 from lake.core.table.catalog import Table
 from lake.core.table.chain import Chain
 from lake.core.table.commit_times import is_disordered
@@ -123,6 +124,16 @@ def find_summary(metadata: TableMetadata, wanted: Mapping[str, str]) -> Snapshot
     return None
 
 
+def check_commits(properties: Mapping[str, str]) -> None:
+    """Check the properties that commits depend on.
+
+    Raises:
+        InvalidRequestError: a property has a value that is not allowed.
+    """
+    check(properties, COMMITTING)
+    codec_of_manifests(properties)
+
+
 def require_writable(table: Table) -> None:
     """Refuse tables that lake cannot commit to, before anything is written for them.
 
@@ -130,7 +141,7 @@ def require_writable(table: Table) -> None:
         RefusedError: the table is encrypted, or its catalog takes no commits.
         InvalidRequestError: a property of the table that commits depend on has a value that is not allowed.
     """
-    check(table.properties, COMMITTING)
+    check_commits(table.properties)
     table.catalog.refuse_commits(table.identifier, None if table.creating else table.metadata)
     refuse_encrypted(table.metadata, table.identifier)
 
@@ -354,7 +365,7 @@ def commit_changes(
         if attempt > 1 and landed(table.metadata) is not None:
             return table
         # Nothing of this may fail once the request is sent.
-        check(table.properties, COMMITTING)
+        check_commits(table.properties)
         try:
             request = prepare(table)
         except NotFoundError:

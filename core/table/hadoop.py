@@ -50,6 +50,7 @@ from lake.core.table.metadata_text import bytes_of
 from lake.core.table.opening import first_line
 from lake.core.table.snapshot_updates import settled
 from lake.core.table.storage import Storage
+from lake.core.table.table_properties import METADATA_CODEC
 from lake.core.units import whole_number
 
 # In the order in which Java looks for them; the last is an old spelling.
@@ -419,14 +420,7 @@ def _applied(
 
 
 def _suffix(metadata: TableMetadata) -> str:
-    codec = metadata.properties.get("write.metadata.compression-codec", "none")
-    suffix = _SUFFIX_OF_CODEC.get(codec.lower())
-    if suffix is None:
-        raise RefusedError(
-            f"write.metadata.compression-codec is {codec!r}, not none or gzip",
-            hint="Iceberg Java refuses such commits too",
-        )
-    return suffix
+    return _SUFFIX_OF_CODEC[METADATA_CODEC.of(metadata.properties)]
 
 
 def _same_place(one: str, other: str) -> bool:

@@ -91,6 +91,7 @@ def encode_manifest(
     schema: Schema,
     content: int,
     codec: str = "gzip",
+    level: int | None = None,
     marks: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return a manifest's bytes; nulls stay null, to be inherited.
@@ -102,6 +103,7 @@ def encode_manifest(
         schema: the table's schema.
         content: 0 for data files, 1 for delete files.
         codec: Iceberg's name of the compression.
+        level: the codec's level; None for its default.
         marks: more entries for the header.
 
     Raises:
@@ -123,7 +125,8 @@ def encode_manifest(
     if format_version > 1:
         header["content"] = _CONTENTS[content]
     rows = _nested(entries, partition, form)
-    return write_container(form.avro, encode_records(form.avro, rows), metadata=header, codec=codec)
+    blocks = encode_records(form.avro, rows)
+    return write_container(form.avro, blocks, metadata=header, codec=codec, level=level)
 
 
 def _check_entries(entries: pa.Table, format_version: int, content: int) -> None:

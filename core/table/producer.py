@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.table import validation
+from lake.core.table.avro_codecs import codec_of_manifests
 from lake.core.table.delete_clashes import DeleteClashes
 from lake.core.table.file_columns import columns_of
 from lake.core.table.files import DATA
@@ -41,7 +42,6 @@ from lake.core.table.row_ids import assign_row_ids
 from lake.core.table.summary import REPLACE_PARTITIONS, SummaryCounter
 from lake.core.table.table_properties import (
     MANIFEST_BYTES,
-    MANIFEST_CODEC,
     MANIFEST_MERGE,
     MANIFESTS_TO_MERGE,
     SERIALIZABLE,
@@ -377,6 +377,7 @@ class Producer:
         """Write entries of one spec to as many manifests as the target size asks for."""
         target = MANIFEST_BYTES.of(metadata.properties)
         spec, schema = metadata.specs()[spec_id], metadata.schema()
+        codec, level = codec_of_manifests(metadata.properties)
         rows = []
         for part in _pieces(entries, target):
             try:
@@ -386,7 +387,8 @@ class Producer:
                     spec=spec,
                     schema=schema,
                     content=content,
-                    codec=MANIFEST_CODEC.of(metadata.properties),
+                    codec=codec,
+                    level=level,
                 )
             except ValueError as error:
                 if pc.any(pc.equal(part["status"], ADDED)).as_py():

@@ -1,4 +1,4 @@
-"""Properties of a table whose values lake reads: their names, defaults, and which values are allowed."""
+"""Properties whose values lake reads: their names, defaults, and which values are allowed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_LONG = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """A property with a type.
+    """A property with a type, of a table, a catalog or Spark.
 
     Args:
         name: the property's name; for a property of each column, all of it before the column's name.
@@ -77,7 +77,7 @@ class Setting(Generic[T]):
 def refused_value(name: str, text: str, allowed: str) -> InvalidRequestError:
     """Return the error for a property with a value that is not allowed."""
     return InvalidRequestError(
-        f"the table property {name} is {text!r}, it must be {allowed}",
+        f"the property {name} is {text!r}, it must be {allowed}",
         hint=f"set {name} to an allowed value, or remove it",
     )
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pyiceberg.io import OutputFile
 from pyiceberg.serializers import Compressor, FromInputFile, ToOutputFile
 from pyiceberg.table import CommitTableResponse, metadata, statistics
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
@@ -21,6 +22,9 @@ from lake.core.table.metadata_files import from_input
 from lake.core.table.metadata_parser import parsed_response
 from lake.core.table.metadata_text import bytes_of
 from lake.core.table.spec_types import enable_types
+from lake.core.table.table_properties import METADATA_CODEC
+
+_METADATA = ".metadata.json"
 
 
 @cache
@@ -33,6 +37,7 @@ def apply() -> None:
     _read_statistics()
     _write_version_3()
     _share_snapshots()
+    _name_packed_metadata()
     _explain_responses(CommitTableResponse)
 
 
@@ -93,6 +98,19 @@ def _share_snapshots() -> None:
         return self
 
     Snapshot.__deepcopy__ = shared  # type: ignore[assignment,method-assign]
+
+
+def _name_packed_metadata() -> None:
+    """Name metadata files after the codec that the table wants: PyIceberg packs them by their names."""
+    original = LocationProvider.new_table_metadata_file_location
+
+    def named(self: LocationProvider, new_version: int = 0) -> str:
+        location = original(self, new_version)
+        if METADATA_CODEC.of(self.table_properties) == METADATA_CODEC.default:
+            return location
+        return f"{location.removesuffix(_METADATA)}.gz{_METADATA}"
+
+    LocationProvider.new_table_metadata_file_location = named  # type: ignore[method-assign]
 
 
 def _explain_responses(kind: type[BaseModel]) -> None:

@@ -28,10 +28,11 @@ from lake.core.redaction import is_secret
 from lake.core.table import pyiceberg_patches
 from lake.core.table.credentials import Credentials
 from lake.core.table.foreign_code import as_configured, check_store, storage_properties
-from lake.core.units import natural_number, positive_number
+from lake.core.table.property_values import whole
+from lake.core.units import natural_number
 
-_CONNECT_MS, _CONNECT = "rest.client.connection-timeout-ms", 10_000
-_READ_MS, _READ = "rest.client.socket-timeout-ms", 60_000
+_CONNECT_MS = whole("rest.client.connection-timeout-ms", 10_000, least=1)
+_READ_MS = whole("rest.client.socket-timeout-ms", 60_000, least=1)
 # Where credentials may go.
 _ADDRESSES = ("uri", "oauth2-server-uri")
 _PLAIN = "lake.allow-plain-http"
@@ -81,14 +82,13 @@ class BoundedRestCatalog(RestCatalog):
 
         Raises:
             RefusedError: it would carry its credentials over the network in plain text.
+            InvalidRequestError: a timeout is not a whole number above zero.
         """
         _refuse_plain_text(properties)
         pyiceberg_patches.apply_to_rest()
         self._configured = dict(properties)
-        self._limits = tuple(
-            _seconds(properties, key, default)
-            for key, default in ((_CONNECT_MS, _CONNECT), (_READ_MS, _READ))
-        )
+        texts = {key: str(value) for key, value in properties.items()}
+        self._limits = tuple(setting.of(texts) / 1000 for setting in (_CONNECT_MS, _READ_MS))
         # One way of logging in has no session of ours.
         post = _limited(requests.post, self._limits)
         auth.requests = SimpleNamespace(post=post)  # type: ignore[attr-defined,assignment]
@@ -290,7 +290,3 @@ def _limited(post: _Send, limits: tuple[float, ...]) -> _Send:
         return post(*arguments, **{"timeout": limits, **options})
 
     return limited
-
-
-def _seconds(properties: Mapping[str, Any], key: str, default: int) -> float:
-    return positive_number(properties, key, default) / 1000

@@ -18,12 +18,12 @@ from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
 from lake.core.table import lineage
 from lake.core.table.avro import Container, read_container
+from lake.core.table.avro_codecs import codec_of_manifests
 from lake.core.table.files import DATA, DataFile
 from lake.core.table.flink_jobs import LAKE_OPERATOR_ID, MANIFESTS_LOCATION
 from lake.core.table.manifest_decode import decode_entries, open_manifest
 from lake.core.table.manifest_schemas import ADDED, ENTRY_COLUMNS, MANIFEST_COLUMNS
 from lake.core.table.manifests import encode_manifest, entries_of, files_of
-from lake.core.table.table_properties import MANIFEST_CODEC
 from lake.core.units import whole_number
 
 if TYPE_CHECKING:
@@ -167,13 +167,15 @@ def _encoded(
 ) -> bytes:
     metadata = table.metadata
     spec, schema = metadata.specs()[files[0].spec_id], metadata.schema()
+    codec, level = codec_of_manifests(metadata.properties)
     return encode_manifest(
         entries_of(files, spec=spec, schema=schema, status=ADDED, snapshot_id=_SNAPSHOT_ID),
         format_version=metadata.format_version,
         spec=spec,
         schema=schema,
         content=content,
-        codec=MANIFEST_CODEC.of(metadata.properties),
+        codec=codec,
+        level=level,
         # Cut at the edge of a block, an Avro file is a valid shorter one.
         marks={**marks, FILES: str(len(files))},
     )

@@ -46,6 +46,10 @@ NAME_MAPPING = optional_text("schema.name-mapping.default")
 GC_ENABLED = flag("gc.enabled", default=True)
 ENCRYPTION_KEY_ID = "encryption.key-id"
 
+# Of lake, and of Flink's sinks: not among Iceberg's TableProperties
+IGNORE_TOTALS = flag("lake.ignore-summary-totals", default=False)
+MAX_EMPTY_COMMITS = whole("flink.max-continuous-empty-commits", 10, least=1)
+
 # Commits
 
 COMMIT_RETRIES = whole("commit.retry.num-retries", 4, least=0)
@@ -169,7 +173,6 @@ AVRO_LEVEL = optional_text("write.avro.compression-level")
 DISTRIBUTION = optional_choice("write.distribution-mode", DISTRIBUTIONS)
 MERGE_DISTRIBUTION = optional_choice("write.merge.distribution-mode", DISTRIBUTIONS)
 MERGE_MODE = optional_choice("write.merge.mode", _MODES)
-DELETE_MODE = choice("write.delete.mode", COPY_ON_WRITE, _MODES)
 DELETE_ISOLATION = choice("write.delete.isolation-level", SERIALIZABLE, _ISOLATION_LEVELS)
 MERGE_ISOLATION = choice("write.merge.isolation-level", SERIALIZABLE, _ISOLATION_LEVELS)
 
@@ -190,6 +193,7 @@ class Use(StrEnum):
     LOAD = "load"
     WRITE = "write"
     DELETE = "delete"
+    OVERWRITE = "overwrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +290,13 @@ UNUSED: tuple[Unused, ...] = (
         Use.DELETE,
         harmless=("file",),
         allowed=("file", "partition"),
+    ),
+    _warned(
+        "write.delete.mode",
+        "an overwrite copies the rows that stay to new data files",
+        Use.OVERWRITE,
+        harmless=(COPY_ON_WRITE,),
+        allowed=_MODES,
     ),
     *_not_applicable("a text for people", "comment"),
     *_not_applicable(

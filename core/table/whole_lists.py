@@ -22,6 +22,7 @@ from lake.core.table.files import DATA
 from lake.core.table.manifest_schemas import DELETED
 from lake.core.table.manifests import live_manifests, read_manifest_list, read_manifests
 from lake.core.table.spelling import same_name
+from lake.core.table.table_properties import IGNORE_TOTALS
 from lake.core.units import natural_number
 
 if TYPE_CHECKING:
@@ -30,10 +31,9 @@ if TYPE_CHECKING:
 
     from lake.core.table.storage import Storage
 
-IGNORE_TOTALS = "lake.ignore-summary-totals"
 _HINT = (
     "restore the file from a backup; if it is whole and the summary is wrong, set the table's property "
-    f"{IGNORE_TOTALS}=true"
+    f"{IGNORE_TOTALS.name}=true"
 )
 _ENTRY_COLUMNS = ("status", "snapshot_id", "file_path", "content_offset")
 
@@ -139,7 +139,7 @@ def shortfall_of_added(
 def _fewer(
     metadata: TableMetadata, snapshot: Snapshot, counts: Counts, key: str, word: str, where: str
 ) -> str | None:
-    if metadata.properties.get(IGNORE_TOTALS, "").lower() == "true":
+    if IGNORE_TOTALS.of(metadata.properties):
         return None
     for found, kind in ((counts.data, "data"), (counts.deletes, "delete")):
         total = _total(snapshot, f"{key}-{kind}-files")

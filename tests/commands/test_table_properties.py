@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -82,6 +84,9 @@ INVALID = {
     "write.format.default": "csv",
     "write.delete.format.default": "json",
     "write.parquet.compression-codec": "zip",
+    "write.parquet.compression-level": "99",
+    "write.parquet.page-version": "v3",
+    "write.parquet.bloom-filter-fpp.column.id": "1.5",
     "write.parquet.row-group-size-bytes": "-1",
     "write.parquet.page-size-bytes": "1MB",
     "write.parquet.dict-size-bytes": "0",
@@ -90,6 +95,7 @@ INVALID = {
     "write.orc.stripe-size-bytes": "x",
     "write.avro.compression-codec": "zip",
     "write.manifest.compression-codec": "zip",
+    "write.manifest.compression-level": "77",
     "write.metadata.compression-codec": "zip",
     "write.metadata.previous-versions-max": "0",
     "write.metadata.delete-after-commit.enabled": "yes",
@@ -140,7 +146,7 @@ def test_a_new_table_gets_no_invalid_property_and_nothing_is_written(warehouse: 
 @pytest.mark.parametrize(
     ("name", "stopped", "working"),
     [
-        ("write.parquet.compression-codec", "append overwrite compact", "scan expire"),
+        ("write.parquet.compression-level", "append overwrite compact", "scan expire"),
         ("write.metadata.metrics.default", "append overwrite compact", "scan expire"),
         ("write.target-file-size-bytes", "append overwrite compact", "scan expire sized"),
         ("write.distribution-mode", "append overwrite", "scan compact expire"),
@@ -153,6 +159,7 @@ def test_a_new_table_gets_no_invalid_property_and_nothing_is_written(warehouse: 
         ("commit.retry.num-retries", "append overwrite upsert compact expire", "scan"),
         ("write.metadata.previous-versions-max", "append upsert compact expire", "scan"),
         ("write.summary.partition-limit", "append upsert compact expire", "scan"),
+        ("write.manifest.compression-level", "append compact", "scan"),
         ("history.expire.max-snapshot-age-ms", "expire-by-table", "append compact scan expire"),
         ("history.expire.min-snapshots-to-keep", "expire-by-table", "append compact scan expire"),
         ("history.expire.max-ref-age-ms", "expire expire-by-table", "append compact scan"),
@@ -302,3 +309,49 @@ def test_summaries_count_by_partition_as_far_as_the_table_wants(warehouse: Wareh
     )
     assert three["changed-partition-count"] == "3"
     assert not [key for key in three if key.startswith("partition")]
+
+
+def test_metadata_is_packed_where_the_table_wants_it(warehouse: Warehouse) -> None:
+    packed = ("--property", "write.metadata.compression-codec=GZIP")
+    warehouse.load({1: "a"}, "--create", *packed)
+    warehouse.load({2: "b"})
+    warehouse.lake.ok("compact", "db.t", "--rewrite-all")
+    folder = warehouse.lake.warehouse / "db" / "t" / "metadata"
+
+    names = sorted(path.name for path in folder.glob("*.metadata.json*"))
+    assert [name[:5] for name in names] == ["00000", "00001", "00002"]
+    assert all(name.endswith(".gz.metadata.json") for name in names)
+    assert all(gzip.decompress((folder / name).read_bytes())[:1] == b"{" for name in names)
+    assert warehouse.rows() == {1: "a", 2: "b"}
+    warehouse.set(**{"write.metadata.compression-codec": "none"})
+    warehouse.load({3: "c"})
+    assert not warehouse.table.metadata_location.endswith(".gz.metadata.json")
+    assert warehouse.rows() == {1: "a", 2: "b", 3: "c"}
+
+
+@pytest.mark.parametrize(
+    ("codec", "avro"), [("uncompressed", "null"), ("zstd", "zstandard"), ("gzip", "deflate")]
+)
+def test_manifests_are_packed_by_their_own_codec(
+    warehouse: Warehouse, codec: str, avro: str
+) -> None:
+    level = {"write.manifest.compression-level": "1"} if codec != "uncompressed" else {}
+    others = {"write.avro.compression-codec": "snappy"}
+    warehouse.create(**{"write.manifest.compression-codec": codec, **level, **others})
+    warehouse.load({1: "a"})
+    (manifest,) = warehouse.table.current_snapshot().manifests(warehouse.table.io)
+    data = Path(manifest.manifest_path.removeprefix("file://")).read_bytes()
+
+    assert fastavro.reader(io.BytesIO(data)).metadata["avro.codec"] == avro
+
+
+def test_an_overwrite_of_parts_of_files_warns_that_it_copies(warehouse: Warehouse) -> None:
+    warehouse.create(**{"format-version": "2", "write.delete.mode": "merge-on-read"})
+    warehouse.load({1: "a", 2: "b", 3: "c"})
+    whole = warehouse.load({1: "a", 2: "b", 3: "c"}, "--overwrite-where", "id > 0")
+    part = warehouse.load({2: "x"}, "--overwrite-where", "id = 2")
+
+    assert whole["warnings"] == []
+    (warning,) = part["warnings"]
+    assert "write.delete.mode" in warning
+    assert warehouse.rows() == {1: "a", 2: "x", 3: "c"}

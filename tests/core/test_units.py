@@ -14,7 +14,6 @@ from lake.core.units import (
     natural_number,
     parse_duration_ms,
     parse_size,
-    positive_number,
     whole_number,
 )
 
@@ -44,18 +43,11 @@ def test_every_number_of_64_bits_is_one(number: int) -> None:
 )
 def test_no_other_text_is_one(text: str) -> None:
     assert whole_number(text) is natural_number(text) is None
-    assert positive_number({"key": text}, "key", 7) == 7
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_a_natural_number_is_not_below_zero(number: int) -> None:
     assert natural_number(str(number)) == (number if number >= 0 else None)
-
-
-@pytest.mark.parametrize(("text", "found"), [("1", 1), ("+5", 5), ("0", 7), ("-1", 7)])
-def test_a_number_that_is_not_above_zero_is_the_default(text: str, found: int) -> None:
-    assert positive_number({"key": text}, "key", 7) == found
-    assert positive_number({}, "key", found) == found
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from replay_support import JOB, OPERATOR, checkpoint
 
 from lake.core.checkpoints.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
-from lake.core.errors import BadInputError, RefusedError
+from lake.core.errors import InvalidRequestError, RefusedError
 from lake.core.replay.model import UNPROVEN, FoundCheckpoint, PendingJob, TemporaryManifest
 from lake.core.replay.steps import ReplayStep, replay_steps
 from lake.core.table.operations import AppendFiles, FileColumns, ReplacePartitions, RowDelta
@@ -184,7 +184,7 @@ def test_every_so_many_empty_checkpoints_in_a_row_are_told_of(sink: str, kind: s
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "", "1.5"])
 def test_a_limit_of_empty_commits_that_is_no_positive_number_is_refused(text: str) -> None:
-    with pytest.raises(BadInputError, match="must be positive"):
+    with pytest.raises(InvalidRequestError, match="it must be a whole number from 1"):
         steps_of(FLINK_SINK, [taken(1)], properties={"flink.max-continuous-empty-commits": text})
 
 

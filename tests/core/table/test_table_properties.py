@@ -2,17 +2,24 @@
 
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lake.core.errors import InvalidRequestError
 from lake.core.table import table_properties as tp
+from lake.core.table.property_values import Setting
 from lake.core.table.table_properties import Use, Verdict
 
 ALL = (*tp.HONOURED, *tp.OF_DELETE_FILES)
-# PyIceberg has this one, Iceberg Java does not.
-OF_PYICEBERG = {"write.py-location-provider.impl"}
+# Iceberg's TableProperties does not have these.
+NAME = Path(tp.__file__).name
+OF_OTHERS = {
+    "write.py-location-provider.impl",
+    "lake.ignore-summary-totals",
+    "flink.max-continuous-empty-commits",
+}
 
 
 @pytest.mark.java
@@ -28,7 +35,7 @@ def test_the_table_lists_every_property_of_iceberg_java_and_no_other(java_jars: 
     }
 
     assert len(names) > 100
-    assert tp.verdicts().keys() - OF_PYICEBERG == names
+    assert tp.verdicts().keys() - OF_OTHERS == names
 
 
 def test_each_property_stands_once_in_the_table() -> None:
@@ -105,3 +112,23 @@ def test_a_warning_names_the_property_where_it_would_matter() -> None:
     (warning,) = tp.warnings(properties, [Use.APPEND, Use.WRITE])
     assert "write.upsert.enabled" in warning
     assert tp.warnings(properties, [Use.WRITE]) == []
+
+
+# What PyIceberg reads, in the process that commits or on a catalog's server.
+_READ_BY_PYICEBERG = {"PREVIOUS_METADATA"}
+
+
+def test_every_property_that_is_honoured_is_read_somewhere() -> None:
+    core = Path(tp.__file__).parent.parent
+    modules = {path: path.read_text() for path in core.rglob("*.py") if path.name != NAME}
+    assert len(modules) < len(list(core.rglob("*.py")))
+    constants = {name: item for name, item in vars(tp).items() if isinstance(item, Setting)}
+    groups = {"COMMIT_RETRY": tp.COMMIT_RETRY, "STATUS_CHECK": tp.STATUS_CHECK}
+    sites = "\n".join(modules.values())
+
+    def is_read(name: str) -> bool:
+        names = [name, *(group for group, items in groups.items() if constants[name] in items)]
+        return any(re.search(rf"\b{one}\b", sites) for one in names)
+
+    unread = {name for name in constants if not is_read(name)}
+    assert unread == _READ_BY_PYICEBERG

@@ -24,7 +24,8 @@ from lake.core.table.manifests import MANIFEST_SCHEMA
 from lake.core.table.occurrences import occurring
 from lake.core.table.operations import AppendFiles, RewriteFiles
 from lake.core.table.storage import Storage
-from lake.core.table.whole_lists import IGNORE_TOTALS, Counts, count_lists
+from lake.core.table.table_properties import IGNORE_TOTALS
+from lake.core.table.whole_lists import Counts, count_lists
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_nothing_is_committed_on_a_shorter_list(warehouse: Path, tmp_path: Path)
     (tmp_path / "more.csv").write_text("id,name\n9,x\n")
     result = CommandLine(warehouse)("--json", "ingest", "db.t", tmp_path / "more.csv")
     assert result.exit_code == 7
-    assert IGNORE_TOTALS in result.json()["error"]["hint"]
+    assert IGNORE_TOTALS.name in result.json()["error"]["hint"]
 
 
 def test_nothing_is_committed_on_a_list_that_is_another_when_it_is_read_again(
@@ -139,7 +140,7 @@ def test_nothing_is_committed_on_a_list_that_is_another_when_it_is_read_again(
 
 def test_a_table_may_say_that_its_totals_are_wrong(warehouse: Path, tmp_path: Path) -> None:
     cut(warehouse, -1, 2)
-    set_properties(warehouse, **{IGNORE_TOTALS: "true"})
+    set_properties(warehouse, **{IGNORE_TOTALS.name: "true"})
     (tmp_path / "more.csv").write_text("id,name\n9,x\n")
     lake = CommandLine(warehouse)
     lake.ok("ingest", "db.t", tmp_path / "more.csv")
