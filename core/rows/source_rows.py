@@ -18,6 +18,7 @@ from lake.core.rows.avro_reader import AvroContainer
 from lake.core.rows.convert import convert
 from lake.core.rows.defaults import write_column
 from lake.core.rows.int96 import schema_of_file
+from lake.core.rows.legacy_calendar import is_legacy, refuse_old_times
 from lake.core.rows.orc_reader import OrcStripes
 from lake.core.rows.parquet_files import row_group_start
 from lake.core.rows.parquet_footer import batches_of_group, open_parquet
@@ -214,7 +215,7 @@ def _parquet_batches(
     """Yield batches of columns, each with its first row's number in the file and the types in the file."""
     with storage.open_input(source.path) as file:
         parquet = open_parquet(file, source.path)
-        types = schema_of_file(parquet)
+        types, legacy = schema_of_file(parquet), is_legacy(parquet)
         footer = parquet.metadata
         present = parquet.schema_arrow.names
         columns = None if set(present) <= set(names) else [x for x in present if x in names]
@@ -225,6 +226,8 @@ def _parquet_batches(
             size = _batch_rows(parquet, source.path, index, columns)
             for batch in batches_of_group(parquet, source.path, index, columns, size):
                 batch.validate(full=True)
+                if legacy:
+                    refuse_old_times(batch, source.path)
                 yield row, batch, types
                 row += batch.num_rows
             if row - first != counts[index]:

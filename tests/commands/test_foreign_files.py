@@ -163,6 +163,37 @@ def test_int96_sources_fit_a_column_of_local_times(lake: CommandLine, warehouse:
     assert rows_of(lake) == expected("")
 
 
+@pytest.mark.parametrize("note", ["legacyINT96", "legacyDateTime"])
+@pytest.mark.parametrize(
+    ("column", "refused"),
+    [
+        (pa.array([datetime.date(1582, 10, 14)]), True),
+        (pa.array([datetime.date(1582, 10, 15), None]), False),
+        (pa.array([datetime.datetime(1899, 12, 31, 23, 59, 59)]), True),
+        (pa.array([datetime.datetime(1900, 1, 1), None]), False),
+        (pa.array([{"a": [[datetime.date(1, 1, 1)]]}]), True),
+        (pa.array([None], pa.date32()), False),
+    ],
+    ids=["day", "first day", "time", "first time", "nested", "null"],
+)
+def test_old_dates_of_another_calendar_are_not_loaded(
+    lake: CommandLine, warehouse: Path, note: str, column: pa.Array, refused: bool
+) -> None:
+    rows = pa.table({"id": range(len(column)), "old": column})
+    path = warehouse.parent / "spark.parquet"
+    pq.write_table(rows, path, store_schema=False)
+    lake.ok("ingest", "db.plain", path, "--create")
+    marked = rows.replace_schema_metadata({f"org.apache.spark.{note}": ""})
+    pq.write_table(marked, path)
+
+    found = lake("--json", "ingest", "db.t", path, "--create")
+
+    assert found.exit_code == (3 if refused else 0)
+    if refused:
+        assert "column old" in found.json()["error"]["message"]
+        assert lake("--json", "scan", "db.t").exit_code == 7
+
+
 def test_int96_is_refused_for_other_types(lake: CommandLine, warehouse: Path) -> None:
     make_table(
         warehouse,
