@@ -21,7 +21,7 @@ from lake.core.rows.avro_types import Fixed, Record, nodes, row_type
 from lake.core.rows.file_columns import FileColumns
 from lake.core.rows.row_files import Leaves, check_count
 from lake.core.rows.slices import FileSlice
-from lake.core.table.avro import Block, Cursor, Header, read_header
+from lake.core.table.avro import LONG_BYTES, Block, Cursor, Header, read_header
 from lake.core.table.avro_decode import Layout, decode
 
 _SYNC_BYTES = 16
@@ -234,10 +234,19 @@ class FileCursor(Cursor):
 
     def take(self, length: int) -> memoryview:
         """Return the next bytes, exactly so many."""
+        self._load(length)
+        return super().take(length)
+
+    def long(self) -> int:
+        """Return the next integer."""
+        self._load(min(LONG_BYTES, self._size - self.position))
+        return super().long()
+
+    def _load(self, length: int) -> None:
+        """Fetch the next bytes if the file has as many."""
         missing = self._at + length - len(self._data)
         if length > 0 and missing > 0 and self.position + length <= self._size:
             rest = bytes(self._data[self._at :])
             self._first, self._at = self.position, 0
             self._source.seek(self._first + len(rest))
             self._data = memoryview(rest + self._source.read(max(missing, self._fetch)))
-        return super().take(length)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
@@ -24,8 +26,11 @@ MAX_INFLATED_BYTES = 1024 * 1024 * 1024
 _MOST_RATIO = 100
 _UNDOUBTED_BYTES = 64 * 1024 * 1024
 MAX_OBJECTS = 1_000_000
+# Files with blocks smaller than this are decompressed by one thread at a time.
+_SMALL_BLOCK_BYTES = 4 * 1024
+_SMALL_BLOCKS = threading.Lock()
 _SYNC_BYTES = 16
-_LONG_BYTES = 10
+LONG_BYTES = 10
 _CRC_BYTES = 4
 # What Iceberg's `write.avro.compression-codec` calls each of Avro's codecs.
 AVRO_CODECS = {
@@ -103,25 +108,55 @@ def read_container(
     max_bytes = min(max_bytes, max(_UNDOUBTED_BYTES, _MOST_RATIO * len(data)))
     cursor = Cursor(data, name)
     header = read_header(cursor)
+    at = len(cursor.taken)
+    is_sealed, digest = header.is_sealed, hashlib.sha256(header.packed)
     blocks = []
     objects = inflated = 0
-    digest = hashlib.sha256(header.packed)
-    while not cursor.at_end:
-        count, packed = header.next_block(cursor)
-        if header.is_sealed:
-            digest.update(encode_long(count) + encode_long(len(packed)))
-            digest.update(packed)
-        objects += count
-        if objects > max_objects:
-            raise CorruptFileError(f"{name}: more than {max_objects} objects")
-        block = header.inflate(packed, max_bytes - inflated)
-        inflated += len(block)
-        blocks.append(Block(count, block))
-    if header.is_sealed and digest.digest()[:_SYNC_BYTES] != header.sync:
+    with _turn(header, data, at):
+        for count, packed in _split(header, data, at):
+            if is_sealed:
+                digest.update(encode_long(count) + encode_long(len(packed)))
+                digest.update(packed)
+            objects += count
+            if objects > max_objects:
+                raise CorruptFileError(f"{name}: more than {max_objects} objects")
+            block = header.inflate(packed, max_bytes - inflated)
+            inflated += len(block)
+            blocks.append(Block(count, block))
+    if is_sealed and digest.digest()[:_SYNC_BYTES] != header.sync:
         raise CorruptFileError(
             f"{name} is damaged: its sync marker is not the hash of its contents"
         )
     return Container(name, header.metadata, tuple(blocks))
+
+
+def _split(header: Header, data: bytes, at: int) -> Iterator[tuple[int, memoryview]]:
+    """Yield how many objects each block holds, and its bytes as they are packed.
+
+    A file may have a block for each object: this is `Header.next_block` without its calls.
+
+    Raises:
+        CorruptFileError: a block is cut short or does not end in the file's sync marker.
+    """
+    view, end, name = memoryview(data), len(data), header.name
+    while at < end:
+        count, at = _long_at(data, at, name)
+        size, at = _long_at(data, at, name)
+        stop = at + size
+        if size < 0 or stop + _SYNC_BYTES > end:
+            raise CorruptFileError(f"{name} is cut short or damaged at byte {at}")
+        header.check(count, data[stop : stop + _SYNC_BYTES])
+        yield count, view[at:stop]
+        at = stop + _SYNC_BYTES
+
+
+def _turn(header: Header, data: bytes, at: int) -> AbstractContextManager[Any]:
+    """Return what a thread holds while it decompresses the blocks that begin at a position.
+
+    zlib releases the interpreter's lock for each block. Where blocks are small, threads that decompress at the
+    same time would spend most of it on passing that lock to each other.
+    """
+    return _SMALL_BLOCKS if header.sync in data[at : at + _SMALL_BLOCK_BYTES] else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +181,19 @@ class Header:
             CorruptFileError: it is cut short or does not end in the file's sync marker.
         """
         count, packed = cursor.long(), cursor.take(cursor.long())
+        self.check(count, cursor.take(_SYNC_BYTES))
+        return count, packed
+
+    def check(self, count: int, sync: bytes | memoryview) -> None:
+        """Check how many objects a block claims to hold, and the bytes behind it.
+
+        Raises:
+            CorruptFileError: the number is negative, or the bytes are not the file's sync marker.
+        """
         if count < 0:
             raise CorruptFileError(f"{self.name}: a block of {count} objects")
-        if cursor.take(_SYNC_BYTES) != self.sync:
+        if sync != self.sync:
             raise CorruptFileError(f"{self.name}: a block does not end in the file's sync marker")
-        return count, packed
 
     def inflate(self, packed: memoryview, limit: int) -> bytes | memoryview:
         """Return a block's bytes, at most so many.
@@ -324,14 +367,31 @@ class Cursor:
         return piece
 
     def long(self) -> int:
-        """Return the next integer."""
-        value = 0
-        for index in range(_LONG_BYTES):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << (7 * index)
-            if byte < 0x80:  # noqa: PLR2004 - the last byte has no high bit
-                return (value >> 1) ^ -(value & 1)
-        raise CorruptFileError(f"{self.name}: an integer of more than {_LONG_BYTES} bytes")
+        """Return the next integer.
+
+        Raises:
+            CorruptFileError: the bytes end within it, or it is too long.
+        """
+        value, self._at = _long_at(self._data, self._at, self.name)
+        return value
+
+
+def _long_at(data: bytes | memoryview, at: int, name: str) -> tuple[int, int]:
+    """Return the integer at a position, and the position behind it.
+
+    Raises:
+        CorruptFileError: the bytes end within it, or it is too long.
+    """
+    ahead = data[at : at + LONG_BYTES]
+    value = shift = 0
+    for byte in ahead:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:  # noqa: PLR2004 - the last byte has no high bit
+            return (value >> 1) ^ -(value & 1), at + shift // 7
+    if len(ahead) < LONG_BYTES:
+        raise CorruptFileError(f"{name} is cut short or damaged at byte {at}")
+    raise CorruptFileError(f"{name}: an integer of more than {LONG_BYTES} bytes")
 
 
 def _read_header(cursor: Cursor) -> dict[str, bytes]:

@@ -24,6 +24,8 @@ from lake.core.table.avro import Block, plain_container
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _MAX_SCHEMA_NODES = 20_000
 _MAX_FIXED_BYTES = 64 * 1024
+# Written at once of the blocks that are decoded.
+_WRITTEN_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def decode(
     data = [*(block.data for block in blocks), layout.blank]
     descriptor, path = tempfile.mkstemp(prefix="lake-", suffix=".avro")
     try:
-        with os.fdopen(descriptor, "wb") as sink:
+        with os.fdopen(descriptor, "wb", _WRITTEN_BYTES) as sink:
             sink.writelines(plain_container(layout.schema_json, rows + 1, data))
         table = _query(path, rows + 1, columns, name)
     finally:
