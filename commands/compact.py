@@ -116,7 +116,7 @@ def compact(
 
     def planned(now: Table) -> CompactionPlan:
         return plan_compaction(
-            now, compaction_options(chosen, spark, now.properties), branch=branch
+            now, compaction_options(chosen, spark, now.properties), branch=branch, shown=dry_run
         )
 
     def work(now: Table, operation_id: str) -> Outcome:

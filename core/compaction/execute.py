@@ -74,6 +74,8 @@ _COLUMNS = (
     "record_count",
     "file_size_in_bytes",
     "first_row_id",
+)
+_STATISTICS = (
     "value_counts",
     "null_value_counts",
     "nan_value_counts",
@@ -226,9 +228,16 @@ class _Tally:
 
 
 def plan_compaction(
-    table: Table, options: CompactionOptions, *, branch: str = lineage.MAIN
+    table: Table, options: CompactionOptions, *, branch: str = lineage.MAIN, shown: bool = False
 ) -> CompactionPlan:
     """Choose what to rewrite in a branch's head.
+
+    Args:
+        table: the table.
+        options: thresholds.
+        branch: the branch.
+        shown: the plan is only shown. Statistics of the files, which are most of a manifest's bytes, are then read
+            only for a filter.
 
     Raises:
         RefusedError: the table cannot be written, or holds what cannot be rewritten yet.
@@ -241,7 +250,8 @@ def plan_compaction(
     condition = None
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), table.schema)
-    found = None if head is None else live_files(table, head, condition, columns=_COLUMNS)
+    columns = _COLUMNS if shown and condition is None else (*_COLUMNS, *_STATISTICS)
+    found = None if head is None else live_files(table, head, condition, columns=columns)
     entries = {} if found is None else _with_burdens(found, options)
     groups = plan_groups(
         entries,

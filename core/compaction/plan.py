@@ -138,15 +138,17 @@ def plan_groups(
     """
     if not by_spec:
         return []
-    files, partitions = _in_order(by_spec, table_spec_id)
+    files, partitions = _numbered(by_spec, table_spec_id)
+    # In the order in which their rows were committed. Columns are copied once, when all groups are known.
+    order = np.argsort(_column(files, "sequence_number"), kind="stable")
+    sizes, burdened = _sizes(files)[order], _burdened(files, options)[order]
     if not options.takes_every_file:
-        chosen = _misfits(_sizes(files), options) | _burdened(files, options)
-        files, partitions = files.filter(pa.array(chosen)), partitions[chosen]
-    sizes, burdened = _sizes(files), _burdened(files, options)
-    gains = _gains(files, options, output_spec, least_bytes)
+        chosen = _misfits(sizes, options) | burdened
+        order, sizes, burdened = order[chosen], sizes[chosen], burdened[chosen]
+    gains = _gains(files, options, output_spec, least_bytes)[order]
     groups: list[Integers] = []
-    left = files.num_rows if options.max_files is None else options.max_files
-    for rows in _by_partition(partitions):
+    left = len(order) if options.max_files is None else options.max_files
+    for rows in _by_partition(partitions[order]):
         for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
             group = rows[packed]
             worth_it = options.takes_every_file or (
@@ -156,9 +158,14 @@ def plan_groups(
             if left and worth_it:
                 groups.append(group[:left])
                 left -= len(groups[-1])
+    if not groups:
+        return []
+    groups = _in_job_order(groups, sizes, options.job_order)
+    grouped = files.take(pa.array(order[np.concatenate(groups)]))
+    ends = np.cumsum([len(group) for group in groups]).tolist()
     return [
-        _group(number, files.take(pa.array(group)), options, output_spec)
-        for number, group in enumerate(_in_job_order(groups, sizes, options.job_order))
+        _group(number, grouped.slice(end - len(group), len(group)), options, output_spec)
+        for number, (group, end) in enumerate(zip(groups, ends, strict=True))
     ]
 
 
@@ -225,8 +232,8 @@ def _group(
     )
 
 
-def _in_order(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
-    """Return all files in one table, in the order in which their rows were committed, and partitions.
+def _numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
+    """Return all files in one table, each with its place among those of its spec, and their partitions.
 
     A partition is a number; 0 is the one whose values are all NULL, and where files of other specs lie.
     """
@@ -237,9 +244,7 @@ def _in_order(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.T
         parts.append(entries.drop_columns(["partition"]).append_column("place", place))
         own = spec_id == table_spec_id
         numbers.append(_partition_numbers(entries) if own else np.zeros(count, np.int64))
-    files = pa.concat_tables(parts).combine_chunks()
-    order = np.argsort(_column(files, "sequence_number"), kind="stable")
-    return files.take(pa.array(order)), np.concatenate(numbers)[order]
+    return pa.concat_tables(parts).combine_chunks(), np.concatenate(numbers)
 
 
 def _partition_numbers(entries: pa.Table) -> Integers:

@@ -127,6 +127,19 @@ def parts(tmp_path: Path) -> World:
 # Other writers
 
 
+@pytest.mark.parametrize("where", [None, "id >= 4"])
+def test_a_plan_that_is_only_shown_is_the_one_that_is_run(world: World, where: str | None) -> None:
+    options = world.plan(where=where).options
+    shown = plan_compaction(world.session.table("db.t"), options, shown=True)
+
+    assert shown.facts() == world.plan(where=where).facts()
+    assert [group.paths for group in shown.groups] == [
+        group.paths for group in world.plan(where=where).groups
+    ]
+    read = set(shown.found.by_spec[0].column_names)
+    assert ("lower_bounds" in read) == (where is not None)
+
+
 def test_appends_meanwhile_are_no_conflict(world: World) -> None:
     done = world.compact(after(lambda: world.other().append(rows(100))))
 
