@@ -5,6 +5,7 @@ a lake warehouse as Iceberg's JdbcCatalog. Needs a JDK (17 or newer) and Maven, 
 
     python tests/java_peer.py WAREHOUSE "SELECT count(*) FROM lake.db.t"     (one statement, whole process)
     python tests/java_peer.py WAREHOUSE plan db.t                            (time planning)
+    python tests/java_peer.py WAREHOUSE plan-rewrite db.t                    (plan rewrite_data_files)
 """
 
 from __future__ import annotations
@@ -198,6 +199,14 @@ def add_columns(spark: Any, table: str, columns: list[list[str]]) -> None:
         loaded.updateSchema().updateColumnDefault(name, literal(kind, write)).commit()
 
 
+def rewrite_plan_of(spark: Any, table: str) -> dict[str, Any]:
+    """Plan rewrite_data_files with Iceberg's own planner; return how many groups of files it made."""
+    actions = spark._jvm.org.apache.iceberg.actions
+    planner = actions.BinPackRewriteFilePlanner(loaded_by(spark, table))
+    planner.init(spark._jvm.java.util.HashMap())
+    return {"groups": planner.plan().totalGroupCount()}
+
+
 class JavaPeer(PeerProcess):
     """The peer as a test sees it; `lake` warehouses are opened under names of their own."""
 
@@ -277,6 +286,8 @@ def main() -> None:
     up = time.perf_counter()
     if sys.argv[2] == "plan":
         result: Any = plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
+    elif sys.argv[2] == "plan-rewrite":
+        result = rewrite_plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
     elif sys.argv[2] == "checksum":
         result = checksum_of(spark, f"{CATALOG}.{sys.argv[3]}")
     else:

@@ -45,16 +45,17 @@ SPEC = PartitionSpec(PartitionField(1, 1000, DayTransform(), "ts_day"), spec_id=
 PLANNING = ("status", "sequence_number", "content", "file_path", "partition", "record_count")
 
 
+def pairs(offsets: pa.Array, keys: pa.Array, values: pa.Array) -> pa.Array:
+    """Return the pairs of keys and values that entries hold of columns."""
+    items = pa.StructArray.from_arrays([keys, values], ["key", "value"])
+    return pa.ListArray.from_arrays(offsets, items)
+
+
 def entries(rows: int) -> pa.Table:
     """Return entries as a streaming writer leaves them."""
     random = np.random.default_rng(7)
     offsets = pa.array(np.arange(0, rows * COLUMNS + 1, COLUMNS), pa.int32())
     keys = pa.array(np.tile(np.arange(1, COLUMNS + 1), rows), pa.int32())
-
-    def pairs(values: pa.Array) -> pa.Array:
-        return pa.ListArray.from_arrays(
-            offsets, pa.StructArray.from_arrays([keys, values], ["key", "value"])
-        )
 
     records = random.integers(50_000, 80_000, rows)
     # Half of the columns are ids that grow from file to file, the others codes from a small range.
@@ -62,10 +63,11 @@ def entries(rows: int) -> pa.Table:
     starts = np.repeat(np.cumsum(records), COLUMNS)
 
     def counts(numbers: Any) -> pa.Array:
-        return pairs(pa.array(numbers, pa.int64()))
+        return pairs(offsets, keys, pa.array(numbers, pa.int64()))
 
     def bounds(numbers: Any) -> pa.Array:
-        return pairs(pa.array([struct.pack("<q", n) for n in numbers.tolist()], pa.binary()))
+        packed = [struct.pack("<q", n) for n in numbers.tolist()]
+        return pairs(offsets, keys, pa.array(packed, pa.binary()))
 
     sizes = np.tile(random.integers(10**4, 10**6, COLUMNS), rows)
     sizes += random.integers(-5_000, 5_000, rows * COLUMNS)

@@ -1,108 +1,120 @@
-"""Time `lake scan --plan` against Iceberg Java's planner, whole processes in turn, on the same table.
+"""Time planning and expiry against Iceberg Java, whole processes in turn, on tables as each writer leaves them.
 
-    python tests/bench/plan.py [--files 200000] [--rounds 3] [--folder DIR]
+    python tests/bench/plan.py [--files 200000] [--rounds 3] [--writers lake,pyiceberg,spark,flink]
+                               [--commands scan,compact,expire] [--folder DIR]
 
-The table's files exist in metadata only: planning reads no data. Needs a JDK and Maven for the peer.
+Compared are `lake scan --plan` with Iceberg's scan planner, `lake compact --dry-run` with the planner of
+rewrite_data_files, and `lake expire` of all snapshots but the newest with expire_snapshots. Both must find the same
+number of files, or of groups of files. Prints seconds of the whole process of each, the ratio, and lake's peak
+memory in MiB. The data files exist in metadata only (see foreign_files.py). With ``--folder``, tables made there
+are used again. Needs a JDK and Maven for the peer.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import struct
-import subprocess
+import shutil
 import sys
 import tempfile
-import time
-import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from pyiceberg.schema import Schema  # noqa: E402
-from pyiceberg.types import LongType, NestedField  # noqa: E402
-from table_support import make_table, open_session  # noqa: E402
+from compact import copy_of, medians, timed  # noqa: E402
+from foreign_files import TABLE, WRITERS, make  # noqa: E402
 
-from lake.core.table.commit import commit_snapshot  # noqa: E402
-from lake.core.table.files import DataFile  # noqa: E402
-from lake.core.table.operations import AppendFiles  # noqa: E402
-
-COLUMNS = 15
-SCHEMA = Schema(
-    *(NestedField(n, f"c{n}", LongType(), required=False) for n in range(1, COLUMNS + 1))
+_OLDER = "2100-01-01T00:00:00Z"
+_EXPIRE = ["--older-than", _OLDER, "--retain-last", "1", "--unsafe-retention"]
+_CALL = (
+    "CALL lake.system.expire_snapshots("
+    f"table => '{TABLE}', older_than => TIMESTAMP '{_OLDER}', retain_last => 1)"
 )
-PER_COMMIT = 10_000
 
 
-def make(warehouse: Path, files: int) -> float:
-    """Commit so many files with statistics of 15 columns; return the manifest entries per second."""
-    make_table(warehouse, schema=SCHEMA, commit__manifest_merge__enabled="false")
-    session = open_session(warehouse)
-    table = session.table("db.t")
-    spent = 0.0
-    for begin in range(0, files, PER_COMMIT):
-        added = [
-            _file(table.data_location, begin + n) for n in range(min(PER_COMMIT, files - begin))
-        ]
-        started = time.perf_counter()
-        operation = AppendFiles(added=added)
-        table = commit_snapshot(session, table, operation, operation_id=str(uuid.uuid4())).table
-        spent += time.perf_counter() - started
-    return files / spent
+class Comparison(NamedTuple):
+    """A command of each, and how many files or groups each says it found."""
+
+    lake: list[str]
+    java: list[str]
+    found_by_lake: Callable[[Any], int]
+    found_by_java: Callable[[Any], int]
 
 
-def _file(folder: str, number: int) -> DataFile:
-    ids = range(1, COLUMNS + 1)
-    low, high = struct.pack("<q", number * 1000), struct.pack("<q", number * 1000 + 999)
-    return DataFile(
-        path=f"{folder}/{number:08d}-{uuid.UUID(int=number)}.parquet",
-        spec_id=0,
-        record_count=1000,
-        size_bytes=100_000 + number,
-        column_sizes=dict.fromkeys(ids, 6000),
-        value_counts=dict.fromkeys(ids, 1000),
-        null_value_counts=dict.fromkeys(ids, 0),
-        lower_bounds=dict.fromkeys(ids, low),
-        upper_bounds=dict.fromkeys(ids, high),
-        split_offsets=(4,),
-    )
+COMPARISONS = {
+    "scan": Comparison(
+        ["scan", TABLE, "--plan"],
+        ["plan", TABLE],
+        lambda document: document["plan"]["files"],
+        lambda result: result["files"],
+    ),
+    "compact": Comparison(
+        ["compact", TABLE, "--dry-run"],
+        ["plan-rewrite", TABLE],
+        lambda document: document["plan"]["groups"],
+        lambda result: result["groups"],
+    ),
+    # Flink's newest checkpoint needs its snapshot, which Java does not know.
+    "expire": Comparison(
+        ["expire", TABLE, *_EXPIRE, "--keep-checkpoints", "0s"],
+        [_CALL],
+        lambda document: document["result"]["data_files"],
+        lambda result: result[0]["deleted_data_files_count"],
+    ),
+}
 
 
-def timed(command: list[str]) -> tuple[float, str]:
-    """Run a whole process; return its seconds and output."""
-    started = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return time.perf_counter() - started, done.stdout
+def compare(name: str, writer: str, kept: Path, used: Path, rounds: int) -> None:
+    """Let the two take turns on copies of a table."""
+    asked = COMPARISONS[name]
+    start = [sys.executable, "-m", "lake.cli", "--warehouse", str(used), "--json"]
+    commands = {
+        "lake": [*start, *asked.lake],
+        "java": [sys.executable, str(HERE.parent / "java_peer.py"), str(used), *asked.java],
+    }
+    seconds: dict[str, list[float]] = {"lake": [], "java": []}
+    peaks = []
+    for _ in range(rounds):
+        found = {}
+        for each, command in commands.items():
+            copy_of(kept, used)
+            took, peak, output = timed(command)
+            seconds[each].append(round(took, 2))
+            document = json.loads(output.splitlines()[-1])
+            if each == "lake":
+                peaks.append(peak)
+                found[each] = asked.found_by_lake(document)
+            else:
+                found[each] = asked.found_by_java(document["result"])
+        assert found["lake"] == found["java"], found
+    ratios = [round(j / i, 2) for i, j in zip(seconds["lake"], seconds["java"], strict=True)]
+    print(f"{name} {writer}: {found['lake']} found, {seconds}, {ratios}")
+    print(json.dumps({**medians(seconds), "peak_mib": round(max(peaks))}), flush=True)
 
 
 def main() -> None:
-    """Make the table, then let the two take turns."""
+    """Make the tables, unless they exist, and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--writers", default=",".join(WRITERS))
+    parser.add_argument("--commands", default=",".join(COMPARISONS))
+    parser.add_argument("--folder", help="where to work; the tables made there are used again")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        warehouse = (chosen.folder or Path(temporary)).resolve() / "plan-bench"
-        rate = make(warehouse, chosen.files)
-        print(f"committed {chosen.files} files, {rate:,.0f} entries/s, commits and all")
-        lake = [sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"]
-        lake += ["scan", "db.t", "--plan"]
-        java = [sys.executable, str(HERE.parent / "java_peer.py"), str(warehouse), "plan", "db.t"]
-        times: dict[str, list[float]] = {"lake": [], "java": []}
-        for _ in range(chosen.rounds):
-            for name, command in (("lake", lake), ("java", java)):
-                seconds, output = timed(command)
-                times[name].append(seconds)
-                found = json.loads(output)
-                files = found["plan"]["files"] if name == "lake" else found["result"]["files"]
-                assert files == chosen.files, (name, files)
-        medians = {name: statistics.median(values) for name, values in times.items()}
-        for name, values in times.items():
-            print(f"{name}: median {medians[name]:.2f} s of {[round(v, 2) for v in values]}")
-        print(f"lake is {medians['java'] / medians['lake']:.1f} times as fast")
+    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    used = folder / "warehouse"
+    for writer in chosen.writers.split(","):
+        kept = folder / f"made-{writer}-{chosen.files}"
+        if not kept.exists():
+            # Locations in metadata are absolute: the table is made where it will be used.
+            shutil.rmtree(used, ignore_errors=True)
+            make(used, writer, chosen.files)
+            used.rename(kept)
+        for name in chosen.commands.split(","):
+            compare(name, writer, kept, used, chosen.rounds)
 
 
 if __name__ == "__main__":
