@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lake.core.arrays import one_array
 from lake.core.errors import BadInputError
+from lake.core.table.file_names import FileNames
 from lake.core.table.files import DATA
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import read_manifest_lists, read_manifests
@@ -70,6 +71,7 @@ class Reachability:
     """Reads manifests once, however often reachability is asked in one run."""
 
     storage: Storage
+    _file_names: FileNames = field(default_factory=FileNames)
     # All manifests that were met, and for each list the places of its own among them.
     _known: pa.Table = field(default_factory=MANIFEST_SCHEMA.empty_table)
     _names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
@@ -118,7 +120,8 @@ class Reachability:
             _statistics(before or metadata, lambda snapshot_id: snapshot_id in gone),
         ]
         named = _statistics(metadata, lambda snapshot_id: snapshot_id not in gone)
-        files = _without(_distinct(pa.concat_tables(parts)), live, kept_manifests, kept, named)
+        files = self._once(pa.concat_tables(parts))
+        files = self._without(files, live, kept_manifests, kept, named)
         used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())
         return Garbage(files, tuple(unreadable), used)
 
@@ -133,7 +136,7 @@ class Reachability:
         live = self._live_paths(metadata, manifests)
         # An entry that its catalog kept, though the snapshot is gone, still names its file.
         named = _statistics(metadata, lambda _: True)
-        return _without(files, live, manifests, metadata.snapshots, named)
+        return self._without(files, live, manifests, metadata.snapshots, named)
 
     def compared_columns(self, metadata: TableMetadata, kept: Sequence[Snapshot]) -> frozenset[int]:
         """Return the ids of the columns that live equality deletes of snapshots compare.
@@ -193,9 +196,8 @@ class Reachability:
         """Keep the manifests of lists that were not met before: many lists hold the same ones."""
         paths = same_name(rows["manifest_path"])
         is_new = pc.invert(pc.is_in(paths, value_set=self._names))
-        self._known = pa.concat_tables(
-            [self._known, _distinct(rows.filter(is_new), "manifest_path")]
-        )
+        new = _first_rows(rows.filter(is_new), paths.filter(is_new))
+        self._known = pa.concat_tables([self._known, new])
         self._names = pa.concat_arrays([self._names, paths.filter(is_new).unique()])
         places = pc.index_in(paths, value_set=self._names).to_numpy().astype(np.int64)
         pieces = np.split(places, np.cumsum(counts)[:-1])
@@ -268,27 +270,31 @@ class Reachability:
         )
         if new.num_rows:
             names = frozenset(new["manifest_path"].to_pylist())
-            known.append((names, same_name(self._entries(metadata, new)["path"])))
+            known.append((names, self._file_names.of(self._entries(metadata, new)["path"])))
             self._live.append(known[-1])
         return pa.concat_arrays([pa.array([], pa.string()), *(paths for _, paths in known)])
 
+    def _once(self, files: pa.Table) -> pa.Table:
+        """Return the first row of each file."""
+        return _first_rows(files, self._file_names.of(files["path"]))
 
-def _without(
-    files: pa.Table,
-    live: pa.Array,
-    manifests: pa.Table,
-    snapshots: Sequence[Snapshot],
-    statistics: pa.Table,
-) -> pa.Table:
-    """Return files without those that kept snapshots, or entries of statistics, name."""
-    held = [
-        live,
-        same_name(manifests["manifest_path"]),
-        same_name(pa.array([item.manifest_list for item in snapshots], pa.string())),
-        same_name(statistics["path"]),
-    ]
-    reached = pc.is_in(same_name(files["path"]), value_set=pa.concat_arrays(held))
-    return files.filter(pc.invert(reached))
+    def _without(
+        self,
+        files: pa.Table,
+        live: pa.Array,
+        manifests: pa.Table,
+        snapshots: Sequence[Snapshot],
+        statistics: pa.Table,
+    ) -> pa.Table:
+        """Return files without those that kept snapshots, or entries of statistics, name in any spelling."""
+        if not files.num_rows:
+            return files
+        lists = pa.array([item.manifest_list for item in snapshots], pa.string())
+        columns = (manifests["manifest_path"], lists, statistics["path"])
+        held = pa.concat_arrays([live, *(self._file_names.of(column) for column in columns)])
+        held = pa.concat_arrays([held, self._file_names.linked(held)])
+        reached = pc.is_in(self._file_names.of(files["path"]), value_set=held)
+        return files.filter(pc.invert(reached))
 
 
 def _files(locations: Any, kind: str, sizes: Any = None) -> pa.Table:
@@ -311,10 +317,8 @@ def _statistics(metadata: TableMetadata, wanted: Callable[[int], bool]) -> pa.Ta
     )
 
 
-def _distinct(table: pa.Table, column: str = "path") -> pa.Table:
-    """Keep the first row of each path."""
-    if table.num_rows == 0:
-        return table
-    encoded = same_name(table[column]).dictionary_encode()
+def _first_rows(table: pa.Table, names: pa.Array) -> pa.Table:
+    """Return the first row of each name."""
+    encoded = names.dictionary_encode()
     _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
     return table.take(pa.array(np.sort(first)))

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from lake.core import paths
 from lake.core.arrays import one_array
+from lake.core.table.file_names import FileNames, unnamed
 from lake.core.table.manifest_read import runs
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import read_manifest_lists, read_manifests
-from lake.core.table.spelling import same_name
 from lake.core.table.whole_lists import check_list, count_lists, shortfall
 
 if TYPE_CHECKING:
@@ -50,34 +50,44 @@ def occurring(
     if not wanted:
         return frozenset()
     names = pa.array(sorted(wanted), pa.string())
-    folded = same_name(names)
+    files = FileNames()
+    folded = files.of(names)
     manifests = _manifests(storage, metadata, known)
     seen = np.zeros(len(names), bool)
     for window in _windows(manifests):
         by_spec = read_manifests(storage, window, metadata, columns=("file_path",))
         for entries in by_spec.values():
-            hits = pc.is_in(folded, value_set=same_name(entries["file_path"]))
+            live = files.of(entries["file_path"])
+            held = pa.concat_arrays([live, files.linked(live)])
+            hits = pc.is_in(folded, value_set=held)
             seen |= hits.to_numpy(zero_copy_only=False)
     return frozenset(map(paths.canonical, names.filter(pa.array(seen)).to_pylist()))
 
 
-def metadata_files(
-    storage: Storage, metadata: TableMetadata, *, known: TableMetadata | None = None
+def made_of(
+    storage: Storage,
+    metadata: TableMetadata,
+    wanted: Sequence[str],
+    *,
+    known: TableMetadata | None = None,
 ) -> frozenset[str]:
-    """Return the manifests and manifest lists that retained snapshots are made of; in canonical form.
+    """Return which files are manifests or manifest lists of retained snapshots; as they were given.
 
     Args:
         storage: where the snapshots' manifests lie.
         metadata: the table's.
+        wanted: locations of files, in any spelling.
         known: metadata of an earlier call: only what came since is looked at.
 
     Raises:
         CorruptFileError: a manifest list is damaged.
         NotFoundError: one is missing.
     """
+    if not wanted:
+        return frozenset()
     lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
     manifests = _manifests(storage, metadata, known)["manifest_path"].to_pylist()
-    return frozenset(map(paths.canonical, [*lists, *manifests]))
+    return frozenset(wanted).difference(unnamed(wanted, [*lists, *manifests]))
 
 
 def _manifests(storage: Storage, metadata: TableMetadata, known: TableMetadata | None) -> pa.Table:

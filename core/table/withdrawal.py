@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from lake.core import paths
 from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
 from lake.core.processes import process_name, still_runs
-from lake.core.table.occurrences import metadata_files, occurring
+from lake.core.table.occurrences import made_of, occurring
 from lake.core.table.staged_runs import (
     RunMarks,
     StagedRun,
@@ -167,8 +167,8 @@ def _prepared(table: Table, marks: RunMarks, *, known: TableMetadata | None = No
     folder, text = table.metadata_folder, marks.operation_id
     names = [name for name, is_folder in table.storage.list_folder(folder) if not is_folder]
     found = [paths.join(folder, name) for name in names if text and text in name]
-    live = metadata_files(table.storage, table.metadata, known=known) if found else frozenset()
-    return [path for path in found if paths.canonical(path) not in live]
+    live = made_of(table.storage, table.metadata, found, known=known)
+    return [path for path in found if path not in live]
 
 
 def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from command_line import CommandLine
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
@@ -154,3 +156,83 @@ def test_what_another_writer_changed_meanwhile_is_explained(warehouse: Path) -> 
     assert outcome.result["data_files"] == 0
     assert "were planned and are still needed" in " ".join(session.warnings)
     assert ids_in(warehouse, snapshot_id=oldest) == [1]
+
+
+# Live files under a second name
+
+
+def plain_file(warehouse: Path) -> Path:
+    """Write a file among the table's data, as another tool does that then registers it."""
+    data = warehouse / "db" / "t" / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    path = data / "plain.parquet"
+    pq.write_table(pa.table({"id": pa.array([7], pa.int64()), "name": ["n7"]}), path)
+    return path
+
+
+def renamed(path: Path, way: str) -> str:
+    """Return a second name of a file."""
+    folder = path.parent
+    if way == "link to the file":
+        (folder / "link.parquet").symlink_to(path)
+        return f"{folder}/link.parquet"
+    if way == "link to the folder":
+        (folder.parent / "other").symlink_to(folder)
+        return f"file://{folder.parent}/other/{path.name}"
+    return {
+        "dot": f"{folder}/./{path.name}",
+        "dots": f"file://{folder}/../data/{path.name}",
+        "dots in the way": f"{folder}/missing/../{path.name}",
+        "one slash": f"file:{path}",
+        "slashes": f"file:///{folder}//{path.name}",
+        "plain": str(path),
+    }[way]
+
+
+@pytest.mark.parametrize(
+    "way",
+    ["dot", "dots", "one slash", "slashes", "plain", "link to the file", "link to the folder"],
+)
+@pytest.mark.parametrize("swapped", [False, True], ids=["", "swapped"])
+def test_a_live_file_stays_whatever_name_it_had_in_what_expires(
+    lake: CommandLine, warehouse: Path, way: str, swapped: bool
+) -> None:
+    table = make_table(warehouse)
+    path = plain_file(warehouse)
+    names = [f"file://{path}", renamed(path, way)]
+    old, new = reversed(names) if swapped else names
+    table.add_files([old])
+    table.overwrite(pa.table({"id": pa.array([1], pa.int64()), "name": ["n1"]}))
+    table.add_files([new])
+
+    promised = lake.ok(*EXPIRE, "--dry-run")["plan"]
+    document = lake.ok(*EXPIRE)
+
+    assert path.exists()
+    assert sorted(ids_in(warehouse)) == [1, 7]
+    assert document["result"] == {**promised, "failed_deletes": 0}
+    # A link that is unused goes; what it leads to stays.
+    assert promised["data_files"] == (1 if swapped and way == "link to the file" else 0)
+
+
+@pytest.mark.parametrize("first", ["real", "link"])
+def test_a_live_file_stays_in_a_warehouse_that_a_link_leads_to(tmp_path: Path, first: str) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    table = make_table(link)
+    path = plain_file(real)
+    names = {"real": f"file://{path}", "link": f"file://{link}/db/t/data/{path.name}"}
+    table.add_files([names.pop(first)])
+    table.overwrite(pa.table({"id": pa.array([1], pa.int64()), "name": ["n1"]}))
+    table.add_files([*names.values()])
+    table.overwrite(pa.table({"id": pa.array([2], pa.int64()), "name": ["n2"]}), "id == 1")
+
+    result = CommandLine(link).ok(*EXPIRE)["result"]
+
+    assert path.exists()
+    assert ids_in(link) == [2, 7]
+    # What is unused goes through a link as well.
+    assert result["data_files"] == 1
+    assert result["manifests"] > 0
+    assert result["failed_deletes"] == 0
