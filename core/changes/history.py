@@ -15,10 +15,10 @@ from lake.core.changes.steps import Entries
 from lake.core.errors import BadInputError
 from lake.core.table.catalog import Table
 from lake.core.table.files import DATA
-from lake.core.table.lineage import snapshots_by_id
+from lake.core.table.lineage import is_first, snapshots_by_id
 from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
 from lake.core.table.manifests import read_manifests
-from lake.core.table.whole_lists import check_list, read_list
+from lake.core.table.whole_lists import check_list, holds_only_own, read_list
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -92,7 +92,7 @@ def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
         read = pool.map(lambda item: _whole(table, item), wanted.values())
         lists = dict(zip(wanted, read, strict=True))
     return [
-        _commit(item, lists[item.snapshot_id], lists.get(item.parent_snapshot_id or 0))
+        _commit(table, item, lists[item.snapshot_id], lists.get(item.parent_snapshot_id or 0))
         for item in snapshots
     ]
 
@@ -104,8 +104,8 @@ def _whole(table: Table, snapshot: Snapshot) -> pa.Table:
     return manifests
 
 
-def _commit(snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Commit:
-    if before is None and _is_first(snapshot, after):
+def _commit(table: Table, snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Commit:
+    if before is None and is_first(table.metadata, snapshot) and holds_only_own(snapshot, after):
         before = MANIFEST_SCHEMA.empty_table()
     data, deletes = _parted(after)
     old_data, old_deletes = (None, None) if before is None else _parted(before)
@@ -119,12 +119,6 @@ def _commit(snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Com
             )
         found = Manifests(deletes, deletes, number)
     return Commit(snapshot, Manifests(data, old_data, number), found)
-
-
-def _is_first(snapshot: Snapshot, manifests: pa.Table) -> bool:
-    """Whether a snapshot never had a parent; some writers forget the parent's id when it expires."""
-    own = pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id)
-    return snapshot.parent_snapshot_id is None and pc.all(own).as_py() is not False
 
 
 def _parted(manifests: pa.Table) -> tuple[pa.Table, pa.Table]:

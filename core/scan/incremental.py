@@ -125,7 +125,7 @@ def _after(
             return chosen, False
     if start_id is not None:
         raise _no_ancestor(metadata, start_id, last, chosen[-1], inclusive=inclusive)
-    return chosen, chosen[-1].parent_snapshot_id is not None
+    return chosen, not lineage.is_first(metadata, chosen[-1])
 
 
 def _no_ancestor(

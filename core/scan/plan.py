@@ -28,7 +28,7 @@ from lake.core.table.live import LiveFiles, live_files
 from lake.core.table.manifest_schemas import ADDED, MANIFEST_SCHEMA
 from lake.core.table.manifests import read_manifests
 from lake.core.table.pruning import prune_files, prune_manifests
-from lake.core.table.whole_lists import read_list, shortfall_of_added
+from lake.core.table.whole_lists import holds_only_own, read_list, shortfall_of_added
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -246,6 +246,7 @@ def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
             end=options.end,
             branch=options.branch,
         )
+        increment = _with_root_checked(table, options, increment)
         condition, projection = bound(table.schema, options)
         found = _appended(table, increment, condition)
         return planned(table, options, increment, found, condition, projection)
@@ -255,6 +256,15 @@ def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
     found = _live(table, snapshot, condition, schema)
     whole = Increment(snapshot, () if snapshot is None else (snapshot,), ())
     return planned(table, options, whole, found, condition, projection)
+
+
+def _with_root_checked(table: Table, options: ScanOptions, increment: Increment) -> Increment:
+    """Return an increment from the beginning as truncated where its oldest snapshot is not the table's first."""
+    if options.start is not None or increment.end is None or increment.truncated:
+        return increment
+    *_, oldest = lineage.ancestors(table.metadata, increment.end.snapshot_id)
+    manifests = read_list(table.storage, table.metadata, oldest)
+    return replace(increment, truncated=not holds_only_own(oldest, manifests))
 
 
 def planned(

@@ -96,23 +96,51 @@ def is_ancestor(metadata: TableMetadata, ancestor_id: int, snapshot_id: int | No
     return any(item.snapshot_id == ancestor_id for item in ancestors(metadata, snapshot_id))
 
 
+def is_first(metadata: TableMetadata, snapshot: Snapshot) -> bool:
+    """Whether a table had no snapshot before one in its history, as far as metadata shows.
+
+    A missing parent id does not prove it: PyIceberg's expiry removes the parent id of the oldest snapshot that it
+    keeps, and a snapshot that `lake.core.expiration.lost_refs` put back has none. Whatever else shows earlier
+    snapshots counts as well; in format version 1, without sequence numbers, that is less.
+    """
+    if snapshot.parent_snapshot_id is not None:
+        return False
+    number = snapshot.sequence_number or 0
+    earlier = sum((item.sequence_number or 0) < number for item in metadata.snapshots)
+    if earlier < number - 1:
+        return False
+    retained = snapshots_by_id(metadata)
+    if any(entry.snapshot_id not in retained for entry in metadata.snapshot_log):
+        return False
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    took_over = any(
+        summary.get(f"total-{kind}", added) != added
+        for kind in ("data-files", "delete-files")
+        for added in (summary.get(f"added-{kind}", "0"),)
+    )
+    return not took_over and not any(
+        f"deleted-{kind}" in summary for kind in ("data-files", "records")
+    )
+
+
 def since(
     metadata: TableMetadata, head_id: int | None, start_id: int | None
 ) -> tuple[list[Snapshot], bool]:
     """Return the snapshots after ``start_id`` up to a head, newest first, and whether none is missing.
 
-    None is missing when the oldest one's parent is the start itself (or, from the beginning, when the
-    oldest has no parent). Source: Iceberg's MergingSnapshotProducer.validationHistory.
+    None is missing when the oldest one's parent is the start itself or, from the beginning, when nothing was before
+    the oldest (see `is_first`). Source: Iceberg's MergingSnapshotProducer.validationHistory.
     """
     between: list[Snapshot] = []
     for snapshot in ancestors(metadata, head_id):
         if snapshot.snapshot_id == start_id:
             return between, True
         between.append(snapshot)
-    oldest_parent = between[-1].parent_snapshot_id if between else None
-    return between, (not between and head_id is None) or (
-        bool(between) and oldest_parent == start_id
-    )
+    if not between:
+        return between, head_id is None
+    if start_id is None:
+        return between, is_first(metadata, between[-1])
+    return between, between[-1].parent_snapshot_id == start_id
 
 
 def parse_time_ms(text: str) -> int:

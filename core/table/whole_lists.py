@@ -82,6 +82,12 @@ def read_list(
     return manifests
 
 
+def holds_only_own(snapshot: Snapshot, manifests: pa.Table) -> bool:
+    """Whether a snapshot took over no manifest of an earlier one, as the first of a history."""
+    own = pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id)
+    return pc.all(own).as_py() is not False
+
+
 def check_list(
     storage: Storage, metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
 ) -> None:

@@ -91,6 +91,16 @@ def test_a_reader_that_is_up_to_date_gets_nothing() -> None:
     assert chosen(line(5), 3, 3, inclusive=True) == [3]
 
 
+def test_a_first_snapshot_whose_parent_was_forgotten_is_not_the_beginning() -> None:
+    cut = line(4, first_kept=3)
+    forgotten = [cut.snapshots[0].model_copy(update={"parent_snapshot_id": None}), cut.snapshots[1]]
+
+    found = plan_increment(metadata_of(forgotten, 4), start=None, end=None, inclusive=False)
+
+    assert found.truncated
+    assert [item.snapshot_id for item in found.appends] == [4, 3]
+
+
 def test_an_expired_start_is_known_by_its_child() -> None:
     metadata = line(6, first_kept=4)
 
