@@ -37,7 +37,7 @@ from lake.core.table import lineage
 from lake.core.table.catalog import Table
 from lake.core.table.commit import ChangeSet, commit_changes
 from lake.core.table.neighbours import refuse_neighbours
-from lake.core.table.run_ids import EXPIRED_RUN_IDS, carried_run_ids
+from lake.core.table.run_ids import noted_in_expiry
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -329,9 +329,9 @@ class _Expiry:
         ]
         if retention.expired:
             updates.append(RemoveSnapshots(snapshot_ids=list(retention.expired)))
-        runs = carried_run_ids(metadata, retention.expired, self.plan.now_ms)
-        if runs is not None and updates:
-            updates.append(SetPropertiesUpdate(updates={EXPIRED_RUN_IDS: runs}))
+        runs = noted_in_expiry(metadata, retention.expired, self.plan.now_ms)
+        if runs and updates:
+            updates.append(SetPropertiesUpdate(updates=runs))
         schemas, specs = self.cleaned
         if schemas:
             updates.append(RemoveSchemasUpdate(schema_ids=list(schemas)))

@@ -410,7 +410,7 @@ def _outcome(
         status=status,
         operation_id=operation_id if committed else None,
         base_snapshot_id=plan.base_snapshot_id,
-        snapshot_ids=[committed.snapshot_id] if committed else [],
+        snapshot_ids=committed.snapshot_ids[-1:] if committed else (),
         plan=describe(plan),
         result=result,
     )

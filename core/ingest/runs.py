@@ -266,7 +266,7 @@ def _outcome(
         branch=plan.options.branch,
         status=status,
         base_snapshot_id=plan.base_snapshot_id,
-        snapshot_ids=[committed.snapshot_id] if committed else [],
+        snapshot_ids=committed.snapshot_ids[-1:] if committed else (),
         plan=describe(plan),
         result=result,
     )

@@ -30,10 +30,18 @@ from lake.core.table.catalog import Table
 from lake.core.table.chain import Chain
 from lake.core.table.commit_times import is_disordered
 from lake.core.table.metadata_text import unknown_members
+from lake.core.table.file_names import unnamed
 from lake.core.table.opening import first_line
 from lake.core.table.operations import Operation, Step
 from lake.core.table.property_values import Setting
-from lake.core.table.run_ids import OPERATION_ID, find_on_branch
+from lake.core.table.run_ids import (
+    CARRIED_MS,
+    OPERATION_ID,
+    RUN_ID,
+    find_on_branch,
+    has_run,
+    noted_runs,
+)
 from lake.core.table.table_properties import (
     COMMIT_RETRY,
     COMMITTING,
@@ -237,10 +245,13 @@ class _Commit:
     updates: tuple[TableUpdate, ...]
     # The steps of the last attempt.
     steps: Sequence[Step] = ()
+    # Whether the branch's property of run ids may change with the commit, and does in the last attempt.
+    notes: bool = True
+    noted: bool = False
 
     def run(self, table: Table) -> Committed:
         try:
-            landed = commit_changes(self.session, table, self._prepare, self._landed)
+            landed = self._sent(table)
         except CommitUnknownError as error:
             error.operation_id = self.chain.operation_id
             raise
@@ -261,6 +272,21 @@ class _Commit:
         found = (earlier.snapshot_id,) if earlier else ()
         return Committed(table=landed, snapshot_ids=found, already=True)
 
+    def _sent(self, table: Table) -> Table:
+        """Commit; where the catalog forbids the change of table properties, without noting the run ids."""
+        try:
+            return commit_changes(self.session, table, self._prepare, self._landed)
+        except NotAuthorisedError:
+            if not self.noted:
+                raise
+            self.notes = False
+            after = commit_changes(self.session, table, self._prepare, self._landed)
+            self.session.warn(
+                f"the catalog does not let {table.identifier} note run ids in its properties: they count until "
+                "their snapshots expire"
+            )
+            return after
+
     def _committed(self, table: Table, snapshot_ids: Sequence[int]) -> Committed:
         steps = self.chain.steps_of(snapshot_ids)
         return Committed(table=table, snapshot_ids=tuple(snapshot_ids), steps=tuple(steps))
@@ -270,14 +296,20 @@ class _Commit:
         return own or find_on_branch(metadata, self.branch, self.guard)
 
     def _prepare(self, table: Table) -> ChangeSet | None:
-        guarded = find_on_branch(table.metadata, self.branch, self.guard)
-        self.steps = () if guarded else self.decide(table)
+        self.steps = () if self._is_guarded(table.metadata) else self.decide(table)
         if not self.steps:
             return None
         head = None if table.creating else lineage.branch_head(table.metadata, self.branch)
         schema_id = _schema_id(table.metadata, self.updates)
         snapshots = self.chain.build(table, head, self.steps, schema_id)
         return self._request(table, head, snapshots)
+
+    def _is_guarded(self, metadata: TableMetadata) -> bool:
+        """Whether an earlier run made this change, though its snapshot may have expired since."""
+        if self.guard.keys() == {RUN_ID}:
+            since_ms = self.session.clock.now_ms() - CARRIED_MS
+            return has_run(metadata, self.branch, self.guard[RUN_ID], since_ms)
+        return find_on_branch(metadata, self.branch, self.guard) is not None
 
     def _request(
         self, table: Table, head: Snapshot | None, snapshots: Sequence[Snapshot]
@@ -298,6 +330,7 @@ class _Commit:
             *(AddSnapshot(snapshot=snapshot) for snapshot in snapshots),
             # The branch goes where all of them are: none of those before was ever its head.
             self._move(table.metadata, snapshots[-1].snapshot_id),
+            *self._run_ids(table.metadata, snapshots),
         )
         if table.creating:
             return ChangeSet((AssertCreate(),), updates, files)
@@ -306,6 +339,16 @@ class _Commit:
         )
         same = AssertTableUUID(uuid=table.metadata.table_uuid)
         return ChangeSet((same, pinned, *self.requirements), updates, files)
+
+    def _run_ids(
+        self, metadata: TableMetadata, snapshots: Sequence[Snapshot]
+    ) -> tuple[TableUpdate, ...]:
+        from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
+
+        now_ms = self.session.clock.now_ms()
+        noted = noted_runs(metadata, self.branch, now_ms, added=snapshots) if self.notes else {}
+        self.noted = bool(noted)
+        return (SetPropertiesUpdate(updates=noted),) if noted else ()
 
     def _move(self, metadata: TableMetadata, snapshot_id: int) -> TableUpdate:
         from pyiceberg.table.update import SetSnapshotRefUpdate  # noqa: PLC0415
@@ -570,8 +613,8 @@ def _forget_metadata(session: Session, table: Table, now: Table | None) -> None:
     live = logged | ({now.metadata_location} if now else set())
     own = [
         location
-        for location in table.catalog.written_metadata
-        if location not in live and paths.deletable(location, table.roots)
+        for location in unnamed(table.catalog.written_metadata, live)
+        if paths.deletable(location, table.roots)
     ]
     if table.storage.delete(own).failed:
         session.warn("an unused metadata file could not be removed")
@@ -613,13 +656,13 @@ def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
     if not DELETE_OLD_METADATA.of(before.properties) or before.creating:
         return
     logged = {entry.metadata_file for entry in after.metadata.metadata_log}
+    logged.add(after.metadata_location)
     old = [
-        entry.metadata_file
-        for entry in before.metadata.metadata_log
-        if entry.metadata_file not in logged
-        and entry.metadata_file != after.metadata_location
-        and metadata_files.called_so(entry.metadata_file)
-        and paths.deletable(entry.metadata_file, after.roots)
+        location
+        for location in unnamed(
+            [entry.metadata_file for entry in before.metadata.metadata_log], logged
+        )
+        if metadata_files.called_so(location) and paths.deletable(location, after.roots)
     ]
     try:
         left = len(after.storage.delete(old).failed)

@@ -1,14 +1,21 @@
 """Which runs a branch has already taken in: a second run with the same id changes nothing there.
 
-A snapshot carries its run's id. When the snapshot expires, the table's property carries the id on, with the
-branches in whose history it was.
+A snapshot's summary carries the id of its run, and counts while the snapshot is in the branch's history. Any
+engine may expire that snapshot, so each commit to a branch also notes the runs in the branch's history in a table
+property of that branch. Only commits that require the branch's head write the property (and expiry, which requires
+all heads), so no writer overwrites another's notes.
+
+A note counts after its snapshot has left the metadata, unless the snapshot was rolled back: then the branch's
+oldest retained snapshot is not newer than it, or an earlier commit found it retained outside the branch's history
+and removed the note.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core.table import lineage
@@ -21,16 +28,36 @@ if TYPE_CHECKING:
 # Every snapshot of lake names the operation that made it, and the run it was a part of.
 OPERATION_ID = "lake.operation-id"
 RUN_ID = "lake.run-id"
+# A JSON object of run id to [snapshot id, sequence number] or [snapshot id, sequence number, expired-ms]. The name of
+# another branch's property than main's ends in a dot and the branch's name.
+RUN_IDS = "lake.run-ids"
+# What earlier versions wrote when they expired snapshots: run id to expired-ms, or to [expired-ms, branch, …].
 EXPIRED_RUN_IDS = "lake.expired-run-ids"
 CARRIED_MS = 30 * 24 * 3_600_000
-MAX_CARRIED = 10_000
+MAX_NOTED = 10_000
+_MAX_ID_LENGTH = 64
 # A cherry-picked snapshot names the one whose rows it brings.
 _PICKED_FROM = "source-snapshot-id"
 
 
 @dataclass(frozen=True, slots=True)
+class NotedRun:
+    """A run that a commit to a branch noted.
+
+    Args:
+        snapshot_id: the snapshot of the branch that holds the run's rows.
+        sequence_number: the snapshot's; 0 in format version 1.
+        expired_ms: when the snapshot was first found expired, in ms since 1970; None while it was retained.
+    """
+
+    snapshot_id: int
+    sequence_number: int
+    expired_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CarriedRun:
-    """A run whose snapshot expired: when, in ms since 1970, and in which branches' history it was."""
+    """A run in the property of earlier versions: when its snapshot expired, and in which branches' history it was."""
 
     expired_ms: int
     branches: frozenset[str]
@@ -55,52 +82,186 @@ def find_on_branch(
 
 
 def has_run(metadata: TableMetadata, branch: str, run_id: str, since_ms: int | None = None) -> bool:
-    """Whether a run of this id has landed on a branch, though its snapshot expired (at ``since_ms`` or later)."""
-    if find_on_branch(metadata, branch, {RUN_ID: run_id}) is not None:
-        return True
-    carried = expired_run_ids(metadata).get(run_id)
+    """Whether a run of this id is in a branch's history, though its snapshot expired (after ``since_ms``)."""
+    return (
+        find_on_branch(metadata, branch, {RUN_ID: run_id}) is not None
+        or _is_noted(metadata, branch, run_id, since_ms)
+        or _is_carried(metadata, branch, run_id, since_ms)
+    )
+
+
+def noted_runs(
+    metadata: TableMetadata,
+    branch: str,
+    now_ms: int,
+    *,
+    added: Sequence[Snapshot] = (),
+    expired: Collection[int] = (),
+) -> dict[str, str]:
+    """Return the properties to set with a commit to a branch, so that they note the runs in its history.
+
+    Args:
+        metadata: the table's before the commit.
+        branch: the branch whose head the commit requires.
+        now_ms: the time in ms since 1970.
+        added: the snapshots that the commit adds to the branch, oldest first.
+        expired: the snapshots that it removes.
+
+    Returns:
+        Nothing where the notes stay as they are.
+    """
+    before = _notes(metadata, branch)
+    history = [*reversed(added), *_history(metadata, branch)]
+    gone = frozenset(expired)
+    after: dict[str, NotedRun] = {}
+    known = lineage.snapshots_by_id(metadata)
+    for snapshot in reversed(history):
+        for run_id in _runs_of(known, snapshot):
+            number = snapshot.snapshot_id
+            expired_ms = now_ms if number in gone else None
+            after[_key(run_id)] = NotedRun(number, snapshot.sequence_number or 0, expired_ms)
+    for key, note in {**_inherited(metadata, branch), **before}.items():
+        if key not in after and _may_be_held(note, known, history, now_ms - CARRIED_MS):
+            after[key] = note if note.expired_ms is not None else replace(note, expired_ms=now_ms)
+    newest = sorted(after.items(), key=lambda item: _age(item[1]))[:MAX_NOTED]
+    if dict(newest) == before:
+        return {}
+    return {_property_of(branch): json.dumps({key: _plain(note) for key, note in reversed(newest)})}
+
+
+def noted_in_expiry(
+    metadata: TableMetadata, expired: Collection[int], now_ms: int
+) -> dict[str, str]:
+    """Return the properties to set with an expiry, which requires the heads of all branches."""
+    found: dict[str, str] = {}
+    for branch in _branches(metadata):
+        found |= noted_runs(metadata, branch, now_ms, expired=expired)
+    before = _carried_runs(metadata)
+    fresh = {key: run for key, run in before.items() if run.expired_ms > now_ms - CARRIED_MS}
+    if fresh != before:
+        kept = {key: [run.expired_ms, *sorted(run.branches)] for key, run in fresh.items()}
+        found[EXPIRED_RUN_IDS] = json.dumps(kept)
+    return found
+
+
+def _is_noted(metadata: TableMetadata, branch: str, run_id: str, since_ms: int | None) -> bool:
+    key, known = _key(run_id), lineage.snapshots_by_id(metadata)
+    notes = {
+        name: note
+        for name in _noted_branches(metadata)
+        if (note := _notes(metadata, name).get(key)) is not None
+    }
+    if not notes:
+        return False
+    history = list(_history(metadata, branch))
+    picked = {_source_id(snapshot) for snapshot in history}
+    return any(
+        note.snapshot_id in picked
+        or (
+            (name == branch or branch in _joined(metadata, frozenset({name})))
+            and _may_be_held(note, known, history, since_ms)
+        )
+        for name, note in notes.items()
+    )
+
+
+def _inherited(metadata: TableMetadata, branch: str) -> dict[str, NotedRun]:
+    """Return the notes of other branches whose retained history ends where this one's does."""
+    found: dict[str, NotedRun] = {}
+    for name in _noted_branches(metadata):
+        if name != branch and branch in _joined(metadata, frozenset({name})):
+            found |= _notes(metadata, name)
+    return found
+
+
+def _may_be_held(
+    note: NotedRun,
+    known: Mapping[int, Snapshot],
+    history: Sequence[Snapshot],
+    since_ms: int | None,
+) -> bool:
+    """Whether a note's snapshot may be older than a branch's retained history, in which it is not.
+
+    What cannot be known counts: a run that is not loaded again can be seen, rows that are there twice cannot.
+    """
+    if note.snapshot_id in known or not history:
+        return False
+    if since_ms is not None and note.expired_ms is not None and note.expired_ms <= since_ms:
+        return False
+    oldest = history[-1].sequence_number or 0
+    # Version 1 has no sequence numbers.
+    return not oldest or note.sequence_number < oldest
+
+
+def _age(note: NotedRun) -> tuple[int, int]:
+    """Return what sorts notes from the newest to the oldest."""
+    return -(note.expired_ms or 2**63), -note.sequence_number
+
+
+def _runs_of(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Iterator[str]:
+    for one in (snapshot, _picked_from(known, snapshot)):
+        summary = one.summary.additional_properties if one and one.summary else {}
+        if RUN_ID in summary:
+            yield summary[RUN_ID]
+
+
+def _key(run_id: str) -> str:
+    if len(run_id) <= _MAX_ID_LENGTH:
+        return run_id
+    return f"sha256:{hashlib.sha256(run_id.encode()).hexdigest()[:32]}"
+
+
+def _property_of(branch: str) -> str:
+    return RUN_IDS if branch == lineage.MAIN else f"{RUN_IDS}.{branch}"
+
+
+def _noted_branches(metadata: TableMetadata) -> list[str]:
+    """Return the branches, also former ones, that have notes."""
+    start = f"{RUN_IDS}."
+    named = [key.removeprefix(start) for key in metadata.properties if key.startswith(start)]
+    return [lineage.MAIN, *named]
+
+
+def _notes(metadata: TableMetadata, branch: str) -> dict[str, NotedRun]:
+    """Return a branch's notes by run; none where the property cannot be read."""
+    found = _json_object(metadata.properties.get(_property_of(branch)))
+    notes = {key: _note(value) for key, value in found.items()}
+    return {key: note for key, note in notes.items() if note is not None}
+
+
+def _note(value: Any) -> NotedRun | None:
+    if not isinstance(value, list) or not all(type(item) is int for item in value):
+        return None
+    return NotedRun(*value) if len(value) in {2, 3} else None
+
+
+def _plain(note: NotedRun) -> list[int]:
+    plain = [note.snapshot_id, note.sequence_number]
+    return plain if note.expired_ms is None else [*plain, note.expired_ms]
+
+
+def _json_object(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# What earlier versions wrote
+
+
+def _is_carried(metadata: TableMetadata, branch: str, run_id: str, since_ms: int | None) -> bool:
+    carried = _carried_runs(metadata).get(run_id)
     if carried is None or (since_ms is not None and carried.expired_ms <= since_ms):
         return False
     return branch in _joined(metadata, carried.branches)
 
 
-def expired_run_ids(metadata: TableMetadata) -> dict[str, CarriedRun]:
-    """Return the expired runs that the table's property tells of; none if it is unreadable."""
-    try:
-        told = json.loads(metadata.properties.get(EXPIRED_RUN_IDS, "{}"))
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(told, dict):
-        return {}
-    runs = {str(key): _carried(value) for key, value in told.items()}
+def _carried_runs(metadata: TableMetadata) -> dict[str, CarriedRun]:
+    found = _json_object(metadata.properties.get(EXPIRED_RUN_IDS))
+    runs = {key: _carried(value) for key, value in found.items()}
     return {key: run for key, run in runs.items() if run is not None}
-
-
-def carried_run_ids(metadata: TableMetadata, expired: Collection[int], now_ms: int) -> str | None:
-    """Return the property's next value when snapshots expire; None if it need not change."""
-    before = expired_run_ids(metadata)
-    carried = {
-        run: CarriedRun(item.expired_ms, _joined(metadata, item.branches))
-        for run, item in before.items()
-        if item.expired_ms > now_ms - CARRIED_MS
-    }
-    gone = frozenset(expired)
-    leaving = {
-        snapshot.snapshot_id: snapshot.summary.additional_properties[RUN_ID]
-        for snapshot in metadata.snapshots
-        if snapshot.snapshot_id in gone
-        and snapshot.summary
-        and RUN_ID in snapshot.summary.additional_properties
-    }
-    for branch in _branches(metadata) if leaving else ():
-        for snapshot_id in _held(metadata, branch) & leaving.keys():
-            run = leaving[snapshot_id]
-            known = carried[run].branches if run in carried else frozenset()
-            carried[run] = CarriedRun(now_ms, known | {branch})
-    if carried == before:
-        return None
-    newest = sorted(carried.items(), key=lambda item: item[1].expired_ms)[-MAX_CARRIED:]
-    return json.dumps({run: _plain(item) for run, item in newest})
 
 
 def _carried(value: Any) -> CarriedRun | None:
@@ -110,11 +271,7 @@ def _carried(value: Any) -> CarriedRun | None:
     return CarriedRun(moment, frozenset(str(branch) for branch in branches))
 
 
-def _plain(run: CarriedRun) -> Any:
-    # Nearly all runs are main's.
-    if run.branches == {lineage.MAIN}:
-        return run.expired_ms
-    return [run.expired_ms, *sorted(run.branches)]
+# Histories
 
 
 def _branches(metadata: TableMetadata) -> list[str]:
@@ -130,21 +287,14 @@ def _history(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
     return lineage.ancestors(metadata, head)
 
 
-def _held(metadata: TableMetadata, branch: str) -> set[int]:
-    """Return the snapshots whose rows came to a branch."""
-    found: set[int] = set()
-    known = lineage.snapshots_by_id(metadata)
-    for snapshot in _history(metadata, branch):
-        source = _picked_from(known, snapshot)
-        found |= {snapshot.snapshot_id} | ({source.snapshot_id} if source else set())
-    return found
-
-
 def _picked_from(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Snapshot | None:
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    named = summary.get(_PICKED_FROM, "")
-    number = whole_number(named)
+    number = _source_id(snapshot)
     return None if number is None else known.get(number)
+
+
+def _source_id(snapshot: Snapshot) -> int | None:
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    return whole_number(summary.get(_PICKED_FROM, ""))
 
 
 def _joined(metadata: TableMetadata, branches: frozenset[str]) -> frozenset[str]:

@@ -376,7 +376,7 @@ def _outcome(
         base_snapshot_id=matched.base.snapshot_id
         if matched and matched.base
         else plan.ingest.base_snapshot_id,
-        snapshot_ids=[committed.snapshot_id] if committed else [],
+        snapshot_ids=committed.snapshot_ids[-1:] if committed else (),
         plan=describe_upsert(plan),
         result={
             "rows_read": source.rows_read,

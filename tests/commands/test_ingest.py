@@ -957,7 +957,7 @@ def test_a_run_id_outlives_its_snapshot_by_30_days(
 
     again = lake.ok("ingest", "db.t", path, "--run-id", "r1")
     later = open_session(warehouse)
-    known = json.loads(later.table("db.t").properties["lake.expired-run-ids"])
+    known = json.loads(later.table("db.t").properties["lake.run-ids"])
 
     assert again["status"] == "nothing-to-do"
     assert list(known) == ["r1"]

@@ -123,15 +123,15 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an own metadata file goes though it is live",
             commit,
-            "if location not in live and paths.deletable",
-            "if paths.deletable",
+            "for location in unnamed(table.catalog.written_metadata, live)",
+            "for location in table.catalog.written_metadata",
             (_COMMIT, _HADOOP),
         ),
         RemovedCheck(
             "a run that landed lands again",
             commit,
-            "guarded = find_on_branch(table.metadata, self.branch, self.guard)",
-            "guarded = None",
+            "self.steps = () if self._is_guarded(table.metadata) else self.decide(table)",
+            "self.steps = self.decide(table)",
             (_COMMIT,),
         ),
         RemovedCheck(

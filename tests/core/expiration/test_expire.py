@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,6 @@ from lake.core.expiration.plan import RetentionOptions, plan_retention
 from lake.core.outcome import Outcome, Status
 from lake.core.table.commit import commit_snapshot
 from lake.core.table.operations import AppendFiles, RewriteFiles
-from lake.core.table.run_ids import EXPIRED_RUN_IDS
 
 DAY_MS = 24 * 3_600_000
 
@@ -459,33 +457,6 @@ def test_a_commit_that_is_always_refused_deletes_nothing(world: World) -> None:
         world.expire(days=1.5)
 
     assert files_below(world.warehouse) == before
-
-
-def test_ids_of_expired_runs_are_carried_for_thirty_days(world: World) -> None:
-    world.append(0, lake__run_id="monday")
-    world.append(1)
-    world.append(2)
-    world.expire(days=1.5)
-    assert list(json.loads(world.table.properties[EXPIRED_RUN_IDS])) == ["monday"]
-
-    world.clock.now += 31 * DAY_MS
-    world.append(3)
-    world.append(4)
-    world.expire(days=1.5)
-    assert json.loads(world.table.properties[EXPIRED_RUN_IDS]) == {}
-
-
-@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", '{"a": 1}'])
-def test_ids_of_expired_runs_that_cannot_be_read_stop_no_expiry(world: World, text: str) -> None:
-    world.append(0, lake__run_id="monday")
-    world.append(1)
-    with world.pyiceberg.transaction() as changing:
-        changing.set_properties({EXPIRED_RUN_IDS: text})
-    world.append(2)
-
-    world.expire(days=1.5)
-
-    assert list(json.loads(world.table.properties[EXPIRED_RUN_IDS])) == ["monday"]
 
 
 def test_files_outside_the_tables_own_folders_are_told_and_left(
