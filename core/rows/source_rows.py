@@ -64,10 +64,10 @@ def _columns(
 ) -> pa.Schema | None:
     with readable(source.path):
         if source.format == PARQUET:
-            with storage.open_input(source.path) as file:
+            with storage.open_input(source.path, follow_link=True) as file:
                 return schema_of_file(open_parquet(file, source.path))
         if source.format in (ORC, AVRO):
-            with storage.open_input(source.path) as file:
+            with storage.open_input(source.path, follow_link=True) as file:
                 return _opened(file, source).schema
         if source.format == ARROW:
             with _open_arrow(storage, source.path) as (schema, _):
@@ -213,7 +213,7 @@ def _parquet_batches(
     storage: Storage, source: Source, names: Sequence[str]
 ) -> Iterator[tuple[int, pa.RecordBatch, pa.Schema]]:
     """Yield batches of columns, each with its first row's number in the file and the types in the file."""
-    with storage.open_input(source.path) as file:
+    with storage.open_input(source.path, follow_link=True) as file:
         parquet = open_parquet(file, source.path)
         types, legacy = schema_of_file(parquet), is_legacy(parquet)
         footer = parquet.metadata
@@ -257,7 +257,7 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
     """Cut a large Parquet file into pieces of whole row groups."""
     if source.format != PARQUET or source.size_bytes <= target_bytes:
         return [source]
-    with readable(source.path), storage.open_input(source.path) as file:
+    with readable(source.path), storage.open_input(source.path, follow_link=True) as file:
         footer = open_parquet(file, source.path).metadata
         starts = [row_group_start(footer.row_group(i)) for i in range(footer.num_row_groups)]
     ends = [*starts[1:], source.size_bytes]
@@ -286,7 +286,7 @@ def _opened(file: Any, source: Source) -> OrcStripes | AvroContainer:
 
 
 def _file_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
-    with storage.open_input(source.path) as file:
+    with storage.open_input(source.path, follow_link=True) as file:
         for start, batch in _opened(file, source).all_rows(_BATCH_BYTES):
             yield start + 1, batch
 
@@ -313,7 +313,11 @@ def _open_arrow(
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Open a file or a stream of Arrow IPC; local files are mapped, so that large batches stay on disk."""
     location = paths.parse(path)
-    opened = pa.memory_map(location.path) if location.is_local else storage.open_input(path)
+    opened = (
+        pa.memory_map(location.path)
+        if location.is_local
+        else storage.open_input(path, follow_link=True)
+    )
     with opened as file:
         magic = file.read(6)
         file.seek(0)

@@ -167,7 +167,7 @@ def _format_of(path: str, given: str | None) -> str:
 def open_stream(storage: Storage, source: Source) -> Iterator[Any]:
     """Open a file of text for reading from its beginning, unpacked if its name says that it is packed."""
     codec = _COMPRESSED.get(source.path.rsplit(".", 1)[-1].lower())
-    with storage.open_input(source.path) as file:
+    with storage.open_input(source.path, follow_link=True) as file:
         yield pa.CompressedInputStream(file, codec) if codec else file
 
 

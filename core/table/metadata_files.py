@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,10 +12,10 @@ from pydantic import ValidationError
 from pyiceberg.table.metadata import TableMetadata
 
 from lake.core import paths
-from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.errors import CorruptFileError
 from lake.core.table.metadata_parser import parsed
 from lake.core.table.roots import roots_of
-from lake.core.table.storage import read_up_to
+from lake.core.table.storage import read_up_to, require_file
 
 if TYPE_CHECKING:
     from pyiceberg.io import InputFile
@@ -34,9 +33,8 @@ def from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
     del encoding
     place = paths.parse(file.location)
     if place.is_local:
-        status = os.stat(place.path)
-        if not stat.S_ISREG(status.st_mode):
-            raise BadInputError(f"{file.location} is not a file")
+        status = os.lstat(place.path)
+        require_file(file.location, status)
         return _local(file.location, status.st_ino, status.st_size, status.st_mtime_ns)
     with file.open() as stream:
         return parse(_read(stream, file.location), file.location)

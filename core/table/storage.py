@@ -164,19 +164,22 @@ class Storage:
         return ask(*reached)
 
     @_again_when_renewed
-    def open_input(self, location: str) -> Any:
+    def open_input(self, location: str, *, follow_link: bool = False) -> Any:
         """Open a file for random access (a `pyarrow.NativeFile`).
 
+        Args:
+            location: the file's.
+            follow_link: also open a file through a symbolic link in its place. Users name sources so; in place
+                of a table's file a link shows other rows.
+
         Raises:
-            BadInputError: it is a folder, a pipe or a device: opening one could wait for ever.
+            BadInputError: it is a link, a folder, a pipe or a device: opening one could wait for ever.
             NotFoundError: there is no such file.
         """
         filesystem, path = self.resolve(location)
         with typed_errors(location):
-            if isinstance(filesystem, pafs.LocalFileSystem) and not stat.S_ISREG(
-                os.stat(path).st_mode
-            ):
-                raise BadInputError(f"{location} is not a file")
+            if isinstance(filesystem, pafs.LocalFileSystem):
+                require_file(location, os.stat(path, follow_symlinks=follow_link))
             return filesystem.open_input_file(path)
 
     @_again_when_renewed
@@ -319,7 +322,11 @@ class Storage:
         )
 
     def look_up(self, locations: Iterable[str]) -> dict[str, StoredFile | None]:
-        """Return what storage knows of files, None for one that is not there; many are asked at once."""
+        """Return what storage knows of files; many are asked at once.
+
+        Returns:
+            None for a file that is not there, or in whose place there is a symbolic link.
+        """
         wanted = list(dict.fromkeys(locations))
         if all(paths.parse(location).is_local for location in wanted):
             # A thread costs more than the system call that it would make.
@@ -331,6 +338,8 @@ class Storage:
     def _look_up(self, location: str) -> StoredFile | None:
         filesystem, path = self.resolve(location)
         with typed_errors(location):
+            if isinstance(filesystem, pafs.LocalFileSystem) and os.path.islink(path):
+                return None
             try:
                 info = filesystem.get_file_info(path)
             except OSError as error:
@@ -456,6 +465,21 @@ class Storage:
         except (OSError, BadInputError, pa.ArrowException) as error:
             return str(error)[:_TOLD_LENGTH]
         return None
+
+
+def require_file(location: str, status: os.stat_result) -> None:
+    """Check that a local location is a file itself.
+
+    Raises:
+        BadInputError: it is a link, a folder, a pipe or a device.
+    """
+    if stat.S_ISLNK(status.st_mode):
+        raise BadInputError(
+            f"{location} is a symbolic link, not a file",
+            hint="links to folders are followed, links in place of a table's files are not",
+        )
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInputError(f"{location} is not a file")
 
 
 def _make_folders(path: str) -> None:
