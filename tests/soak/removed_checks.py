@@ -17,6 +17,8 @@ _COMPACTION = f"{_CORE}/compaction/test_execute.py"
 _SORTED = "tests/commands/test_sorted.py"
 _EXPIRE = f"{_CORE}/expiration/test_expire.py"
 _JOURNAL = f"{_CORE}/expiration/test_journal.py"
+_EXPIRE_FILES = "tests/commands/test_expire_files.py"
+_RUN_IDS = f"{_CORE}/table/test_run_ids.py"
 _REPLAY = f"{_CORE}/replay/test_execute.py"
 _REFUSALS = "tests/commands/test_replay_refusals.py"
 _UPSERT = "tests/commands/test_upsert.py"
@@ -316,8 +318,8 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files of every kind fall out of the log of metadata files",
             "core/table/commit.py",
-            "        and metadata_files.called_so(entry.metadata_file)\n",
-            "",
+            "if metadata_files.called_so(location) and paths",
+            "if paths",
             (_HADOOP,),
         ),
         RemovedCheck(
@@ -337,9 +339,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files that kept snapshots reach go",
             "core/expiration/reach.py",
-            "        candidates = candidates.filter(\n"
-            '            pc.invert(pc.is_in(same_name(candidates["path"]), value_set=live))\n'
-            "        )\n",
+            "        files = self._without(files, live, kept_manifests, kept, named)\n",
             "",
             ("tests/commands/test_expire.py",),
         ),
@@ -373,10 +373,52 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "a run id is forgotten with its snapshot",
+            "core/table/commit.py",
+            "        self.noted = bool(noted)\n",
+            "        noted = {}\n",
+            (_RUN_IDS, _INGEST),
+        ),
+        RemovedCheck(
+            "an expiry does not note when a run's snapshot went",
             "core/expiration/execute.py",
-            "        if runs is not None and updates:\n",
+            "        if runs and updates:\n",
             "        if False:\n",
-            (_EXPIRE, _INGEST, _STAGES),
+            (_RUN_IDS,),
+        ),
+        RemovedCheck(
+            "a run that was rolled back and expired counts",
+            "core/table/run_ids.py",
+            "    return not oldest or note.sequence_number < oldest\n",
+            "    return True\n",
+            (_RUN_IDS,),
+        ),
+        RemovedCheck(
+            "statistics of expired snapshots are looked for in the metadata that lost them",
+            "core/expiration/execute.py",
+            "            before=self.before,\n",
+            "",
+            (_EXPIRE_FILES,),
+        ),
+        RemovedCheck(
+            "a link to a file that goes is not looked at",
+            "core/expiration/reach.py",
+            "        held = pa.concat_arrays([held, self._file_names.linked(held)])\n",
+            "",
+            (_EXPIRE_FILES,),
+        ),
+        RemovedCheck(
+            "a link to a folder makes another file",
+            "core/table/file_names.py",
+            "                target = _target(found) if links < _MAX_LINKS else None\n",
+            "                target = None\n",
+            (_EXPIRE_FILES,),
+        ),
+        RemovedCheck(
+            "a link in place of a table's file is followed",
+            "core/table/storage.py",
+            "os.stat(path, follow_symlinks=follow_link)",
+            "os.stat(path)",
+            ("tests/commands/test_links.py",),
         ),
     )
 
