@@ -64,7 +64,6 @@ from lake.core.table.withdrawal import look_for
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
-    from pyiceberg.table.metadata import TableMetadata
 
 APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
     "append",
@@ -330,7 +329,7 @@ def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPl
         options=options,
         table=table,
         schema=table.schema,
-        already=already_ran(table.metadata, options.branch, options.run_id, session.clock.now_ms()),
+        already=already_ran(table, options.branch, options.run_id, session.clock.now_ms()),
         run=_lying_there(session, table, options.run_id) if options.run_id else None,
         base_snapshot_id=_head_id(table, options.branch),
     )
@@ -346,9 +345,9 @@ def _lying_there(session: Session, table: Table, run_id: str) -> StagedRun | Non
         return None
 
 
-def already_ran(metadata: TableMetadata, branch: str, run_id: str | None, now_ms: int) -> bool:
+def already_ran(table: Table, branch: str, run_id: str | None, now_ms: int) -> bool:
     """Whether a run of this id has landed on a branch: a snapshot carries it, or did in the last 30 days."""
-    return run_id is not None and has_run(metadata, branch, run_id, now_ms - CARRIED_MS)
+    return run_id is not None and has_run(table, branch, run_id, now_ms - CARRIED_MS)
 
 
 def _existing(session: Session, identifier: str, options: IngestOptions) -> Table | None:

@@ -130,9 +130,8 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
 
 
 def _ran_anywhere(table: Table, run_id: str, now_ms: int) -> bool:
-    metadata = table.metadata
     return any(
-        already_ran(metadata, name, run_id, now_ms) for name in {lineage.MAIN, *metadata.refs}
+        already_ran(table, name, run_id, now_ms) for name in {lineage.MAIN, *table.metadata.refs}
     )
 
 
@@ -161,7 +160,7 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
         committed = _commit(session, plan, run, operation_id)
     except CommitConflictError:
         # Whoever else had it may have taken it up between the look and the commit.
-        now, branch = table.refreshed().metadata, plan.options.branch
+        now, branch = table.refreshed(), plan.options.branch
         if already_ran(now, branch, run_id, session.clock.now_ms()):
             return _outcome(plan, Status.NOTHING_TO_DO)
         raise

@@ -143,7 +143,7 @@ def _unnamed(table: Table, given: Given, readings: Mapping[str, Reading]) -> lis
             foreign=elsewhere or next((part.foreign for part in parts if part.foreign), None),
         )
         staged = is_staged(operator)
-        found.append(as_run(item, parts, table.metadata, given.branch) if staged else item)
+        found.append(as_run(item, parts, table, given.branch) if staged else item)
     return found
 
 

@@ -65,9 +65,8 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
                 requirements=_requirements(plan),
             )
     except CommitConflictError:
-        if runs and all(
-            has_run(plan.table.refreshed().metadata, plan.branch, run_id) for run_id in runs
-        ):
+        now = plan.table.refreshed()
+        if runs and all(has_run(now, plan.branch, run_id) for run_id in runs):
             return _outcome(plan, Status.NOTHING_TO_DO, ())
         raise
     steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
@@ -145,7 +144,7 @@ class _Replay:
     def _ran(self, table: Table, item: FoundCheckpoint) -> bool:
         """Whether the ingest that staged a checkpoint was finished otherwise."""
         branch = self.plan.branch
-        return item.run_id is not None and has_run(table.metadata, branch, item.run_id)
+        return item.run_id is not None and has_run(table, branch, item.run_id)
 
     def _is_held(self, item: FoundCheckpoint, held: frozenset[str]) -> bool:
         own = _paths([item])

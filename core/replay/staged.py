@@ -12,9 +12,8 @@ from lake.core.table.run_ids import has_run
 from lake.core.table.staged_runs import FILES, MANIFESTS, RunMarks
 
 if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
-
     from lake.core.replay.manifests import Reading
+    from lake.core.table.catalog import Table
 
 
 def is_staged(operator_id: str) -> bool:
@@ -22,15 +21,13 @@ def is_staged(operator_id: str) -> bool:
     return operator_id == LAKE_OPERATOR_ID
 
 
-def as_run(
-    item: Evidence, readings: Sequence[Reading], metadata: TableMetadata, branch: str
-) -> Evidence:
+def as_run(item: Evidence, readings: Sequence[Reading], table: Table, branch: str) -> Evidence:
     """Return the evidence of a staged run with what the headers of its manifests say.
 
     Args:
         item: what is known of it as of a checkpoint.
         readings: all that lies there of it.
-        metadata: the table's.
+        table: the table.
         branch: the branch that is replayed to.
     """
     marks = RunMarks.of_header(readings[0].marks, item.job_id)
@@ -40,7 +37,7 @@ def as_run(
     return replace(
         item,
         run_id=marks.run_id,
-        ran=has_run(metadata, branch, marks.run_id),
+        ran=has_run(table, branch, marks.run_id),
         problem=item.problem or _cut(readings),
         foreign=item.foreign or elsewhere,
     )

@@ -296,7 +296,7 @@ class _Commit:
         return own or find_on_branch(metadata, self.branch, self.guard)
 
     def _prepare(self, table: Table) -> ChangeSet | None:
-        self.steps = () if self._is_guarded(table.metadata) else self.decide(table)
+        self.steps = () if self._is_guarded(table) else self.decide(table)
         if not self.steps:
             return None
         head = None if table.creating else lineage.branch_head(table.metadata, self.branch)
@@ -304,12 +304,12 @@ class _Commit:
         snapshots = self.chain.build(table, head, self.steps, schema_id)
         return self._request(table, head, snapshots)
 
-    def _is_guarded(self, metadata: TableMetadata) -> bool:
+    def _is_guarded(self, table: Table) -> bool:
         """Whether an earlier run made this change, though its snapshot may have expired since."""
         if self.guard.keys() == {RUN_ID}:
             since_ms = self.session.clock.now_ms() - CARRIED_MS
-            return has_run(metadata, self.branch, self.guard[RUN_ID], since_ms)
-        return find_on_branch(metadata, self.branch, self.guard) is not None
+            return has_run(table, self.branch, self.guard[RUN_ID], since_ms)
+        return find_on_branch(table.metadata, self.branch, self.guard) is not None
 
     def _request(
         self, table: Table, head: Snapshot | None, snapshots: Sequence[Snapshot]

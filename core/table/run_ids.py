@@ -6,8 +6,8 @@ property of that branch. Only commits that require the branch's head write the p
 all heads), so no writer overwrites another's notes.
 
 A note counts after its snapshot has left the metadata, unless the snapshot was rolled back: then the branch's
-oldest retained snapshot is not newer than it, or an earlier commit found it retained outside the branch's history
-and removed the note.
+oldest retained snapshot is not newer than it, an earlier commit found it retained outside the branch's history and
+removed the note, or the newest logged metadata file that has the snapshot has it outside the branch's history.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lake.core.errors import LakeError
 from lake.core.table import lineage
 from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.table.catalog import Table
 
 # Every snapshot of lake names the operation that made it, and the run it was a part of.
 OPERATION_ID = "lake.operation-id"
@@ -81,12 +84,12 @@ def find_on_branch(
     return None
 
 
-def has_run(metadata: TableMetadata, branch: str, run_id: str, since_ms: int | None = None) -> bool:
+def has_run(table: Table, branch: str, run_id: str, since_ms: int | None = None) -> bool:
     """Whether a run of this id is in a branch's history, though its snapshot expired (after ``since_ms``)."""
     return (
-        find_on_branch(metadata, branch, {RUN_ID: run_id}) is not None
-        or _is_noted(metadata, branch, run_id, since_ms)
-        or _is_carried(metadata, branch, run_id, since_ms)
+        find_on_branch(table.metadata, branch, {RUN_ID: run_id}) is not None
+        or _is_noted(table, branch, run_id, since_ms)
+        or _is_carried(table.metadata, branch, run_id, since_ms)
     )
 
 
@@ -144,8 +147,8 @@ def noted_in_expiry(
     return found
 
 
-def _is_noted(metadata: TableMetadata, branch: str, run_id: str, since_ms: int | None) -> bool:
-    key, known = _key(run_id), lineage.snapshots_by_id(metadata)
+def _is_noted(table: Table, branch: str, run_id: str, since_ms: int | None) -> bool:
+    metadata, key = table.metadata, _key(run_id)
     notes = {
         name: note
         for name in _noted_branches(metadata)
@@ -153,16 +156,51 @@ def _is_noted(metadata: TableMetadata, branch: str, run_id: str, since_ms: int |
     }
     if not notes:
         return False
-    history = list(_history(metadata, branch))
+    known, history = lineage.snapshots_by_id(metadata), list(_history(metadata, branch))
     picked = {_source_id(snapshot) for snapshot in history}
     return any(
         note.snapshot_id in picked
-        or (
-            (name == branch or branch in _joined(metadata, frozenset({name})))
-            and _may_be_held(note, known, history, since_ms)
-        )
+        or (_may_be_held(note, known, history, since_ms) and _was_held(table, branch, name, note))
         for name, note in notes.items()
     )
+
+
+def _was_held(table: Table, branch: str, noted: str, note: NotedRun) -> bool:
+    """Whether a branch's history had a snapshot that expired, which a commit to a branch had noted.
+
+    What cannot be known counts for the branch itself: a run that is not loaded again can be seen, rows that are
+    there twice cannot.
+    """
+    same = noted == branch or branch in _joined(table.metadata, frozenset({noted}))
+    before = _before_expiry(table, note)
+    if before is None:
+        return same
+    histories = (_history(before, name) for name in {branch, *([noted] if same else [])})
+    return any(item.snapshot_id == note.snapshot_id for history in histories for item in history)
+
+
+def _before_expiry(table: Table, note: NotedRun) -> TableMetadata | None:
+    """Return the newest metadata of the log that has a note's snapshot; None where that cannot be found."""
+    from lake.core.table.hadoop import read_metadata  # noqa: PLC0415 - PyIceberg's catalogs
+
+    log = table.metadata.metadata_log
+    found, low, high = None, 0, len(log)
+    # Version 1 does not show which metadata is older than the snapshot.
+    while note.sequence_number and low < high:
+        middle = (low + high) // 2
+        try:
+            metadata = read_metadata(table.storage, log[middle].metadata_file)
+        except (LakeError, ValueError):
+            # Old metadata files may be deleted, the oldest first.
+            low = middle + 1
+            continue
+        if metadata.snapshot_by_id(note.snapshot_id) is not None:
+            found, low = metadata, middle + 1
+        elif getattr(metadata, "last_sequence_number", 0) < note.sequence_number:
+            low = middle + 1
+        else:
+            high = middle
+    return found
 
 
 def _inherited(metadata: TableMetadata, branch: str) -> dict[str, NotedRun]:
@@ -180,10 +218,7 @@ def _may_be_held(
     history: Sequence[Snapshot],
     since_ms: int | None,
 ) -> bool:
-    """Whether a note's snapshot may be older than a branch's retained history, in which it is not.
-
-    What cannot be known counts: a run that is not loaded again can be seen, rows that are there twice cannot.
-    """
+    """Whether a note's snapshot may be older than a branch's retained history, in which it is not."""
     if note.snapshot_id in known or not history:
         return False
     if since_ms is not None and note.expired_ms is not None and note.expired_ms <= since_ms:

@@ -132,7 +132,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a run that landed lands again",
             commit,
-            "self.steps = () if self._is_guarded(table.metadata) else self.decide(table)",
+            "self.steps = () if self._is_guarded(table) else self.decide(table)",
             "self.steps = self.decide(table)",
             (_COMMIT,),
         ),

@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,7 +89,7 @@ class World:
 
     def has(self, run_id: str, branch: str = "main") -> bool:
         since_ms = self.clock.now - 30 * DAY_MS
-        return has_run(self.table.metadata, branch, run_id, since_ms)
+        return has_run(self.table, branch, run_id, since_ms)
 
 
 @pytest.fixture
@@ -145,6 +146,39 @@ def test_a_later_commit_notices_a_rollback_before_the_expiry(world: World) -> No
     world.expire_elsewhere()
 
     assert [world.has(name) for name in ("r1", "r2", "r3")] == [True, False, True]
+
+
+def test_the_log_of_metadata_shows_what_was_rolled_back_before_others_committed(
+    world: World,
+) -> None:
+    first = world.run("r1")
+    world.run("r2")
+    world.other.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    for number in range(3):
+        world.other.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
+    world.expire_elsewhere()
+    world.other.append(pa.table({"id": pa.array([9], pa.int64()), "name": ["n"]}))
+
+    assert [world.has("r1"), world.has("r2")] == [True, False]
+    for entry in world.table.metadata.metadata_log:
+        Path(entry.metadata_file.removeprefix("file://")).unlink()
+    # Without it, rows that might be there are not loaded again.
+    assert [world.has("r1"), world.has("r2")] == [True, True]
+
+
+def test_a_run_counts_where_its_branch_was_merged_and_dropped(world: World) -> None:
+    world.run("r1")
+    head = world.table.metadata.current_snapshot_id
+    world.other.manage_snapshots().create_branch(head, "side").create_branch(head, "bad").commit()
+    done = world.run("r2", "side")
+    world.run("r3", "bad")
+    world.other.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
+    world.other.manage_snapshots().remove_branch("side").remove_branch("bad").commit()
+    for number in range(2):
+        world.other.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
+    world.expire_elsewhere()
+
+    assert [world.has(name) for name in ("r1", "r2", "r3")] == [True, True, False]
 
 
 def test_a_run_counts_on_a_branch_that_was_moved_forward_to_it(world: World) -> None:
