@@ -20,7 +20,7 @@ KINDS = {
     "partition statistics": r"partition-stats.*\.parquet$",
     "manifest list": r"/snap-[^/]*\.avro$",
     "manifest": r"-m\d+\.avro$",
-    "data or deletes": r"/data/[^/]*\.(parquet|puffin)$",
+    "data or deletes": r"/data/.*\.(parquet|puffin)$",
 }
 
 
