@@ -18,7 +18,12 @@ import pyarrow.compute as pc
 
 from lake.core import paths
 from lake.core.arrays import one_array
-from lake.core.errors import CommitUnknownError, LakeError, StoppedError
+from lake.core.errors import (
+    CommitUnknownError,
+    LakeError,
+    NotAuthorisedError,
+    StoppedError,
+)
 from lake.core.expiration import journal
 from lake.core.expiration.deleting import Removed, delete_files, own_files, warn_of_others
 from lake.core.expiration.lost_refs import assert_refs, put_back
@@ -189,6 +194,9 @@ class _Expiry:
     cleaned: _Unused = ((), ())
     # Where the journal lies, while there is one.
     noted: str | None = None
+    # Whether the properties of run ids may change with the commit, and do in the last attempt.
+    notes: bool = True
+    noted_runs: bool = False
     # What was to be deleted after the commit, and how much of what was deleted an earlier run had left.
     going: pa.Table = field(default_factory=FILES.empty_table)
     earlier: int = 0
@@ -210,7 +218,7 @@ class _Expiry:
     def commit(self) -> Table:
         """Commit; from before that on, the journal tells what is to go."""
         try:
-            return commit_changes(self.session, self.plan.table, self.prepare, self.landed)
+            return self._sent()
         except CommitUnknownError as error:
             # It may have landed: the next run finds out.
             error.operation_id = self.operation_id
@@ -220,6 +228,16 @@ class _Expiry:
             if self.noted and paths.canonical(self.noted) not in self.session.owned:
                 self.forget(self.plan.table)
             raise
+
+    def _sent(self) -> Table:
+        """Commit; where the catalog forbids the change of table properties, without noting the run ids."""
+        try:
+            return commit_changes(self.session, self.plan.table, self.prepare, self.landed)
+        except NotAuthorisedError:
+            if not self.noted_runs:
+                raise
+            self.notes = False
+            return commit_changes(self.session, self.plan.table, self.prepare, self.landed)
 
     def clean_up(self, removed: Removed) -> bool:
         """Put back what a race removed, then delete files; whether all that is to go could be told."""
@@ -319,7 +337,6 @@ class _Expiry:
             RemovePartitionSpecsUpdate,
             RemoveSchemasUpdate,
             RemoveSnapshotRefUpdate,
-            SetPropertiesUpdate,
         )
 
         from lake.core.table.snapshot_updates import RemoveSnapshots  # noqa: PLC0415
@@ -329,15 +346,31 @@ class _Expiry:
         ]
         if retention.expired:
             updates.append(RemoveSnapshots(snapshot_ids=list(retention.expired)))
-        runs = noted_in_expiry(metadata, retention.expired, self.plan.now_ms)
-        if runs and updates:
-            updates.append(SetPropertiesUpdate(updates=runs))
+        if updates and self.notes:
+            updates += self._run_ids(metadata, retention)
         schemas, specs = self.cleaned
         if schemas:
             updates.append(RemoveSchemasUpdate(schema_ids=list(schemas)))
         if specs:
             updates.append(RemovePartitionSpecsUpdate(spec_ids=list(specs)))
         return tuple(updates)
+
+    def _run_ids(self, metadata: TableMetadata, retention: Retention) -> list[TableUpdate]:
+        from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
+
+        from lake.core.table.snapshot_updates import RemoveProperties  # noqa: PLC0415
+
+        updates, removals = noted_in_expiry(
+            metadata,
+            retention.expired,
+            self.plan.now_ms,
+            removed_refs=retention.removed_refs,
+        )
+        self.noted_runs = bool(updates or removals)
+        return [
+            *([SetPropertiesUpdate(updates=updates)] if updates else []),
+            *([RemoveProperties(removals=removals)] if removals else []),
+        ]
 
 
 def _explain(session: Session, plan: ExpirationPlan, attempt: _Expiry, removed: Removed) -> None:

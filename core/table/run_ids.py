@@ -129,22 +129,51 @@ def noted_runs(
     newest = sorted(after.items(), key=lambda item: _age(item[1]))[:MAX_NOTED]
     if dict(newest) == before:
         return {}
-    return {_property_of(branch): json.dumps({key: _plain(note) for key, note in reversed(newest)})}
+    return {_property_of(branch): _text(dict(reversed(newest)))}
 
 
 def noted_in_expiry(
-    metadata: TableMetadata, expired: Collection[int], now_ms: int
-) -> dict[str, str]:
-    """Return the properties to set with an expiry, which requires the heads of all branches."""
+    metadata: TableMetadata,
+    expired: Collection[int],
+    now_ms: int,
+    *,
+    removed_refs: Collection[str] = (),
+) -> tuple[dict[str, str], list[str]]:
+    """Return the properties to set and to remove with an expiry, which requires the heads of all branches.
+
+    Args:
+        metadata: the table's before the commit.
+        expired: the snapshots that the commit removes.
+        now_ms: the time in ms since 1970.
+        removed_refs: the branches and tags that it removes.
+    """
     found: dict[str, str] = {}
-    for branch in _branches(metadata):
+    branches = [name for name in _branches(metadata) if name not in removed_refs]
+    for branch in branches:
         found |= noted_runs(metadata, branch, now_ms, expired=expired)
+    removals = []
+    for branch in set(_noted_branches(metadata)).difference(branches):
+        kept = _notes_of_former(metadata, branch, now_ms)
+        if not kept:
+            removals.append(_property_of(branch))
+        elif kept != _notes(metadata, branch):
+            found[_property_of(branch)] = _text(kept)
     before = _carried_runs(metadata)
     fresh = {key: run for key, run in before.items() if run.expired_ms > now_ms - CARRIED_MS}
     if fresh != before:
-        kept = {key: [run.expired_ms, *sorted(run.branches)] for key, run in fresh.items()}
-        found[EXPIRED_RUN_IDS] = json.dumps(kept)
-    return found
+        rest = {key: [run.expired_ms, *sorted(run.branches)] for key, run in fresh.items()}
+        found[EXPIRED_RUN_IDS] = json.dumps(rest)
+    return found, sorted(removals)
+
+
+def _notes_of_former(metadata: TableMetadata, branch: str, now_ms: int) -> dict[str, NotedRun]:
+    """Return the notes of a branch that is gone which may still show what was merged to another."""
+    known = lineage.snapshots_by_id(metadata)
+    return {
+        key: replace(note, expired_ms=now_ms if note.expired_ms is None else note.expired_ms)
+        for key, note in _notes(metadata, branch).items()
+        if note.snapshot_id not in known and (note.expired_ms or now_ms) > now_ms - CARRIED_MS
+    }
 
 
 def _is_noted(table: Table, branch: str, run_id: str, since_ms: int | None) -> bool:
@@ -268,6 +297,10 @@ def _note(value: Any) -> NotedRun | None:
     if not isinstance(value, list) or not all(type(item) is int for item in value):
         return None
     return NotedRun(*value) if len(value) in {2, 3} else None
+
+
+def _text(notes: Mapping[str, NotedRun]) -> str:
+    return json.dumps({key: _plain(note) for key, note in notes.items()})
 
 
 def _plain(note: NotedRun) -> list[int]:

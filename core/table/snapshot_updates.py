@@ -1,4 +1,4 @@
-"""Snapshots added and removed as Iceberg defines it, for catalogs whose commits PyIceberg applies itself.
+"""Snapshots and properties changed as Iceberg defines it, for catalogs whose commits PyIceberg applies itself.
 
 PyIceberg 0.12 never begins to count row ids in a table that it made. It calls a snapshot that is out of date
 a wrong value, as if the request were bad, and in format version 3 lets it in. And it forgets the parent of a snapshot
@@ -17,6 +17,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    RemovePropertiesUpdate,
     RemoveSnapshotsUpdate,
     TableUpdate,
     _apply_table_update,
@@ -106,6 +107,20 @@ def _remove(
     if base_metadata.current_snapshot_id in gone:
         changes["current_snapshot_id"] = None
     return base_metadata.model_copy(update=changes)
+
+
+class RemoveProperties(RemovePropertiesUpdate):
+    """``remove-properties`` that leaves out properties which another commit has removed."""
+
+
+@_apply_table_update.register(RemoveProperties)
+def _drop(
+    update: RemoveProperties, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
+) -> TableMetadata:
+    gone = frozenset(update.removals)
+    context.add_update(update)
+    kept = {key: value for key, value in base_metadata.properties.items() if key not in gone}
+    return base_metadata.model_copy(update={"properties": kept})
 
 
 def _log_after(metadata: TableMetadata, gone: frozenset[int]) -> list[Any]:

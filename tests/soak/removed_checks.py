@@ -381,7 +381,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an expiry does not note when a run's snapshot went",
             "core/expiration/execute.py",
-            "        if runs and updates:\n",
+            "        if updates and self.notes:\n",
             "        if False:\n",
             (_RUN_IDS,),
         ),

@@ -345,6 +345,32 @@ def test_the_number_of_notes_is_bounded(world: World) -> None:
     assert len(world.table.properties[RUN_IDS]) < 60 * MAX_NOTED
 
 
+def test_notes_of_a_branch_that_is_gone_go(world: World) -> None:
+    world.run("r1")
+    head = world.table.metadata.current_snapshot_id
+    world.other.manage_snapshots().create_branch(head, "side").commit()
+    world.run("r2", "side")
+    world.other.manage_snapshots().remove_branch("side").commit()
+    world.run(None)
+    assert f"{RUN_IDS}.side" in world.table.properties
+
+    world.expire(0.5)
+
+    assert f"{RUN_IDS}.side" not in world.table.properties
+    assert list(world.notes) == ["r1"]
+
+
+def test_an_expiry_without_the_right_to_change_properties_is_done(world: World) -> None:
+    world.run("r1")
+    world.run(None)
+    inject(world.session, [refused_with(ForbiddenError("no TABLE_WRITE_PROPERTIES"))])
+
+    world.expire(0.5)
+
+    assert len(world.table.metadata.snapshots) == 1
+    assert world.has("r1")
+
+
 def test_a_long_run_id_is_noted_short(world: World) -> None:
     name = "x" * 5_000
     world.run(name)
