@@ -29,8 +29,8 @@ from lake.core.table.avro_codecs import codec_of_manifests
 from lake.core.table.catalog import Table
 from lake.core.table.chain import Chain
 from lake.core.table.commit_times import is_disordered
-from lake.core.table.metadata_text import unknown_members
 from lake.core.table.file_names import unnamed
+from lake.core.table.metadata_text import unknown_members
 from lake.core.table.opening import first_line
 from lake.core.table.operations import Operation, Step
 from lake.core.table.property_values import Setting
