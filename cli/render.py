@@ -5,6 +5,7 @@ Rich draws tables on a terminal and never interprets data; a pipe gets tab-separ
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import sys
@@ -193,7 +194,7 @@ def _cell(column: str, value: Any) -> str:
         return ""
     if "bytes" in column.split("_") and sys.stdout.isatty():
         return one_line(_for_people(column, value))
-    return one_line(value.hex() if isinstance(value, bytes) else str(value))
+    return one_line(_base64(value) if isinstance(value, bytes) else str(value))
 
 
 def _json_ready(value: Any) -> Any:
@@ -204,4 +205,9 @@ def _json_ready(value: Any) -> Any:
         return [_json_ready(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
-    return value.hex() if isinstance(value, bytes) else value
+    return _base64(value) if isinstance(value, bytes) else value
+
+
+def _base64(value: bytes) -> str:
+    """Return bytes as scans write them and as `ingest` reads them."""
+    return base64.b64encode(value).decode()

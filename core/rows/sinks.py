@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, UUIDType
@@ -132,7 +133,10 @@ class ArrowSink:
 
 
 class CsvSink:
-    """CSV with a header; all texts are in quotes, so that none is taken for NULL or a number."""
+    """CSV with a header; all texts are in quotes, so that none is taken for NULL or a number.
+
+    What is not a finite number is written as Spark reads it: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``.
+    """
 
     def __init__(self, stream: Any, schema: Schema) -> None:
         from pyarrow import csv  # noqa: PLC0415 - only for such files
@@ -144,6 +148,7 @@ class CsvSink:
                 for item in arrow_schema(schema)
             ]
         )
+        self._stream = stream
         self._writer = csv.CSVWriter(stream, self._schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -152,7 +157,18 @@ class CsvSink:
             column if _csv_writes(column.type) else cells(column, kind)
             for column, kind in zip(batch.columns, self._kinds, strict=True)
         ]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        if all(_is_finite(column) for column in columns):
+            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        else:
+            self._write_words(columns)
+
+    def _write_words(self, columns: list[pa.Array]) -> None:
+        """Write rows in which some numbers are words; Arrow has its own for them, which Spark reads as NULL."""
+        from pyarrow import csv  # noqa: PLC0415 - only for such files
+
+        named = [column if _is_finite(column) else _words(column) for column in columns]
+        batch = pa.RecordBatch.from_arrays(named, self._schema.names)
+        csv.write_csv(batch, self._stream, csv.WriteOptions(include_header=False))
 
     def close(self) -> None:
         """Finish the file."""
@@ -198,6 +214,21 @@ def _csv_writes(kind: pa.DataType) -> bool:
         or types.is_decimal(kind)
         or types.is_string(kind)
     )
+
+
+def _is_finite(column: pa.Array) -> bool:
+    """Whether a column has no NaN and no infinity."""
+    if not pa.types.is_floating(column.type):
+        return True
+    return bool(pc.all(pc.is_finite(column), min_count=0).as_py())
+
+
+def _words(column: pa.Array) -> pa.Array:
+    """Return numbers as texts, with Java's words for NaN and the infinities."""
+    texts = column.cast(pa.string())
+    for ours, javas in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+        texts = pc.if_else(pc.equal(texts, ours), javas, texts)
+    return texts
 
 
 def _plain_schema(schema: Schema) -> pa.Schema:

@@ -83,7 +83,7 @@ def test_a_document_has_text_for_what_json_lacks(monkeypatch: pytest.MonkeyPatch
     assert text.count("\n") == 1
     assert document["snapshot_ids"] == [str((1 << 62) + 1)]
     assert document["result"]["preview"] == [
-        {"a": "NaN", "b": "-Infinity", "c": "00ff", "d": HOSTILE, "e": ["Infinity", 1.5]}
+        {"a": "NaN", "b": "-Infinity", "c": "AP8=", "d": HOSTILE, "e": ["Infinity", 1.5]}
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 import os
 import subprocess
 import sys
@@ -319,3 +320,55 @@ def test_outputs_that_make_no_sense_are_usage_errors(
 ) -> None:
     assert lake("scan", "db.t", *options).exit_code == 2
     assert os.listdir() == ["home", "warehouse"] or set(os.listdir()) == {"home", "warehouse"}
+
+
+def test_csv_has_the_words_that_spark_reads_for_nan_and_infinity(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    numbers = [1.0, math.nan, math.inf, -math.inf, None, -0.0]
+    source = tmp_path / "source.parquet"
+    columns = {
+        "id": range(6),
+        "d": pa.array(numbers, pa.float64()),
+        "f": pa.array(numbers, pa.float32()),
+        "s": ["nan", "inf", 'a"b', "", None, "x"],
+    }
+    pq.write_table(pa.table(columns), source)
+    lake.ok("ingest", "db.t", source, "--create")
+
+    lake.ok("scan", "db.t", "--output", tmp_path / "rows.csv")
+
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    assert lines[2] == '1,"NaN","NaN","inf"'
+    assert lines[3] == '2,"Infinity","Infinity","a""b"'
+    assert lines[4] == '3,"-Infinity","-Infinity",""'
+    lake.ok("ingest", "db.back", tmp_path / "rows.csv", "--create")
+    for name in ("t", "back"):
+        lake.ok("scan", f"db.{name}", "--output", tmp_path / f"{name}.json")
+    rows = (tmp_path / "t.json").read_text()
+    assert '"NaN"' in rows
+    assert (tmp_path / "back.json").read_text() == rows
+
+
+@pytest.mark.parametrize("word", ["inf", "Infinity", "INFINITY", "+inf"])
+def test_any_word_for_infinity_is_loaded(lake: CommandLine, tmp_path: Path, word: str) -> None:
+    source = tmp_path / "source.csv"
+    source.write_text(f"id,d\n1,0.5\n2,{word}\n3,nan\n4,NaN\n")
+    lake.ok("ingest", "db.t", source, "--create")
+
+    found = lake.ok("scan", "db.t")["result"]["preview"]
+
+    assert [row["d"] for row in found] == [0.5, "Infinity", "NaN", "NaN"]
+
+
+def test_bytes_in_json_are_base64_and_are_loaded_again(lake: CommandLine, tmp_path: Path) -> None:
+    source = tmp_path / "source.parquet"
+    rows = pa.table({"id": [1], "b": pa.array([b"\x00\x00\xff"], pa.binary())})
+    pq.write_table(rows, source)
+    lake.ok("ingest", "db.t", source, "--create")
+
+    assert lake.ok("scan", "db.t")["result"]["preview"] == [{"id": 1, "b": "AAD/"}]
+    lake.ok("scan", "db.t", "--output", tmp_path / "rows.json")
+    assert json.loads((tmp_path / "rows.json").read_text()) == {"id": 1, "b": "AAD/"}
+    lake.ok("ingest", "db.t", tmp_path / "rows.json")
+    assert [row["b"] for row in lake.ok("scan", "db.t")["result"]["preview"]] == ["AAD/", "AAD/"]
