@@ -191,6 +191,14 @@ class TableCatalog:
         return not self.is_hadoop and not str(self.configured.get("uri", "")).startswith("sqlite:")
 
     @property
+    def database(self) -> str | None:
+        """The file of a catalog on SQLite, None for any other catalog."""
+        address = str(self.configured.get("uri", ""))
+        if not address.startswith("sqlite:"):
+            return None
+        return address.removeprefix("sqlite:///").partition("?")[0]
+
+    @property
     def writes_metadata(self) -> bool:
         """Whether PyIceberg writes a table's metadata files in this process."""
         # An embedded catalog is not opened before a commit.
@@ -261,7 +269,7 @@ class TableCatalog:
         names = split_identifier(identifier)
         if self._database and not os.path.exists(self._database):
             raise self._no_table(identifier)
-        with catalog_errors(f"table {identifier}"):
+        with catalog_errors(f"table {identifier}", database=self.database):
             try:
                 found = self.handle.load_table(names)
             except NoSuchTableError as error:

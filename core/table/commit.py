@@ -21,6 +21,7 @@ from lake.core.errors import (
     NotFoundError,
     RefusedError,
     StoppedError,
+    TimedOutError,
 )
 from lake.core.session import Session
 from lake.core.signals import uninterrupted
@@ -31,7 +32,7 @@ from lake.core.table.chain import Chain
 from lake.core.table.commit_times import is_disordered
 from lake.core.table.file_names import unnamed
 from lake.core.table.metadata_text import unknown_members
-from lake.core.table.opening import first_line
+from lake.core.table.opening import first_line, locked_error
 from lake.core.table.operations import Operation, Step
 from lake.core.table.property_values import Setting
 from lake.core.table.run_ids import (
@@ -532,6 +533,8 @@ def _send(
     except theirs.BadRequestError as error:
         return _refused(session, table, landed, _not_accepted(table, error), error)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the outcome is open, not failed
+        if held := locked_error(error, table.catalog.database):
+            return _locked_out(session, table, landed, held, error)
         # A catalog in this process makes the new metadata before it swaps: what it cannot make, it has not. Of a
         # server it is the answer that cannot be understood, to a commit that landed.
         unmade = isinstance(error, theirs.ValidationError) or type(error) is ValueError
@@ -546,6 +549,25 @@ def _send(
         return _settle(session, table, landed, other), ""
     # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
     return _settle(session, table, landed, None), ""
+
+
+def _locked_out(
+    session: Session,
+    table: Table,
+    landed: Callable[[TableMetadata], object | None],
+    refusal: TimedOutError,
+    cause: Exception,
+) -> tuple[Table, str]:
+    """Return the table where it shows the change all the same; see `_refused`.
+
+    Raises:
+        TimedOutError: SQLite changed nothing, because another process holds its file.
+    """
+    try:
+        return _refused(session, table, landed, refusal, cause, certain=TimedOutError)
+    except TimedOutError:
+        _forget_metadata(session, table, None)
+        raise
 
 
 def _not_accepted(table: Table, cause: Exception) -> BadInputError:

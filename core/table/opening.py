@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from lake.core import paths
 from lake.core.errors import (
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
 
 _TIMED_OUT = re.compile(
-    r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked|throttl"
+    r"timed? ?out\b|timeout (?:expired|was reached)|throttl"
     r"|could not connect to the endpoint",
     re.IGNORECASE,
 )
@@ -59,8 +61,19 @@ _FIRST_STATEMENTS = {
     # A power cut just after a commit must not undo it: an expiry deletes files next.
     "sqlite": "PRAGMA synchronous = EXTRA",
 }
+# A server that is not there, or not yet; a name that nobody knows is a mistake in the configuration.
+_AWAY = re.compile(
+    r"connection refused|no route to host|(?:network|host) is unreachable|connection (?:reset|aborted)"
+    r"|remote end closed connection|server closed the connection|temporary failure in name resolution",
+    re.IGNORECASE,
+)
+_LOCKED = re.compile(r"database (?:table )?is locked", re.IGNORECASE)
+# What the sqlite3 module waits where an address does not say how long.
+_SQLITE_SECONDS = 5.0
+_PORTS = {"http": 80, "https": 443}
 _IN_MEMORY = {None, "", ":memory:"}
 _LOOKS = 5
+_LONGEST_REASON = 500
 
 
 def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
@@ -78,6 +91,7 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
     os.environ.setdefault(_POSTGRES_LIMIT, _POSTGRES_SECONDS)
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     with catalog_errors(f"catalog {name}"):
+        _wait_for_database(str(properties.get("uri", "")))
         try:
             handle = load_catalog(name, **properties)
         except _database_errors() as error:
@@ -88,6 +102,47 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
     if getattr(handle, "engine", None) is not None:
         _prepare_connections(handle.engine)  # type: ignore[attr-defined]
     return handle
+
+
+def _wait_for_database(uri: str) -> None:
+    """Wait while another process holds a SQLite database, for as long as its address says.
+
+    PyIceberg takes a database that it cannot read for an empty one, and would wait again to fill it.
+
+    Raises:
+        TimedOutError: the other process held it all that time.
+    """
+    if not uri.startswith("sqlite"):
+        return
+    from sqlalchemy import make_url  # noqa: PLC0415 - only SQL catalogs need it
+
+    address = make_url(uri)
+    path = address.database
+    if path in _IN_MEMORY or not os.path.exists(str(path)):
+        return
+    seconds = float(str(address.query.get("timeout", _SQLITE_SECONDS)))
+    try:
+        with closing(sqlite3.connect(str(path), timeout=seconds)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.DatabaseError as error:
+        # What else is wrong with it is found when it is opened.
+        if refusal := locked_error(error, path):
+            raise refusal from error
+
+
+def locked_error(error: BaseException, database: str | None) -> TimedOutError | None:
+    """Return the error for a SQLite database that another process holds; None for any other error.
+
+    Args:
+        error: what was raised.
+        database: the database's file; None where the catalog has no such file.
+    """
+    if database is None or not _LOCKED.search(str(error)):
+        return None
+    return TimedOutError(
+        f"the database {database} is locked by another process",
+        hint="end the process that holds it, or run the command again when it has ended",
+    )
 
 
 def _prepare_connections(engine: Any) -> None:
@@ -216,8 +271,13 @@ def record_metadata(handle: Catalog, written: list[str]) -> None:
 
 
 @contextmanager
-def catalog_errors(what: str) -> Iterator[None]:
-    """Turn PyIceberg's errors on anything but a commit into lake's."""
+def catalog_errors(what: str, *, database: str | None = None) -> Iterator[None]:
+    """Turn PyIceberg's errors on anything but a commit into lake's.
+
+    Args:
+        what: what is opened, for messages.
+        database: the file of a catalog on SQLite.
+    """
     from pydantic import ValidationError  # noqa: PLC0415
     from pyiceberg import exceptions as theirs  # noqa: PLC0415
 
@@ -260,6 +320,8 @@ def catalog_errors(what: str) -> Iterator[None]:
     except Exception as error:
         known = (theirs.RESTError, theirs.NoSuchPropertyException, ValueError, OSError)
         if isinstance(error, (*known, *_database_errors(), *_aws_errors())):
+            if refusal := locked_error(error, database):
+                raise refusal from error
             raise _told(error, what) from error
         raise
 
@@ -278,11 +340,30 @@ def _aws_errors() -> tuple[type[Exception], ...]:
 
 def _told(error: BaseException, what: str) -> LakeError:
     text = str(error)
+    away = _AWAY.search(text)
+    if away:
+        return TimedOutError(
+            f"cannot open {what}: {_place(error, away[0].lower())}",
+            hint="check that the server runs at this address, then run the command again",
+        )
     if isinstance(error, TimeoutError) or _TIMED_OUT.search(text):
         return TimedOutError(f"opening {what} took too long: {first_line(error)}")
     if _UNAUTHORISED.search(text):
         return NotAuthorisedError(f"not allowed to open {what}: {first_line(error)}")
     return BadInputError(f"cannot open {what}: {first_line(error)}")
+
+
+def _place(error: BaseException, reason: str) -> str:
+    """Return a server's host and port with the reason why it is away, as far as the error has them."""
+    if hasattr(error, "orig"):
+        # A database's client names both itself, in several lines.
+        return " ".join(str(error.orig).split())[:_LONGEST_REASON]
+    url = getattr(getattr(error, "request", None), "url", None)
+    if url is None:
+        return first_line(error)
+    address = urlsplit(str(url))
+    port = address.port or _PORTS.get(address.scheme)
+    return f"{address.hostname}, port {port}: {reason}"
 
 
 def first_line(error: BaseException) -> str:

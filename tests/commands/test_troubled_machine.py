@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import errno
 import gc
+import json
 import os
 import resource
+import socket
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from sqlite3 import dbapi2
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -185,18 +191,89 @@ def test_a_run_without_open_files_left_is_told_so(lake: CommandLine, table: Path
     check(result, 7)
 
 
-def test_a_database_that_another_process_holds_for_too_long_is_a_timeout(
-    lake: CommandLine, table: Path
-) -> None:
-    holder = sqlite3.connect(lake.warehouse / "catalog.db", isolation_level=None)
+@contextmanager
+def held(database: Path) -> Iterator[None]:
+    """Hold a SQLite database as another process would."""
+    holder = sqlite3.connect(database, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     try:
-        with patch.object(catalog, "_SQLITE_WAIT_SECONDS", 0.1):
-            result = lake("--json", "snapshots", "db.t")
+        yield
     finally:
         holder.rollback()
+        holder.close()
 
-    check(result, 10, "locked")
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_database_that_another_process_holds_is_waited_for_once(
+    lake: CommandLine, table: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    before = files(table)
+    waits = []
+    connect = sqlite3.connect
+
+    def noted(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        waits.append(options["timeout"])
+        return connect(*arguments, **options)
+
+    database = lake.warehouse / "catalog.db"
+    with held(database), patch.object(catalog, "_SQLITE_WAIT_SECONDS", 0.1):
+        # SQLAlchemy takes the function from the other module.
+        with patch.object(sqlite3, "connect", noted), patch.object(dbapi2, "connect", noted):
+            result = lake("--json", *words(tmp_path, command))
+
+    check(result, 10, f"the database {database} is locked by another process")
+    assert waits == [0.1]
+    assert files(table) == before
+
+
+def test_a_database_that_is_locked_during_the_commit_changes_nothing(
+    lake: CommandLine, table: Path, tmp_path: Path
+) -> None:
+    before = files(table)
+    send = catalog.Table.send
+
+    def locked(*arguments: Any) -> Any:
+        with held(lake.warehouse / "catalog.db"):
+            return send(*arguments)
+
+    with patch.object(catalog, "_SQLITE_WAIT_SECONDS", 0.1):
+        with patch.object(catalog.Table, "send", locked):
+            result = lake("--json", *words(tmp_path, COMMANDS[1]))
+
+    check(result, 10, "catalog.db is locked by another process")
+    assert files(table) == before
+    lake.ok(*words(tmp_path, COMMANDS[1]))
+
+
+@pytest.mark.parametrize(
+    "catalog_of",
+    [
+        {"type": "rest", "uri": "http://127.0.0.1:{port}/api"},
+        {"type": "sql", "uri": "postgresql+psycopg2://lake:secret@127.0.0.1:{port}/iceberg"},
+    ],
+)
+def test_a_server_that_refuses_the_connection_is_named_with_its_port(
+    lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalog_of: dict[str, str]
+) -> None:
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for key, value in catalog_of.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__AWAY__{key.upper()}", value.format(port=port))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "lake.cli", "--json", "--catalog", "away", "snapshots", "db.t"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["kind"]) == (10, "timed-out")
+    assert "127.0.0.1" in error["message"]
+    assert f"port {port}" in error["message"]
+    assert "refused" in error["message"]
+    assert "secret" not in done.stdout + done.stderr
 
 
 def test_no_folder_for_temporary_files_is_told_as_that(
