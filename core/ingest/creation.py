@@ -3,32 +3,185 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from lake.core.errors import BadInputError
+from lake.core.errors import BadInputError, RefusedError
+from lake.core.rows.parquet_types import LogicalType
 from lake.core.rows.schema import RESERVED_NAMES
 
+# The first format version that has unknown, timestamp_ns and timestamptz_ns.
+_NEW_TYPES_SINCE = 3
+_WITH_VERSION_3 = " (with --property format-version=3 it becomes {})"
+_MOST_DIGITS = 38
+_INT_BITS = 32
+# Extension types whose values are what those of the stored type are.
+_KEPT = frozenset({"arrow.json", "lake.int96"})
+# Where a field's metadata names an extension type that PyArrow does not know.
+EXTENSION = b"ARROW:extension:name"
 
-def schema_of(source: pa.Schema) -> Schema:
-    """Return a new table's schema for a source's columns, with fresh field ids; all are optional.
 
-    Raises:
-        BadInputError: a column has no name, or its type has no Iceberg type.
+@dataclass(frozen=True, slots=True)
+class NewColumns:
+    """Makes columns of a table from a source's columns.
+
+    Args:
+        format_version: the table's.
+        warn: called with a text for each column whose type the table does not keep.
+        text: the names of columns of text files: those without a value are strings, as there is no better guess.
     """
-    for name in source.names:
-        if not name or source.names.count(name) > 1:
-            said = "a column without a name" if not name else f"two columns named {name}"
-            raise BadInputError(f"the source has {said}: it cannot become a table")
+
+    format_version: int = 2
+    warn: Callable[[str], None] = lambda _: None
+    text: Collection[str] = ()
+
+    def schema_of(self, source: pa.Schema) -> Schema:
+        """Return a new table's schema for a source's columns, with fresh field ids; all are optional.
+
+        Raises:
+            BadInputError: a column has no name, or its type has no Iceberg type.
+            RefusedError: the type of a column's values is one that lake cannot keep.
+        """
+        for name in source.names:
+            if not name or source.names.count(name) > 1:
+                said = "a column without a name" if not name else f"two columns named {name}"
+                raise BadInputError(f"the source has {said}: it cannot become a table")
+        plain = pa.schema([pa.field(item.name, self._new_type(item)) for item in source])
+        with names_once():
+            return assign_fresh_schema_ids(_without_ids(plain))
+
+    def _new_type(self, item: pa.Field) -> pa.DataType:
+        """Return the Arrow type that a new column has.
+
+        Raises:
+            BadInputError: no Iceberg type of the format version holds it.
+        """
+        from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException  # noqa: PLC0415
+
+        kind = self._storable(item.type, item.name, keep_null=True)
+        try:
+            made = _without_ids(pa.schema([pa.field(item.name, kind)]))
+            # What metadata would say of it must be understood again: a decimal's scale may be negative only here.
+            Schema.model_validate_json(made.model_dump_json())
+        except (TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException) as error:
+            raise BadInputError(
+                f"column {item.name} is {item.type}, which no Iceberg type holds"
+            ) from error
+        if _has_empty_struct(kind):
+            raise BadInputError(
+                f"column {item.name} is {item.type}: a struct without fields holds nothing"
+            )
+        extension = (item.metadata or {}).get(EXTENSION)
+        if extension is not None:
+            self._warn_of_extension(item.name, extension.decode(errors="replace"), kind)
+        return kind
+
+    def _storable(self, kind: pa.DataType, name: str, *, keep_null: bool = False) -> pa.DataType:
+        """Return the Arrow type that a new column, or a part of one, of a source's type has."""
+        types = pa.types
+        if isinstance(kind, pa.BaseExtensionType):
+            return self._storable_extension(kind, name)
+        if types.is_dictionary(kind):
+            return self._storable(kind.value_type, name)
+        if types.is_struct(kind):
+            # Data files cannot hold a struct of nothing but unknown fields.
+            keep = not all(types.is_null(item.type) for item in kind)
+            parts = [
+                (item.name, self._storable(item.type, f"{name}.{item.name}", keep_null=keep))
+                for item in kind
+            ]
+            return pa.struct(parts)
+        if types.is_map(kind):
+            key = self._storable(kind.key_type, f"{name}.key")
+            return pa.map_(key, self._storable(kind.item_type, f"{name}.value"))
+        if is_list(kind):
+            return pa.list_(self._storable(kind.value_type, f"{name}.element"))
+        if types.is_null(kind):
+            return self._storable_null(name, keep=keep_null)
+        if types.is_timestamp(kind):
+            return self._storable_timestamp(kind, name)
+        return self._storable_primitive(kind, name)
+
+    def _storable_extension(self, kind: pa.BaseExtensionType, name: str) -> pa.DataType:
+        if isinstance(kind, LogicalType):
+            raise RefusedError(
+                f"column {name} is {kind}, and lake makes no column that keeps that type",
+                hint="Make the table first, with a column of the type binary (fixed[12] for INTERVAL) for the bytes.",
+            )
+        if kind == pa.uuid():
+            return kind
+        if kind == pa.bool8():
+            return pa.bool_()
+        stored = self._storable(kind.storage_type, name)
+        if kind.extension_name not in _KEPT:
+            self._warn_of_extension(name, kind.extension_name, stored)
+        return stored
+
+    def _warn_of_extension(self, name: str, extension: str, stored: pa.DataType) -> None:
+        self.warn(
+            f"column {name} has the extension type {extension}: the table keeps its values as {stored}, not that type"
+        )
+
+    def _storable_null(self, name: str, *, keep: bool) -> pa.DataType:
+        """Return a type for a column that has none because all its values are NULL."""
+        if any(name == column or name.startswith(f"{column}.") for column in self.text):
+            return pa.string()
+        if keep and self.format_version >= _NEW_TYPES_SINCE:
+            return pa.null()
+        hint = _WITH_VERSION_3.format("unknown") if keep else ""
+        self.warn(f"column {name} has no type, only NULLs: it becomes a string{hint}")
+        return pa.string()
+
+    def _storable_timestamp(self, kind: pa.TimestampType, name: str) -> pa.DataType:
+        zone = None if kind.tz is None else "UTC"
+        if kind.unit != "ns":
+            return pa.timestamp("us", zone)
+        if self.format_version >= _NEW_TYPES_SINCE:
+            return pa.timestamp("ns", zone)
+        hint = _WITH_VERSION_3.format("timestamptz_ns" if zone else "timestamp_ns")
+        self._warn_of_nanoseconds(kind, name, hint)
+        return pa.timestamp("us", zone)
+
+    def _warn_of_nanoseconds(self, kind: pa.DataType, name: str, hint: str = "") -> None:
+        self.warn(
+            f"column {name} is {kind}: the table has microseconds, and a value with nanoseconds is refused{hint}"
+        )
+
+    def _storable_primitive(self, kind: pa.DataType, name: str) -> pa.DataType:
+        types = pa.types
+        if types.is_integer(kind):
+            # Unsigned ones need a bit more; nothing is wider than 64 bits, so there values are checked.
+            bits = kind.bit_width + types.is_unsigned_integer(kind)
+            return pa.int32() if bits <= _INT_BITS else pa.int64()
+        if kind == pa.binary(0):
+            # Parquet knows no values of no length but texts'.
+            return pa.binary()
+        if types.is_decimal(kind) and kind.precision <= _MOST_DIGITS:
+            return pa.decimal128(kind.precision, kind.scale)
+        if kind == pa.time64("ns"):
+            self._warn_of_nanoseconds(kind, name)
+        for test, storable in (
+            (types.is_float16, pa.float32()),
+            (types.is_time, pa.time64("us")),
+            (types.is_date, pa.date32()),
+        ):
+            if test(kind):
+                return storable
+        return kind
+
+
+def _without_ids(schema: pa.Schema) -> Schema:
+    """Return PyIceberg's schema of columns that have Iceberg's types; what only version 3 has is no error."""
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids  # noqa: PLC0415 - 0.2 s
 
-    plain = pa.schema([pa.field(item.name, _new_type(item)) for item in source])
-    with names_once():
-        return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plain))
+    latest: Any = _NEW_TYPES_SINCE
+    return _pyarrow_to_schema_without_ids(schema, format_version=latest)
 
 
 def refuse_reserved(names: Iterable[str]) -> None:
@@ -76,76 +229,12 @@ def schema_like(source: Schema) -> Schema:
     return assign_fresh_schema_ids(source)
 
 
-def _new_type(item: pa.Field) -> pa.DataType:
-    """Return the Arrow type that a new column has.
-
-    Raises:
-        BadInputError: no Iceberg type of format version 2 holds it.
-    """
-    from pyiceberg.io.pyarrow import (  # noqa: PLC0415
-        UnsupportedPyArrowTypeException,
-        _pyarrow_to_schema_without_ids,
-    )
-
-    kind = _storable(item.type)
-    try:
-        made = _pyarrow_to_schema_without_ids(pa.schema([pa.field(item.name, kind)]))
-        # What metadata would say of it must be understood again: a decimal's scale may be negative only here.
-        Schema.model_validate_json(made.model_dump_json())
-    except (TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException) as error:
-        raise BadInputError(
-            f"column {item.name} is {item.type}, which no Iceberg type holds"
-        ) from error
-    if _has_empty_struct(kind):
-        raise BadInputError(
-            f"column {item.name} is {item.type}: a struct without fields holds nothing"
-        )
-    return kind
-
-
 def _has_empty_struct(kind: pa.DataType) -> bool:
     inner = [kind.field(index).type for index in range(kind.num_fields)]
     return (pa.types.is_struct(kind) and not inner) or any(_has_empty_struct(one) for one in inner)
-
-
-def _storable(kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type that a new column of a source's type has."""
-    if isinstance(kind, pa.BaseExtensionType):
-        # A UUID stays one; other extensions are stored as what they wrap.
-        return kind if kind == pa.uuid() else _storable(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return _storable(kind.value_type)
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(item.name, _storable(item.type)) for item in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_storable(kind.key_type), _storable(kind.item_type))
-    if is_list(kind):
-        return pa.list_(_storable(kind.value_type))
-    return _storable_primitive(kind)
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether Arrow has the type's values as lists, of whatever layout."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def _storable_primitive(kind: pa.DataType) -> pa.DataType:
-    types = pa.types
-    if types.is_integer(kind):
-        # Unsigned ones need a bit more; nothing is wider than 64 bits, so there values are checked.
-        return pa.int32() if kind.bit_width + types.is_unsigned_integer(kind) <= 32 else pa.int64()  # noqa: PLR2004
-    if kind == pa.binary(0):
-        # Parquet knows no values of no length but texts'.
-        return pa.binary()
-    if types.is_timestamp(kind):
-        return pa.timestamp("us", None if kind.tz is None else "UTC")
-    for test, storable in (
-        (types.is_float16, pa.float32()),
-        (types.is_null, pa.string()),
-        (types.is_time, pa.time64("us")),
-        (types.is_date, pa.date32()),
-    ):
-        if test(kind):
-            return storable
-    return kind

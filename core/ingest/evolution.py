@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    UnknownType,
+)
 
 from lake.core.errors import CorruptFileError
-from lake.core.ingest.creation import is_list, names_once, schema_of
+from lake.core.ingest.creation import NewColumns, is_list, names_once
 from lake.core.rows.schema import list_of, map_of, parts_of
 from lake.core.table.table_properties import NAME_MAPPING
 
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
 
 # Where the name mapping takes new columns that lie in no other.
 _TOP = -1
+_PLAIN = NewColumns()
 
 
 def schema_changes(
@@ -86,14 +95,22 @@ def _additions(
             yield from _additions(parts_of(field.field_type), old, field.field_id)
 
 
-def evolved(schema: Schema, last_column_id: int, next_schema_id: int, source: pa.Schema) -> Schema:
+def evolved(
+    schema: Schema,
+    last_column_id: int,
+    next_schema_id: int,
+    source: pa.Schema,
+    made: NewColumns = _PLAIN,
+) -> Schema:
     """Return the schema with the source's new columns and nested fields behind, optional, with fresh ids.
+
+    A column of the type unknown gets the source's type.
 
     Raises:
         BadInputError: a new column's type has no Iceberg type, or its name is another's.
     """
     fresh = _fresh_ids(last_column_id)
-    fields = _with_new_fields(schema.fields, list(source), fresh)
+    fields = _with_new_fields(schema.fields, list(source), _New(fresh, made))
     if fields == schema.fields:
         return schema
     identifiers = schema.identifier_field_ids
@@ -110,29 +127,44 @@ def _fresh_ids(last: int) -> Callable[[], int]:
     return fresh
 
 
+@dataclass(frozen=True, slots=True)
+class _New:
+    """How new fields are made."""
+
+    fresh: Callable[[], int]
+    made: NewColumns
+
+    def fields(self, found: Sequence[pa.Field]) -> tuple[NestedField, ...]:
+        """Return a source's fields as new ones of the table."""
+        schema = self.made.schema_of(pa.schema(found)) if found else Schema()
+        return assign_fresh_schema_ids(schema, self.fresh).fields
+
+
 def _with_new_fields(
-    fields: tuple[NestedField, ...], found: Sequence[pa.Field], fresh: Callable[[], int]
+    fields: tuple[NestedField, ...], found: Sequence[pa.Field], new: _New
 ) -> tuple[NestedField, ...]:
-    types = {item.name: item.type for item in found}
+    types = {item.name: item for item in found}
     kept = tuple(
-        _with_type(
-            field, _with_new_parts(field.field_type, types.pop(field.name, pa.null()), fresh)
-        )
+        _with_type(field, _with_new_parts(field, types.pop(field.name, None), new))
         for field in fields
     )
-    new = pa.schema(list(types.items()))
-    added = assign_fresh_schema_ids(schema_of(new), fresh).fields if types else ()
-    return kept + added
+    return kept + new.fields(list(types.values()))
 
 
-def _with_new_parts(kind: IcebergType, found: pa.DataType, fresh: Callable[[], int]) -> IcebergType:
+def _with_new_parts(field: NestedField, item: pa.Field | None, new: _New) -> IcebergType:
+    kind = field.field_type
+    if item is None:
+        return kind
+    found = item.type
+    if isinstance(kind, UnknownType) and not pa.types.is_null(found):
+        return new.fields([item])[0].field_type
     if isinstance(kind, StructType) and pa.types.is_struct(found):
-        return StructType(*_with_new_fields(kind.fields, list(found), fresh))
+        return StructType(*_with_new_fields(kind.fields, list(found), new))
     if isinstance(kind, ListType) and is_list(found):
-        element = _with_new_parts(kind.element_type, found.value_type, fresh)
+        element = _with_new_parts(kind.element_field, found.value_field, new)
         return list_of(kind, element)
     if isinstance(kind, MapType) and pa.types.is_map(found):
-        value = _with_new_parts(kind.value_type, found.item_type, fresh)
+        value = _with_new_parts(kind.value_field, found.item_field, new)
         return map_of(kind, kind.key_type, value)
     return kind
 

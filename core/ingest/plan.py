@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.types import UnknownType
 
 from lake.core.deletes.writers import check_delete_files
 from lake.core.engine.choose import engine_name
@@ -22,7 +23,8 @@ from lake.core.errors import (
 from lake.core.expressions import bind_filter
 from lake.core.filter_parser import parse_filter
 from lake.core.ingest import creation
-from lake.core.ingest.checking import SourceColumns, check_sources
+from lake.core.ingest.checking import SourceColumns, check_sources, is_text
+from lake.core.ingest.creation import EXTENSION
 from lake.core.ingest.evolution import evolved
 from lake.core.rows.defaults import defaulted_fields, filled_columns, json_text
 from lake.core.rows.order_keys import RowOrder, described_order
@@ -60,6 +62,7 @@ from lake.core.table.table_properties import (
     warnings,
 )
 from lake.core.table.withdrawal import look_for
+from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -73,6 +76,7 @@ APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
     "upsert",
 )
 _REPLACING = frozenset({OVERWRITE, OVERWRITE_WHERE, REPLACE})
+_OLDEST_VERSION = 1
 _PIECE_BYTES = 128 * 1024 * 1024
 _SMALLEST_TASK_BYTES = 64 * 1024 * 1024
 # Rows of text take about so many times their bytes in Parquet.
@@ -445,7 +449,8 @@ def _plan_from_files(
     if table is None:
         if not any(len(one.columns) for one in columns):
             raise BadInputError("the source is empty: it has no columns to make a table of")
-        table = _staged(session, identifier, options, creation.schema_of(_merged(columns)))
+        schema = _new_columns(session, columns, _asked_version(options)).schema_of(_merged(columns))
+        table = _staged(session, identifier, options, schema)
     pieces = [piece for file in files for piece in split_parquet(storage, file, _PIECE_BYTES)]
     return IngestPlan(
         options=options,
@@ -459,6 +464,20 @@ def _plan_from_files(
         base_snapshot_id=_head_id(table, options.branch),
         defaults=_defaults(table.schema, columns),
     )
+
+
+def _new_columns(
+    session: Session, sources: Sequence[SourceColumns], format_version: int
+) -> creation.NewColumns:
+    """Return how columns of a table are made of sources' columns."""
+    text = {name for source in sources if is_text(source) for name in source.columns.names}
+    return creation.NewColumns(format_version, session.warn, text)
+
+
+def _asked_version(options: IngestOptions) -> int:
+    """Return the format version of a new table; what is none is refused when the table is made."""
+    version = options.properties.get(FORMAT_VERSION.name, FORMAT_VERSION.default)
+    return natural_number(str(version)) or _OLDEST_VERSION
 
 
 def _without(source: SourceColumns, name: str) -> SourceColumns:
@@ -491,7 +510,7 @@ def _columns_of(
             continue
         found.append(SourceColumns(file.path, columns, file))
         if known is None and file.is_text:
-            known = creation.schema_of(columns)
+            known = creation.NewColumns(text=columns.names).schema_of(columns)
     return found
 
 
@@ -510,13 +529,19 @@ def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> 
         BadInputError: no type holds a column of two sources.
     """
     plain = [
-        pa.schema([(item.name, item.type) for item in one.columns if item.name not in settled])
+        pa.schema([_bare(item) for item in one.columns if item.name not in settled])
         for one in columns
     ]
     try:
         return pa.unify_schemas(plain, promote_options="permissive")
     except pa.ArrowException as error:
         raise BadInputError(f"the sources' columns do not go together: {error}") from error
+
+
+def _bare(item: pa.Field) -> pa.Field:
+    """Return a field without what is of one file only; an extension type may be told in its metadata."""
+    metadata = {name: value for name, value in (item.metadata or {}).items() if name == EXTENSION}
+    return pa.field(item.name, item.type, metadata=metadata or None)
 
 
 def _staged(session: Session, identifier: str, options: IngestOptions, schema: Schema) -> Table:
@@ -567,8 +592,14 @@ def _target_schema(
     creation.refuse_reserved(
         name for source in columns for name in source.columns.names if name not in known
     )
-    settled = {item.name for item in table.schema.fields if item.field_type.is_primitive}
-    schema = evolved(table.schema, metadata.last_column_id, next_id, _merged(columns, settled))
+    settled = {
+        item.name
+        for item in table.schema.fields
+        if item.field_type.is_primitive and not isinstance(item.field_type, UnknownType)
+    }
+    made = _new_columns(session, columns, metadata.format_version)
+    merged = _merged(columns, settled)
+    schema = evolved(table.schema, metadata.last_column_id, next_id, merged, made)
     _warn_of_similar_names(session, schema, table.schema.column_names)
     return schema
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.types import (
+    BooleanType,
     IcebergType,
     ListType,
     MapType,
@@ -50,6 +51,8 @@ def convert(
         BadInputError: a value does not fit.
     """
     kind, labels = item.field_type, _storage(column.type if labels is None else labels)
+    if column.type == pa.bool8() and isinstance(kind, BooleanType):
+        column, labels = column.storage.cast(pa.bool_()), pa.bool_()
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_dictionary(column.type):
@@ -94,6 +97,8 @@ class _Nested:
 
 def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False) -> bool:
     """Whether a file's type can become a table's without losing a value (values are checked again)."""
+    if source == pa.bool8() and isinstance(kind, BooleanType):
+        return True
     source = _storage(source)
     if pa.types.is_dictionary(source):
         source = source.value_type

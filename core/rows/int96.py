@@ -7,6 +7,7 @@ notes about calendars. PyArrow's default, nanoseconds, holds the years 1678 to 2
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -42,20 +43,43 @@ def schema_of_file(parquet: Any) -> pa.Schema:
     stored = (columns.column(index).physical_type for index in range(len(columns)))
     if "INT96" not in set(stored):
         return schema
-    leaves = iter(range(len(columns)))
 
-    def marked(kind: pa.DataType) -> pa.DataType:
+    def marked(index: int, kind: pa.DataType) -> pa.DataType:
+        is_int96 = columns.column(index).physical_type == "INT96"
+        return Int96Type() if is_int96 and kind == _LOCAL else kind
+
+    return with_leaf_types(schema, len(columns), marked)
+
+
+def with_leaf_types(
+    schema: pa.Schema, count: int, change: Callable[[int, pa.DataType], pa.DataType]
+) -> pa.Schema:
+    """Return a file's schema with other types of its leaves; unchanged where it has not as many as told.
+
+    Args:
+        schema: as PyArrow reads it.
+        count: how many columns Parquet has.
+        change: returns a leaf's type by its number, from 0, and its type in the schema.
+    """
+    leaves = iter(range(count))
+
+    def changed(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_struct(kind):
-            return pa.struct([item.with_type(marked(item.type)) for item in kind])
+            return pa.struct([item.with_type(changed(item.type)) for item in kind])
         if pa.types.is_map(kind):
             key, value = (
-                item.with_type(marked(item.type)) for item in (kind.key_field, kind.item_field)
+                item.with_type(changed(item.type)) for item in (kind.key_field, kind.item_field)
             )
             return pa.map_(key, value)
         if pa.types.is_list(kind):
-            return pa.list_(kind.value_field.with_type(marked(kind.value_type)))
-        physical = columns.column(next(leaves)).physical_type
-        return Int96Type() if physical == "INT96" and kind == _LOCAL else kind
+            return pa.list_(kind.value_field.with_type(changed(kind.value_type)))
+        if pa.types.is_large_list(kind):
+            return pa.large_list(kind.value_field.with_type(changed(kind.value_type)))
+        if pa.types.is_fixed_size_list(kind):
+            item = kind.value_field.with_type(changed(kind.value_type))
+            return pa.list_(item, kind.list_size)
+        index = next(leaves, None)
+        return kind if index is None else change(index, kind)
 
-    fields = [item.with_type(marked(item.type)) for item in schema]
+    fields = [item.with_type(changed(item.type)) for item in schema]
     return pa.schema(fields, schema.metadata) if next(leaves, None) is None else schema

@@ -52,9 +52,11 @@ class OrcStripes:
     Args:
         source: its bytes, for random access.
         path: where it lies.
+        exact: read times with the nanoseconds that ORC has, unless the file says that they have none; else they
+            are cut to microseconds, as Iceberg Java does with data files.
     """
 
-    def __init__(self, source: Any, path: str) -> None:
+    def __init__(self, source: Any, path: str, *, exact: bool = False) -> None:
         self._path = path
         self._orc = open_orc(source)
         self._tail = Tail.of(self._orc, path)
@@ -63,7 +65,7 @@ class OrcStripes:
             raise CorruptFileError(f"{path} has other rows in its stripes than it says")
         _check_times(self._tail.times, path)
         self._stored: pa.Schema = self._orc.schema
-        self.schema = pa.schema([table_type(item) for item in self._stored])
+        self.schema = pa.schema([table_type(item, exact=exact) for item in self._stored])
 
     @property
     def places(self) -> list[tuple[int, int]]:

@@ -105,22 +105,33 @@ def _attributes(kind: IcebergType) -> dict[bytes, bytes]:
     return {}
 
 
-def table_type(item: pa.Field) -> pa.Field:
-    """Return a field that PyArrow found in an ORC file with its field id, and the type that it stands for."""
+def table_type(item: pa.Field, *, exact: bool = False) -> pa.Field:
+    """Return a field that PyArrow found in an ORC file with its field id, and the type that it stands for.
+
+    Args:
+        item: the field.
+        exact: times of which the file does not say how fine they are have nanoseconds.
+    """
     attributes = item.metadata or {}
     metadata = {FIELD_ID: attributes[_ID]} if _ID in attributes else None
-    return pa.field(item.name, _table_type(item.type, attributes), item.nullable, metadata)
+    return pa.field(
+        item.name, _table_type(item.type, attributes, exact=exact), item.nullable, metadata
+    )
 
 
-def _table_type(kind: pa.DataType, attributes: dict[bytes, bytes]) -> pa.DataType:
+def _table_type(
+    kind: pa.DataType, attributes: dict[bytes, bytes], *, exact: bool = False
+) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([table_type(item) for item in kind])
+        return pa.struct([table_type(item, exact=exact) for item in kind])
     if pa.types.is_map(kind):
-        return pa.map_(table_type(kind.key_field), table_type(kind.item_field))
+        parts = (table_type(item, exact=exact) for item in (kind.key_field, kind.item_field))
+        return pa.map_(*parts)
     if pa.types.is_list(kind):
-        return pa.list_(table_type(kind.value_field))
+        return pa.list_(table_type(kind.value_field, exact=exact))
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("ns" if attributes.get(_UNIT) == b"NANOS" else "us", kind.tz)
+        fine = attributes.get(_UNIT, b"NANOS" if exact else b"MICROS") == b"NANOS"
+        return pa.timestamp("ns" if fine else "us", kind.tz)
     if kind == pa.int64() and attributes.get(_LONG) == b"TIME":
         return pa.time64("us")
     if pa.types.is_binary(kind):

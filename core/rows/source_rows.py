@@ -5,6 +5,7 @@ Columns are matched by name; the field ids that a Parquet file may carry are ano
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lake.core import paths
-from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.rows import csv_source, json_source
 from lake.core.rows.avro_reader import AvroContainer
 from lake.core.rows.convert import convert
 from lake.core.rows.defaults import write_column
-from lake.core.rows.int96 import schema_of_file
 from lake.core.rows.legacy_calendar import is_legacy, refuse_old_times
 from lake.core.rows.orc_reader import OrcStripes
 from lake.core.rows.parquet_files import row_group_start
 from lake.core.rows.parquet_footer import batches_of_group, open_parquet
+from lake.core.rows.parquet_types import source_schema, variant_columns
 from lake.core.rows.schema import arrow_schema, arrow_type
 from lake.core.rows.sources import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
 from lake.core.rows.texts import Place, from_text
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
+# What PyArrow says of them.
+_LOST_NANOSECONDS = re.compile(r"Casting from time(stamp|64)\[ns.* would lose data")
+_ROUND = "Round the values to microseconds."
+_KEEP_NANOSECONDS = (
+    "In a table of format version 3 a column can be timestamp_ns or timestamptz_ns: --create with --property "
+    "format-version=3 makes such columns of times with nanoseconds."
+)
 _MOST_COLUMNS = 10_000
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 64 * 1024
@@ -65,7 +73,7 @@ def _columns(
     with readable(source.path):
         if source.format == PARQUET:
             with storage.open_input(source.path, follow_link=True) as file:
-                return schema_of_file(open_parquet(file, source.path))
+                return _parquet_schema(open_parquet(file, source.path), source.path)
         if source.format in (ORC, AVRO):
             with storage.open_input(source.path, follow_link=True) as file:
                 return _opened(file, source).schema
@@ -76,6 +84,15 @@ def _columns(
             look = json_source.infer_columns if infer else json_source.first_columns
             return look(storage, source)
         return _csv_columns(storage, source, known, infer=infer)
+
+
+def _parquet_schema(parquet: Any, path: str) -> pa.Schema:
+    if names := variant_columns(parquet):
+        raise RefusedError(
+            f"column {names[0]} of {path} is Parquet's VARIANT, whose values lake can neither read nor write",
+            hint="Give the file its values as text, or as columns of other types.",
+        )
+    return source_schema(parquet)
 
 
 def _csv_columns(
@@ -182,7 +199,18 @@ def _converted(
         raise BadInputError(error.message) from error
     except BadInputError as error:
         index = _first_refused(column, attempt)
-        raise place.problem(index, _shown(column[index]), item.field_type) from error
+        problem = place.problem(index, _shown(column[index]), item.field_type)
+        raise _with_reason(problem, error) from error
+
+
+def _with_reason(problem: BadInputError, error: BadInputError) -> BadInputError:
+    """Return the error for a value, which says so if its nanoseconds would be lost."""
+    if not _LOST_NANOSECONDS.search(error.message):
+        return problem
+    return BadInputError(
+        f"{problem.message}: it has nanoseconds, and the table's column has microseconds",
+        hint=_KEEP_NANOSECONDS if "timestamp[ns" in error.message else _ROUND,
+    )
 
 
 def _shown(value: pa.Scalar) -> Any:
@@ -215,7 +243,7 @@ def _parquet_batches(
     """Yield batches of columns, each with its first row's number in the file and the types in the file."""
     with storage.open_input(source.path, follow_link=True) as file:
         parquet = open_parquet(file, source.path)
-        types, legacy = schema_of_file(parquet), is_legacy(parquet)
+        types, legacy = source_schema(parquet), is_legacy(parquet)
         footer = parquet.metadata
         present = parquet.schema_arrow.names
         columns = None if set(present) <= set(names) else [x for x in present if x in names]
@@ -281,8 +309,9 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
 
 
 def _opened(file: Any, source: Source) -> OrcStripes | AvroContainer:
-    kind = OrcStripes if source.format == ORC else AvroContainer
-    return kind(file, source.path)
+    if source.format == ORC:
+        return OrcStripes(file, source.path, exact=True)
+    return AvroContainer(file, source.path)
 
 
 def _file_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -9,11 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyiceberg.types import (
-    GeographyType,
-    GeometryType,
-    IcebergType,
-)
+from pyiceberg.types import GeographyType, GeometryType, IcebergType
 
 from lake.core.errors import RefusedError
 from lake.core.rows.schema import parts_of

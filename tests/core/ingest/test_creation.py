@@ -20,7 +20,7 @@ from pyiceberg.types import (
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
 from lake.core.ingest.checking import SourceColumns, check_sources
-from lake.core.ingest.creation import schema_of
+from lake.core.ingest.creation import NewColumns
 from lake.core.ingest.evolution import evolved
 from lake.core.table.terms import partition_spec, sort_order
 
@@ -53,6 +53,12 @@ SCHEMA = Schema(
         (pa.timestamp("s"), "timestamp"),
         (pa.timestamp("ns", "Europe/Berlin"), "timestamptz"),
         (pa.decimal128(9, 2), "decimal(9, 2)"),
+        (pa.decimal32(5, 2), "decimal(5, 2)"),
+        (pa.decimal64(12, 0), "decimal(12, 0)"),
+        (pa.decimal256(38, 9), "decimal(38, 9)"),
+        (pa.bool8(), "boolean"),
+        (pa.json_(), "string"),
+        (pa.list_(pa.int32(), 3), "list<int>"),
         (pa.dictionary(pa.int8(), pa.string()), "string"),
         (pa.list_(pa.uint8()), "list<int>"),
         (pa.large_list(pa.timestamp("ns")), "list<timestamp>"),
@@ -63,7 +69,38 @@ SCHEMA = Schema(
 def test_every_arrow_type_that_iceberg_can_hold_becomes_a_column(
     source: Any, expected: str
 ) -> None:
-    assert str(schema_of(pa.schema([("c", source)])).find_type("c")) == expected
+    assert str(NewColumns().schema_of(pa.schema([("c", source)])).find_type("c")) == expected
+
+
+NULLS = pa.struct([("a", pa.int32()), ("u", pa.null())])
+
+
+@pytest.mark.parametrize(
+    ("source", "version", "expected", "told"),
+    [
+        (pa.null(), 2, "string", "becomes a string (with --property format-version=3"),
+        (pa.null(), 3, "unknown", None),
+        (NULLS, 3, "struct<2: a: optional int, 3: u: optional unknown>", None),
+        (NULLS, 1, "struct<2: a: optional int, 3: u: optional string>", "column c.u has no type"),
+        (pa.list_(pa.null()), 3, "list<string>", "column c.element has no type"),
+        (pa.struct([("u", pa.null())]), 3, "struct<2: u: optional string>", "column c.u has no"),
+        (pa.timestamp("ns"), 2, "timestamp", "(with --property format-version=3 it becomes timest"),
+        (pa.timestamp("ns"), 3, "timestamp_ns", None),
+        (pa.timestamp("ns", "Asia/Tokyo"), 3, "timestamptz_ns", None),
+        (pa.list_(pa.timestamp("ns", "UTC")), 2, "list<timestamptz>", "column c.element is times"),
+        (pa.time64("ns"), 3, "time", "column c is time64[ns]: the table has microseconds"),
+        (pa.opaque(pa.binary(), "x", "y"), 3, "binary", "the extension type arrow.opaque"),
+    ],
+)
+def test_a_type_that_changes_is_told(
+    source: Any, version: int, expected: str, told: str | None
+) -> None:
+    said: list[str] = []
+    made = NewColumns(version, said.append).schema_of(pa.schema([("c", source)]))
+
+    assert str(made.find_type("c")) == expected
+    assert len(said) == (told is not None)
+    assert not told or told in said[0]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +118,7 @@ def test_every_arrow_type_that_iceberg_can_hold_becomes_a_column(
 )
 def test_columns_that_cannot_become_a_table_are_named(columns: list[Any], said: str) -> None:
     with pytest.raises(BadInputError, match=said):
-        schema_of(pa.schema(columns))
+        NewColumns().schema_of(pa.schema(columns))
 
 
 def test_partition_terms_are_read_as_spark_names_them() -> None:

@@ -1,0 +1,75 @@
+"""What Parquet says of columns and Arrow's schema does not: VARIANT, GEOMETRY, GEOGRAPHY, INTERVAL and ENUM.
+
+Source: https://github.com/apache/parquet-format/blob/master/LogicalTypes.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from lake.core.rows.int96 import schema_of_file, with_leaf_types
+
+_VARIANT = re.compile(r" \(Variant(\(\d+\))?\) \{")
+_ENUM = "ENUM"
+# Parquet stores them as bytes, which are not what their values are.
+_MARKED = frozenset({"GEOMETRY", "GEOGRAPHY", "INTERVAL"})
+
+
+class LogicalType(pa.ExtensionType):  # type: ignore[misc]
+    """The type of a column whose bytes have a meaning that Arrow does not know; `meaning` is Parquet's name of it."""
+
+    def __init__(self, storage: pa.DataType, meaning: str) -> None:
+        self.meaning = meaning
+        super().__init__(storage, "lake.parquet")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return self.meaning.encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, data: bytes) -> LogicalType:
+        return cls(storage, data.decode())
+
+    def __str__(self) -> str:
+        return f"Parquet's {self.meaning}"
+
+
+def source_schema(parquet: Any) -> pa.Schema:
+    """Return the schema of a file that is a source: with `Int96Type`, `LogicalType`, and texts for ENUM."""
+    columns = parquet.schema
+    meanings = [_meaning(columns.column(index)) for index in range(len(columns))]
+
+    def marked(index: int, kind: pa.DataType) -> pa.DataType:
+        meaning = meanings[index]
+        if meaning == _ENUM:
+            return pa.string()
+        return LogicalType(kind, meaning) if meaning in _MARKED else kind
+
+    schema = schema_of_file(parquet)
+    if not {_ENUM, *_MARKED}.intersection(meanings):
+        return schema
+    return with_leaf_types(schema, len(columns), marked)
+
+
+def _meaning(column: Any) -> str:
+    """Return the name of a column's logical type; INTERVAL has the older kind of name only."""
+    name = str(column.logical_type.type)
+    return str(column.converted_type) if name in {"NONE", "UNKNOWN"} else name
+
+
+def variant_columns(parquet: Any) -> list[str]:
+    """Return the names of the columns, or parts of columns, that are VARIANT."""
+    # Of a group PyArrow tells the annotation in the schema's text only.
+    text, columns = str(parquet.schema), parquet.schema
+    if _VARIANT.search(text) is None:
+        return []
+    found, leaf = [], 0
+    for line in text.splitlines():
+        if line.endswith(";"):
+            leaf += 1
+        elif _VARIANT.search(line) and leaf < len(columns):
+            depth = (len(line) - len(line.lstrip(" "))) // 2
+            found.append(".".join(columns.column(leaf).path.split(".")[:depth]))
+    return found

@@ -1,0 +1,222 @@
+"""Types of sources that Iceberg does not have, or that a new table has in format version 3 only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine
+from hostile.parquet_edits import footer, with_footer
+from pyarrow import orc
+
+V3 = ("--property", "format-version=3")
+# What a column's entry in Parquet's footer has at its end, in Thrift's compact form: the annotation.
+VARIANT = bytes.fromhex("5c0c2013010000")
+ENUM = bytes.fromhex("25084c4c0000")
+INTERVAL = bytes.fromhex("252a")
+
+
+class Geometry(pa.ExtensionType):  # type: ignore[misc]
+    """Makes PyArrow write Parquet's GEOMETRY, or GEOGRAPHY where edges are told."""
+
+    def __init__(self, edges: bytes) -> None:
+        self.edges = edges
+        super().__init__(pa.binary(), "geoarrow.wkb")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b'{"edges": "%s"}' % self.edges if self.edges else b"{}"
+
+
+def write(folder: Path, name: str = "source.parquet", **columns: Any) -> Path:
+    path = folder / name
+    table = pa.table(columns)
+    if name.endswith(".orc"):
+        orc.write_table(table, path)
+    elif name.endswith(".arrow"):
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    else:
+        pq.write_table(table, path, store_schema=False)
+    return path
+
+
+def annotate(path: Path, name: str, annotation: bytes, children: bytes = b"") -> Path:
+    """Give a column of a Parquet file an annotation that PyArrow cannot write."""
+    data = path.read_bytes()
+    old = b"\x18" + bytes([len(name)]) + name.encode() + children
+    told = footer(data)
+    assert told.count(old + b"\x00") == 1
+    path.write_bytes(with_footer(data, told.replace(old + b"\x00", old + annotation + b"\x00")))
+    return path
+
+
+def types_of(document: dict[str, Any]) -> dict[str, str]:
+    return {column["name"]: column["type"] for column in document["plan"]["schema"]}
+
+
+def preview(lake: CommandLine, table: str = "db.t") -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = lake.ok("scan", table)["result"]["preview"]
+    return rows
+
+
+@pytest.mark.parametrize("name", ["s.parquet", "s.arrow"])
+def test_a_column_without_a_type_is_unknown_in_version_3_and_a_string_with_a_warning_in_2(
+    name: str, lake: CommandLine, tmp_path: Path
+) -> None:
+    path = write(tmp_path, name, id=[1], n=pa.nulls(1))
+
+    old = lake.ok("ingest", "db.old", path, "--create")
+    new = lake.ok("ingest", "db.t", path, "--create", *V3)
+
+    assert types_of(old) == {"id": "long", "n": "string"}
+    (told,) = old["warnings"]
+    assert "column n has no type" in told
+    assert types_of(new) == {"id": "long", "n": "unknown"}
+    assert not new["warnings"]
+    assert preview(lake) == [{"id": 1, "n": None}]
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.json"])
+def test_a_column_of_a_text_file_without_a_value_is_a_string(
+    name: str, lake: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text("id,n\n1,\n" if name == "e.csv" else '{"id": 1, "n": null}\n')
+
+    done = lake.ok("ingest", "db.t", path, "--create", *V3)
+
+    assert types_of(done) == {"id": "long", "n": "string"}
+    assert not done["warnings"]
+
+
+def test_evolve_gives_an_unknown_column_the_type_of_a_source(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    nulls = pa.array([{"a": 1, "u": None}], pa.struct([("a", pa.int32()), ("u", pa.null())]))
+    lake.ok("ingest", "db.t", write(tmp_path, id=[1], n=pa.nulls(1), s=nulls), "--create", *V3)
+    known = pa.array([{"a": 2, "u": "x"}], pa.struct([("a", pa.int32()), ("u", pa.string())]))
+    path = write(tmp_path, id=[2], n=[7], s=known)
+
+    refused = lake("ingest", "db.t", path)
+    done = lake.ok("ingest", "db.t", path, "--evolve")
+
+    assert refused.exit_code == 7
+    assert "column n as int64, the table as unknown (--evolve gives it a type)" in refused.stderr
+    assert types_of(done)["n"] == "long"
+    assert sorted(preview(lake), key=lambda row: row["id"]) == [
+        {"id": 1, "n": None, "s": {"a": 1, "u": None}},
+        {"id": 2, "n": 7, "s": {"a": 2, "u": "x"}},
+    ]
+    lake.ok("compact", "db.t", "--rewrite-all", "--verify")
+    assert [row["n"] for row in sorted(preview(lake), key=lambda row: row["id"])] == [None, 7]
+
+
+@pytest.mark.parametrize("name", ["s.parquet", "s.arrow", "s.orc"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_nanoseconds_are_kept_in_version_3_and_never_lost_in_2(
+    name: str, zone: str | None, lake: CommandLine, tmp_path: Path
+) -> None:
+    kind = pa.timestamp("ns", zone)
+    exact = write(tmp_path, f"exact-{name}", id=[1], ts=pa.array([1_000], kind))
+    fine = write(tmp_path, f"fine-{name}", id=[2, 3], ts=pa.array([2_000, 3_001], kind))
+    expected = "timestamp" if zone is None else "timestamptz"
+
+    made = lake.ok("ingest", "db.old", exact, "--create")
+    refused = lake("ingest", "db.old", fine)
+    kept = lake.ok("ingest", "db.t", fine, "--create", *V3)
+
+    assert types_of(made)["ts"] == expected
+    (told,) = made["warnings"]
+    assert f"(with --property format-version=3 it becomes {expected}_ns)" in told
+    assert refused.exit_code == 7
+    for part in ("column ts", "row 2", "it has nanoseconds", "--property format-version=3"):
+        assert part in refused.stderr
+    assert types_of(kept)["ts"] == f"{expected}_ns"
+    assert [row["ts"].rstrip("Z")[-9:] for row in preview(lake)] == ["000002000", "000003001"]
+    assert len(preview(lake, "db.old")) == 1
+
+
+def test_a_time_with_nanoseconds_is_refused_with_what_to_do(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    path = write(tmp_path, at=pa.array([1_001], pa.time64("ns")))
+
+    refused = lake("ingest", "db.t", path, "--create", *V3)
+
+    assert refused.exit_code == 7
+    assert "Round the values to microseconds." in refused.stderr
+    assert "column at is time64[ns]" in refused.stderr
+
+
+@pytest.mark.parametrize(("edges", "kind"), [(b"", "GEOMETRY"), (b"spherical", "GEOGRAPHY")])
+@pytest.mark.parametrize("nested", [False, True])
+def test_geometry_and_geography_never_become_binary_in_silence(
+    edges: bytes, kind: str, nested: bool, lake: CommandLine, tmp_path: Path
+) -> None:
+    shapes = pa.ExtensionArray.from_storage(Geometry(edges), pa.array([bytes(21)]))
+    column = pa.StructArray.from_arrays([shapes], ["x"]) if nested else shapes
+    path = write(tmp_path, id=[1], g=column)
+    bytes_only = pa.array([{"x": b""}]) if nested else pa.array([b""])
+    plain = write(tmp_path, "plain.parquet", id=[0], g=bytes_only)
+
+    refused = lake("ingest", "db.t", path, "--create", *V3)
+    assert refused.exit_code == 3
+    assert f"column {'g.x' if nested else 'g'} is Parquet's {kind}" in refused.stderr
+
+    lake.ok("ingest", "db.t", plain, "--create")
+    lake.ok("ingest", "db.t", path)
+    assert len(preview(lake)) == 2
+
+
+def test_an_interval_is_refused_and_an_enum_is_a_text(lake: CommandLine, tmp_path: Path) -> None:
+    spans = annotate(write(tmp_path, i=pa.array([bytes(12)], pa.binary(12))), "i", INTERVAL)
+    words = annotate(write(tmp_path, "e.parquet", e=pa.array([b"red"])), "e", ENUM)
+
+    refused = lake("ingest", "db.t", spans, "--create")
+    made = lake.ok("ingest", "db.t", words, "--create")
+
+    assert refused.exit_code == 3
+    assert "column i is Parquet's INTERVAL" in refused.stderr
+    assert types_of(made) == {"e": "string"}
+    assert preview(lake) == [{"e": "red"}]
+
+
+@pytest.mark.parametrize("shredded", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_variant_never_becomes_a_struct(
+    shredded: bool, nested: bool, lake: CommandLine, tmp_path: Path
+) -> None:
+    parts = [("metadata", pa.binary()), ("value", pa.binary())]
+    parts += [("typed_value", pa.int64())] if shredded else []
+    kind = pa.struct(parts)
+    value = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}
+    column = pa.array(
+        [{"v": value}] if nested else [value], pa.struct([("v", kind)]) if nested else kind
+    )
+    named = {"s" if nested else "v": column}
+    plain = write(tmp_path, "plain.parquet", id=[1], **named)
+    lake.ok("ingest", "db.structs", plain, "--create")
+    # How many children the group has: 2 or 3, as Thrift has numbers.
+    children = bytes([0x15, 6 if shredded else 4])
+    path = annotate(write(tmp_path, id=[1], **named), "v", VARIANT, children)
+
+    for options in (("db.t", path, "--create", *V3), ("db.structs", path)):
+        refused = lake("ingest", *options)
+        assert refused.exit_code == 3, refused
+        assert f"column {'s.v' if nested else 'v'} of {path} is Parquet's VARIANT" in refused.stderr
+    assert len(preview(lake, "db.structs")) == 1
+
+
+def test_an_extension_that_arrow_does_not_know_is_told(lake: CommandLine, tmp_path: Path) -> None:
+    named = pa.field("g", pa.binary(), metadata={"ARROW:extension:name": "geoarrow.wkb"})
+    table = pa.table({"g": pa.array([b"x"])}).cast(pa.schema([named]))
+    path = tmp_path / "g.arrow"
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+
+    (told,) = lake.ok("ingest", "db.t", path, "--create", "--dry-run")["warnings"]
+
+    assert told.startswith("column g has the extension type geoarrow.wkb")
