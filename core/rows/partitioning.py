@@ -14,7 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, VoidTransform
-from pyiceberg.types import UUIDType
+from pyiceberg.types import (
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    UUIDType,
+)
 
 from lake.core.arrays import one_array
 from lake.core.errors import CorruptFileError, RefusedError
@@ -28,6 +34,7 @@ Partition = tuple[bytes | None, ...]
 Places = npt.NDArray[np.int64]
 
 _ALIGNMENT = 16
+_NANOSECONDS = 1000
 
 
 def partition_columns(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
@@ -55,6 +62,9 @@ def transformed(
         return source
     if isinstance(kind, UUIDType):
         source = source.cast(pa.binary())
+    if isinstance(kind, TimestampNanoType | TimestamptzNanoType):
+        source = _microseconds(source)
+        kind = TimestampType() if isinstance(kind, TimestampNanoType) else TimestamptzType()
     return one_array(transform.pyarrow_transform(kind)(_aligned(source)))
 
 
@@ -113,6 +123,17 @@ def source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.A
         index = column.type.get_field_index(name)
         column = column.flatten()[index]
     return column
+
+
+def _microseconds(column: pa.Array) -> pa.Array:
+    """Return times in nanoseconds as the microseconds that they lie in, of which transforms give the same values.
+
+    PyIceberg's Rust transforms cut nanoseconds before 1970 towards 1970, and know no hours of them.
+    """
+    numbers = column.cast(pa.int64())
+    mask = numbers.is_null().to_numpy(zero_copy_only=False)
+    floors = np.floor_divide(numbers.fill_null(0).to_numpy(), _NANOSECONDS)
+    return pa.array(floors, pa.int64(), mask=mask).cast(pa.timestamp("us", column.type.tz))
 
 
 def _aligned(column: pa.Array) -> pa.Array:

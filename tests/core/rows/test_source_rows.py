@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lake.core.errors import BadInputError, LakeError
-from lake.core.ingest.creation import schema_of
+from lake.core.ingest.creation import NewColumns
 from lake.core.rows.source_rows import source_batches, source_columns, split_parquet
 from lake.core.rows.sources import Source
 from lake.core.table.storage import Storage
@@ -34,7 +34,7 @@ def source_of(path: Path, kind: str = "parquet") -> Source:
 
 
 def rows_of(source: Source, schema: pa.Schema) -> list[dict[str, Any]]:
-    batches = source_batches(Storage(), source, schema_of(schema))
+    batches = source_batches(Storage(), source, NewColumns().schema_of(schema))
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -47,7 +47,8 @@ def test_a_tiny_parquet_file_that_expands_a_millionfold_is_read_in_bounded_batch
     assert path.stat().st_size < 1000
 
     sizes = [
-        batch.nbytes for batch in source_batches(Storage(), source_of(path), schema_of(rows.schema))
+        batch.nbytes
+        for batch in source_batches(Storage(), source_of(path), NewColumns().schema_of(rows.schema))
     ]
 
     assert sum(sizes) > 500 << 20
@@ -60,7 +61,10 @@ def test_a_large_arrow_batch_is_cut(tmp_path: Path) -> None:
         file.write_table(rows)
 
     source = source_of(tmp_path / "x.arrow", "arrow")
-    sizes = [batch.num_rows for batch in source_batches(Storage(), source, schema_of(rows.schema))]
+    sizes = [
+        batch.num_rows
+        for batch in source_batches(Storage(), source, NewColumns().schema_of(rows.schema))
+    ]
 
     assert sum(sizes) == 5_000_000
     assert max(sizes) <= 64 * 1024

@@ -1,0 +1,94 @@
+"""Times with nanoseconds in tables of format version 3: filters, partitions, keys and compaction."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine
+
+DAY = 86_400 * 10**9
+BEFORE_1970 = [-1, -999, -1000, -1001, -DAY - 1, -DAY, -3_600 * 10**9 - 1, -(10**18) - 7]
+SINCE_1970 = [0, 1, 999, 1000, 1_001, DAY, DAY + 1, 1_510_871_468_000_001_001, 10**18 + 7]
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+SPECS = ["ts", "bucket(4, ts)", "year(ts)", "month(ts)", "day(ts)", "hour(ts)", "void(ts)"]
+
+
+def written(
+    lake: CommandLine, folder: Path, numbers: list[int], *options: str, zone: str | None
+) -> int:
+    path = folder / "source.parquet"
+    times = pa.array(numbers, pa.timestamp("ns", zone))
+    pq.write_table(pa.table({"ts": times, "n": pa.array(numbers, pa.int64())}), path)
+    rows: int = lake.ok("ingest", "db.t", path, *options)["result"]["rows_written"]
+    return rows
+
+
+def found(lake: CommandLine, folder: Path, *options: str) -> list[tuple[int, int]]:
+    """Return (time, number) of the rows of a scan, from its Arrow file."""
+    out = folder / "out.arrow"
+    lake.ok("scan", "db.t", *options, "--output", out, "--replace")
+    with pa.ipc.open_file(out) as file:
+        table = file.read_all()
+    times = table["ts"].cast(pa.int64()).to_pylist()
+    return sorted(zip(times, table["n"].to_pylist(), strict=True))
+
+
+def text(number: int, zone: str | None) -> str:
+    return str(np.datetime64(number, "ns")) + ("Z" if zone else "")
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_filters_find_the_rows_whatever_the_partitions_are(
+    spec: str, zone: str | None, lake: CommandLine, tmp_path: Path
+) -> None:
+    numbers = BEFORE_1970 + SINCE_1970
+    options = ("--create", "--property", "format-version=3", "--partition-by", spec)
+    assert written(lake, tmp_path, numbers, *options, zone=zone) == len(numbers)
+
+    for literal in (-1, -1000, -DAY, 0, 1_510_871_468_000_001_001):
+        for sign, compare in OPERATORS.items():
+            condition = f"ts {sign} '{text(literal, zone)}'"
+            expected = sorted((one, one) for one in numbers if compare(one, literal))
+            assert found(lake, tmp_path, "--where", condition) == expected, condition
+    some = [-1001, 999, 10**18 + 7]
+    condition = f"ts in ({', '.join(repr(text(one, zone)) for one in some)})"
+    assert found(lake, tmp_path, "--where", condition) == [(one, one) for one in some]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("deletes", ["position", "equality", "copy-on-write"])
+def test_a_time_is_a_key_and_survives_compaction_to_the_nanosecond(
+    kind: str, deletes: str, lake: CommandLine, tmp_path: Path
+) -> None:
+    numbers = SINCE_1970 if kind == "orc" else BEFORE_1970 + SINCE_1970
+    made = ("--create", "--property", "format-version=3", "--partition-by", "bucket(2, ts)")
+    form = ("--property", f"write.format.default={kind}")
+    written(lake, tmp_path, numbers, *made, *form, zone=None)
+    changed = [1, 1_001, 5]
+    path = tmp_path / "changed.parquet"
+    times = pa.array(changed, pa.timestamp("ns"))
+    pq.write_table(pa.table({"ts": times, "n": pa.array([100, 200, 300])}), path)
+
+    lake.ok("ingest", "db.t", path, "--upsert", "--key", "ts", "--deletes", deletes)
+
+    kept = [(one, one) for one in numbers if one not in changed]
+    expected = sorted([*kept, (1, 100), (1_001, 200), (5, 300)])
+    assert found(lake, tmp_path) == expected
+    for strategy in (("binpack",), ("sort", "--by", "ts desc"), ("zorder", "--by", "ts,n")):
+        lake.ok("compact", "db.t", "--rewrite-all", "--verify", "--strategy", *strategy)
+        assert found(lake, tmp_path) == expected
