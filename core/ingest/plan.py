@@ -18,6 +18,7 @@ from lake.core.errors import (
     InvalidRequestError,
     LakeError,
     NotFoundError,
+    RefusedError,
     StoppedError,
 )
 from lake.core.expressions import bind_filter
@@ -380,7 +381,7 @@ def _plan_from_table(
     columns = SourceColumns(source_name, arrow_schema(source.schema))
     if existing is None and any(defaulted_fields(source.schema.fields)):
         session.warn(f"the new table does not get the write defaults of {source_name}")
-    table = existing or _staged(session, identifier, options, creation.schema_like(source.schema))
+    table = existing or _staged(session, identifier, options, _schema_like(source, options))
     head = lineage.branch_head(source.metadata, lineage.MAIN)
     found = None if head is None else live_files(source, head)
     files = [] if found is None else _slices(found)
@@ -399,6 +400,20 @@ def _plan_from_table(
         base_snapshot_id=_head_id(table, options.branch),
         defaults=_defaults(table.schema, [columns]),
     )
+
+
+def _schema_like(source: Table, options: IngestOptions) -> Schema:
+    """Return the schema of a new table for the rows of another."""
+    version = _asked_version(options)
+    for name in source.schema.column_names:
+        kind = source.schema.find_type(name)
+        if kind.minimum_format_version() > version:
+            raise RefusedError(
+                f"column {name} of {source.identifier} is of the type {kind}, which tables of format version "
+                f"{version} do not have",
+                hint=f"--property format-version={kind.minimum_format_version()} makes a table that has it.",
+            )
+    return creation.schema_like(source.schema)
 
 
 def _slices(found: LiveFiles) -> list[FileSlice]:
@@ -552,10 +567,12 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
         session.warn(f"the table property {name} is stored, but Iceberg has no such property")
     _warn_of_similar_names(session, schema)
     properties = {FORMAT_VERSION.name: FORMAT_VERSION.default, **options.properties}
+    spec = terms.partition_spec(options.partition_by, schema)
+    terms.refuse_unreadable(spec, schema)
     return session.catalog.stage(
         identifier,
         schema,
-        terms.partition_spec(options.partition_by, schema),
+        spec,
         terms.sort_order(options.sort_by, schema),
         properties,
         dry_run=options.dry_run,

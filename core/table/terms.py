@@ -20,8 +20,9 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
+from pyiceberg.types import FixedType
 
-from lake.core.errors import InvalidRequestError, NotFoundError
+from lake.core.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.table.sort_orders import is_sortable
 
 _TERM = re.compile(
@@ -76,6 +77,24 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
     if len(set(names)) != len(names):
         raise InvalidRequestError(f"--partition-by names a field twice: {', '.join(names)}")
     return PartitionSpec(*fields)
+
+
+def refuse_unreadable(spec: PartitionSpec, schema: Schema) -> None:
+    """Refuse a new table's partitions whose manifests Iceberg Java cannot read.
+
+    It takes fixed values in manifests for ones with a length before them, which Avro does not have.
+
+    Raises:
+        RefusedError: a field is the identity of a column of a fixed length.
+    """
+    for field in spec.fields:
+        kind = schema.find_type(field.source_id)
+        if isinstance(field.transform, IdentityTransform) and isinstance(kind, FixedType):
+            name = schema.find_column_name(field.source_id)
+            raise RefusedError(
+                f"Iceberg Java cannot read a table that is partitioned by the values of {name} ({kind})",
+                hint=f"Partition it by bucket(16, {name}), or make the column binary.",
+            )
 
 
 def sort_order(text: str | None, schema: Schema) -> SortOrder:

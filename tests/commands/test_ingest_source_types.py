@@ -220,3 +220,35 @@ def test_an_extension_that_arrow_does_not_know_is_told(lake: CommandLine, tmp_pa
     (told,) = lake.ok("ingest", "db.t", path, "--create", "--dry-run")["warnings"]
 
     assert told.startswith("column g has the extension type geoarrow.wkb")
+
+
+def test_a_table_of_version_2_does_not_take_the_types_of_version_3_of_another(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    times = pa.array([{"ts": 1}], pa.struct([("ts", pa.timestamp("ns"))]))
+    lake.ok("ingest", "db.t", write(tmp_path, id=[1], n=pa.nulls(1), s=times), "--create", *V3)
+
+    refused = lake("ingest", "db.old", "--from-table", "db.t", "--create")
+    lake.ok("ingest", "db.new", "--from-table", "db.t", "--create", *V3)
+
+    assert refused.exit_code == 3
+    assert "column n of db.t is of the type unknown" in refused.stderr
+    assert "--property format-version=3" in refused.stderr
+    assert preview(lake, "db.new") == preview(lake)
+
+
+def test_a_new_table_is_not_partitioned_by_the_values_of_a_fixed_column(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    path = write(tmp_path, id=[1], f=pa.array([b"abcde"], pa.binary(5)))
+
+    refused = lake("ingest", "db.t", path, "--create", "--partition-by", "f")
+    lake.ok("ingest", "db.t", path, "--create", "--partition-by", "bucket(4, f)")
+    again = lake.ok("ingest", "db.t", path, "--create", "--partition-by", "f")
+
+    assert refused.exit_code == 3
+    assert (
+        "Iceberg Java cannot read a table that is partitioned by the values of f" in refused.stderr
+    )
+    assert "bucket(16, f)" in refused.stderr
+    assert "partitioned otherwise" in again["warnings"][0]
