@@ -13,7 +13,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from lake.core.errors import BadInputError, RefusedError
-from lake.core.rows.parquet_types import LogicalType
+from lake.core.rows.logical_types import LogicalType
 from lake.core.rows.schema import RESERVED_NAMES
 
 # The first format version that has unknown, timestamp_ns and timestamptz_ns.
@@ -112,7 +112,7 @@ class NewColumns:
         if isinstance(kind, LogicalType):
             raise RefusedError(
                 f"column {name} is {kind}, and lake makes no column that keeps that type",
-                hint="Make the table first, with a column of the type binary (fixed[12] for INTERVAL) for the bytes.",
+                hint="Make the table first, with a column of the type binary or fixed for the bytes.",
             )
         if kind == pa.uuid():
             return kind

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyiceberg.types import DecimalType
 
 from lake.core.errors import CorruptFileError
+from lake.core.rows.logical_types import LogicalType
 from lake.core.rows.reading_errors import unsupported_file
 from lake.core.rows.schema import FIELD_ID
 from lake.core.table.partition_values import from_avro
@@ -22,6 +23,7 @@ from lake.core.table.partition_values import from_avro
 _MAX_NODES = 20_000
 _MAX_FIXED_BYTES = 64 * 1024
 _MOST_DIGITS = 38
+_UUID_BYTES = 16
 _PRIMITIVES: Mapping[str, tuple[pa.DataType, bytes]] = {
     "boolean": (pa.bool_(), b"\x00"),
     "int": (pa.int32(), b"\x00"),
@@ -40,6 +42,8 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
+_UUID = "uuid"
+_MEANINGS = frozenset({_UUID, "duration", "big-decimal"})
 _INSTANTS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
 
 
@@ -109,6 +113,7 @@ class Primitive:
 
     name: str
     arrow: pa.DataType
+    meaning: str | None = None
 
     @property
     def blank(self) -> bytes:
@@ -148,6 +153,7 @@ class Fixed:
     """So many bytes."""
 
     size: int
+    meaning: str | None = None
 
     @property
     def arrow(self) -> pa.DataType:
@@ -320,6 +326,28 @@ def _record_of(schema: Any) -> Record:
     return found
 
 
+def source_schema(rows: Record) -> pa.Schema:
+    """Return the columns of a source, with what its logical types mean where Arrow does not have them."""
+    return pa.schema([_source_field(item) for item in rows.fields])
+
+
+def _source_field(item: Field) -> pa.Field:
+    return item.arrow if item.kind is None else item.arrow.with_type(_source_type(item.kind))
+
+
+def _source_type(kind: Kind) -> pa.DataType:
+    if isinstance(kind, Record):
+        return pa.struct([_source_field(item) for item in kind.fields])
+    if isinstance(kind, List):
+        return pa.list_(_source_field(kind.item))
+    if isinstance(kind, Map):
+        return pa.map_(*(_source_field(item) for item in kind.pairs.fields))
+    meaning = kind.meaning if isinstance(kind, Fixed | Primitive) else None
+    if meaning == _UUID:
+        return pa.uuid() if kind.arrow == pa.binary(_UUID_BYTES) else kind.arrow
+    return kind.arrow if meaning is None else LogicalType(kind.arrow, f"Avro's {meaning}")
+
+
 def nodes(kind: Kind | None) -> Iterator[Kind]:
     """Yield a type and all its parts."""
     if kind is None:
@@ -437,7 +465,7 @@ class _Parser:
         size = schema.get("size")
         if not isinstance(size, int) or not 0 < size <= _MAX_FIXED_BYTES:
             raise ValueError(f"a fixed type of {str(size)[:40]} bytes")
-        return _as_decimal(Fixed(size), schema)
+        return _as_decimal(Fixed(size, _meaning(schema)), schema)
 
 
 def _names(schema: dict[str, Any]) -> list[str]:
@@ -454,8 +482,18 @@ def _with_meaning(name: str, schema: dict[str, Any]) -> Kind:
     if name == "long" and logical in _INSTANTS:
         zone = None if schema.get("adjust-to-utc") is False else "UTC"
         return Primitive(name, pa.timestamp(_INSTANTS[logical], zone))
-    found = Primitive(name, _LOGICAL.get((name, logical), _PRIMITIVES[name][0]))
+    plain = _LOGICAL.get((name, logical), _PRIMITIVES[name][0])
+    found = Primitive(name, plain, _meaning(schema) if name == "bytes" else None)
     return _as_decimal(found, schema) if name == "bytes" else found
+
+
+def _meaning(schema: dict[str, Any]) -> str | None:
+    """Return the logical type of bytes, if it is one that Arrow does not have (but UUID)."""
+    logical = schema.get("logicalType")
+    precision = schema.get("precision")
+    if logical == "decimal" and isinstance(precision, int) and precision > _MOST_DIGITS:
+        return f"decimal of {precision} digits"
+    return logical if logical in _MEANINGS else None
 
 
 def _as_decimal(base: Kind, schema: dict[str, Any]) -> Kind:

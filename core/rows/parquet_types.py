@@ -11,29 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.rows.int96 import schema_of_file, with_leaf_types
+from lake.core.rows.logical_types import LogicalType
 
 _VARIANT = re.compile(r" \(Variant(\(\d+\))?\) \{")
 _ENUM = "ENUM"
 # Parquet stores them as bytes, which are not what their values are.
 _MARKED = frozenset({"GEOMETRY", "GEOGRAPHY", "INTERVAL"})
-
-
-class LogicalType(pa.ExtensionType):  # type: ignore[misc]
-    """The type of a column whose bytes have a meaning that Arrow does not know; `meaning` is Parquet's name of it."""
-
-    def __init__(self, storage: pa.DataType, meaning: str) -> None:
-        self.meaning = meaning
-        super().__init__(storage, "lake.parquet")
-
-    def __arrow_ext_serialize__(self) -> bytes:
-        return self.meaning.encode()
-
-    @classmethod
-    def __arrow_ext_deserialize__(cls, storage: pa.DataType, data: bytes) -> LogicalType:
-        return cls(storage, data.decode())
-
-    def __str__(self) -> str:
-        return f"Parquet's {self.meaning}"
 
 
 def source_schema(parquet: Any) -> pa.Schema:
@@ -45,7 +28,7 @@ def source_schema(parquet: Any) -> pa.Schema:
         meaning = meanings[index]
         if meaning == _ENUM:
             return pa.string()
-        return LogicalType(kind, meaning) if meaning in _MARKED else kind
+        return LogicalType(kind, f"Parquet's {meaning}") if meaning in _MARKED else kind
 
     schema = schema_of_file(parquet)
     if not {_ENUM, *_MARKED}.intersection(meanings):

@@ -16,6 +16,7 @@ from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.rows import csv_source, json_source
 from lake.core.rows.avro_reader import AvroContainer
+from lake.core.rows.avro_types import source_schema as source_fields
 from lake.core.rows.convert import convert
 from lake.core.rows.defaults import write_column
 from lake.core.rows.legacy_calendar import is_legacy, refuse_old_times
@@ -76,7 +77,12 @@ def _columns(
                 return _parquet_schema(open_parquet(file, source.path), source.path)
         if source.format in (ORC, AVRO):
             with storage.open_input(source.path, follow_link=True) as file:
-                return _opened(file, source).schema
+                opened = _opened(file, source)
+                return (
+                    source_fields(opened.rows)
+                    if isinstance(opened, AvroContainer)
+                    else opened.schema
+                )
         if source.format == ARROW:
             with _open_arrow(storage, source.path) as (schema, _):
                 return schema

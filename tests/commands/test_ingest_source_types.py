@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import decimal
+import uuid
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -252,3 +255,46 @@ def test_a_new_table_is_not_partitioned_by_the_values_of_a_fixed_column(
     )
     assert "bucket(16, f)" in refused.stderr
     assert "partitioned otherwise" in again["warnings"][0]
+
+
+def avro(folder: Path, kind: dict[str, Any], value: object) -> Path:
+    path = folder / f"{kind['logicalType']}.avro"
+    fields = [{"name": "x", "type": ["null", kind]}]
+    with path.open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, [{"x": value}])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "named"),
+    [
+        (
+            {"type": "fixed", "name": "d", "size": 12, "logicalType": "duration"},
+            bytes(12),
+            "duration",
+        ),
+        ({"type": "bytes", "logicalType": "big-decimal"}, b"\x00", "big-decimal"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 0},
+            decimal.Decimal(7),
+            "decimal of 50 digits",
+        ),
+    ],
+)
+def test_logical_types_of_avro_never_become_bytes_in_silence(
+    kind: dict[str, Any], value: object, named: str, lake: CommandLine, tmp_path: Path
+) -> None:
+    refused = lake("ingest", "db.t", avro(tmp_path, kind, value), "--create")
+
+    assert refused.exit_code == 3, refused
+    assert f"column x is Avro's {named}" in refused.stderr
+
+
+def test_a_uuid_of_avro_is_a_uuid(lake: CommandLine, tmp_path: Path) -> None:
+    kind = {"type": "fixed", "name": "u", "size": 16, "logicalType": "uuid"}
+    path = avro(tmp_path, kind, uuid.UUID(int=7).bytes)
+
+    made = lake.ok("ingest", "db.t", path, "--create")
+
+    assert types_of(made) == {"x": "uuid"}
+    assert preview(lake) == [{"x": str(uuid.UUID(int=7))}]
