@@ -1,0 +1,55 @@
+"""Columns of the type unknown in staged runs, change logs, rejected rows, overwrites and increments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import CommandLine
+
+TIME = pa.timestamp("ns")
+LOG = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_every_kind_of_load_keeps_the_rows(kind: str, lake: CommandLine, tmp_path: Path) -> None:
+    def source(ids: list[int | None], **more: Any) -> Path:
+        path = tmp_path / "source.parquet"
+        times = pa.array([None if one is None else one * 1000 + 1 for one in ids], TIME)
+        columns = {"id": pa.array(ids, pa.int64()), "n": pa.nulls(len(ids)), "t": times}
+        pq.write_table(pa.table({**columns, **more}), path)
+        return path
+
+    def rows(*options: object) -> dict[int, Any]:
+        found = lake.ok("scan", "db.t", *options)["result"]["preview"]
+        assert all(row["n"] is None for row in found)
+        return {row["id"]: row["t"].rpartition(".")[2] for row in found}
+
+    made = ("--property", "format-version=3", "--property", f"write.format.default={kind}")
+    lake.ok("ingest", "db.t", source([1, 2]), "--create", *made)
+    lake.ok("ingest", "db.t", source([3]), "--stage", "--run-id", "appended")
+    lake.ok("replay", "db.t", "--job", "appended", "--completed", "1")
+    rejected = tmp_path / "rejected.parquet"
+    upsert = ("--upsert", "--key", "id", "--rejects", rejected)
+    lake.ok("ingest", "db.t", source([1, None]), *upsert)
+    lake.ok("ingest", "db.t", source([2, 5], op=["-D", "+I"]), *LOG)
+    staged = ("--stage", "--run-id", "changed")
+    lake.ok("ingest", "db.t", source([5, 6], op=["+U", "+I"]), *LOG, *staged)
+    lake.ok("replay", "db.t", "--job", "changed", "--completed", "1")
+    lake.ok("ingest", "db.t", source([7]), "--overwrite-where", "id = 7 or id = 6")
+
+    expected = {one: f"{one * 1000 + 1:09}" for one in (1, 3, 5, 7)}
+    assert rows() == expected
+    assert rows("--where", "n is null") == expected
+    assert rows("--where", "n is not null") == {}
+    assert pq.read_table(rejected)["n"].to_pylist() == [None]
+    changes = lake.ok("scan", "db.t", "--changes", "--key", "id")["result"]["preview"]
+    assert [row["id"] for row in changes if row["_change_type"] == "delete"] == [2, 6]
+    lake.ok("compact", "db.t", "--rewrite-all", "--verify", "--strategy", "sort", "--by", "n,t")
+    assert rows() == expected
+    refused = lake("ingest", "db.t", source([7]), "--upsert", "--key", "n")
+    assert refused.exit_code == 7
+    assert "NULL in the key column n" in refused.stderr
