@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from world.faults import FAULTS
 from world.faulty import CANARY, Fault, Layer
 
 NAME = "create"
-_IDS = [1, 2, 3]
+_IDS = (1, 2, 3)
 _LINE = ("ingest", "db.new", "--create", "--partition-by", "part", "--run-id", "run-1")
 
 
@@ -35,19 +35,22 @@ class Creations:
     Args:
         folder: for the source and the warehouse.
         version: the new table's format version.
+        ids: those of the source's rows; a source without rows makes the table, too.
     """
 
     name = NAME
 
-    def __init__(self, folder: Path, version: int) -> None:
+    def __init__(self, folder: Path, version: int, ids: Sequence[int] = _IDS) -> None:
         self._source, self._warehouse = folder / "source.parquet", folder / "warehouse"
         self._version = version
         self._layer = Layer()
-        rows = {"id": pa.array(_IDS, pa.int64()), "part": ["x", "y", "x"]}
+        self._ids = list(ids)
+        parts = pa.array(["x" if number % 2 else "y" for number in ids], pa.string())
+        rows = {"id": pa.array(ids, pa.int64()), "part": parts}
         pq.write_table(pa.table(rows), self._source, write_page_checksum=True)
         result = self._run({})
         assert result.exit_code == 0, result
-        assert self._rows() == _IDS
+        assert self._rows() == self._ids
         self.calls = Counter(call.kind for call in self._layer.calls)
 
     def plans(self) -> Iterator[tuple[str, int]]:
@@ -66,7 +69,7 @@ class Creations:
         again, third = self._run({}), self._run({})
         assert again.exit_code == third.exit_code == 0, (ended, again, third)
         assert third.json()["status"] == "nothing-to-do", third
-        assert self._rows() == _IDS, (ended, again)
+        assert self._rows() == self._ids, (ended, again)
         code = ended.exit_code
         return Counter({f"{name}: {code}": 1 for name, _ in faults} | {f"exit {code}": 1})
 
@@ -93,9 +96,9 @@ class Creations:
         document: dict[str, Any] = ended.json()
         if ended.exit_code in {0, 6}:
             wrong_time = any(fault.kind == CLOCK for fault in faults)
-            assert self._rows() == _IDS or wrong_time, f"done, but not all: {ended}"
+            assert self._rows() == self._ids or wrong_time, f"done, but not all: {ended}"
         elif ended.exit_code == 5:
-            assert self._rows() in (_IDS, None), f"neither all nor nothing: {ended}"
+            assert self._rows() in (self._ids, None), f"neither all nor nothing: {ended}"
         else:
             assert self._rows() is None, f"failed, but the table is there: {ended}"
             left = files_below(self._warehouse)

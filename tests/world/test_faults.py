@@ -32,7 +32,10 @@ def test_a_fault_changes_all_or_nothing_and_the_next_run_ends_it(base: Races, na
         table.fault(fault)
 
 
-def test_a_fault_makes_a_table_with_all_its_rows_or_none(tmp_path: Path) -> None:
-    made = Creations(tmp_path, 2)
+@pytest.mark.parametrize("ids", [(1, 2, 3), ()], ids=["rows", "no rows"])
+def test_a_fault_makes_a_table_with_all_its_rows_or_none(
+    tmp_path: Path, ids: tuple[int, ...]
+) -> None:
+    made = Creations(tmp_path, 2, ids)
     for fault in chosen(made, 4, "everyday"):
         made.fault(fault)
