@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import CommandLine
 from pyarrow import orc
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -236,3 +237,35 @@ def test_values_that_a_property_cannot_have_are_refused(
 ) -> None:
     with pytest.raises(InvalidRequestError):
         write(write_settings(tmp_path, NESTED, **properties), nested(1))
+
+
+@pytest.mark.parametrize("deletes", ["position", "equality"])
+def test_delete_files_have_their_own_layout(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, deletes: str
+) -> None:
+    rows = pa.table({"id": range(1000), "name": [f"n{number}" for number in range(1000)]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    properties = {
+        "write.parquet.bloom-filter-enabled.column.id": "true",
+        "write.parquet.stats-enabled.column.name": "false",
+        "write.parquet.compression-codec": "gzip",
+        "write.delete.parquet.compression-codec": "snappy",
+        "write.delete.parquet.page-row-limit": "10",
+    }
+    options = [part for item in properties.items() for part in ("--property", "=".join(item))]
+    lake.ok("ingest", "db.t", tmp_path / "rows.parquet", "--create", *options)
+
+    upsert = ["--upsert", "--key", "id", "--deletes", deletes]
+    lake.ok("ingest", "db.t", tmp_path / "rows.parquet", *upsert)
+
+    folder = warehouse / "db" / "t" / "data"
+    (delete,) = folder.glob("*-deletes.parquet")
+    data = next(path for path in folder.glob("*.parquet") if path != delete)
+    assert {chunk.compression for chunk in chunks(str(data)).values()} == {"GZIP"}
+    assert chunks(str(data))["id"].bloom_filter_offset
+    found = chunks(str(delete))
+    assert all(chunk.has_offset_index and chunk.is_stats_set for chunk in found.values())
+    assert not any(chunk.bloom_filter_offset for chunk in found.values())
+    assert {chunk.compression for chunk in found.values()} == {"SNAPPY"}
+    # A hundred pages of ten rows.
+    assert index_bytes(str(delete)) > len(found) * 100 * 8
