@@ -191,6 +191,8 @@ def test_an_unknown_codec_is_refused_both_ways() -> None:
     data = fastavro_file(record(("n", "long")), [{"n": 1}], codec="xz")
     with pytest.raises(RefusedError, match="codec xz"):
         read_container(data, name="x")
+    with pytest.raises(CorruptFileError, match="unknown Avro codec 'x~'"):
+        read_container(data.replace(b"\x04xz", b"\x04x~"), name="x")
 
 
 def sample() -> bytes:
