@@ -64,21 +64,19 @@ def expire(
     Example: lake expire db.events --older-than 7d --retain-last 10
     """
     session = session_of(context)
-    loaded = session.table(table)
     named = snapshot or []
-    older_than_ms = _moment(older_than, session.clock.now_ms())
-    keep_checkpoints_ms = parse_duration_ms(keep_checkpoints)
+    asked = RetentionOptions(
+        older_than_ms=_moment(older_than, session.clock.now_ms()),
+        retain_last=retain_last,
+        unsafe=unsafe_retention,
+        branch=branch,
+        keep_checkpoints_ms=parse_duration_ms(keep_checkpoints),
+    )
     wait_ms = None if wait is None else parse_duration_ms(wait)
+    loaded = session.table(table)
 
     def planned(now: Table) -> ExpirationPlan:
-        options = RetentionOptions(
-            older_than_ms=older_than_ms,
-            retain_last=retain_last,
-            snapshot_ids=_snapshots(now, named),
-            unsafe=unsafe_retention,
-            branch=branch,
-            keep_checkpoints_ms=keep_checkpoints_ms,
-        )
+        options = replace(asked, snapshot_ids=_snapshots(now, named))
         return plan_expiration(
             session, now, options, clean_metadata=clean_metadata, keep_files=keep_files
         )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from lake.core.errors import InvalidRequestError
+
+# A name in quotes, or all up to the next comma; empty ones are found too, to be refused.
+_NAME = re.compile(
+    r"""(?:^|(?<=,))(?:\s*"(?:[^"]|"")*"\s*(?=,|$)|\s*`(?:[^`]|``)*`\s*(?=,|$)|[^,]*)"""
+)
 
 
 def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
@@ -26,19 +32,28 @@ def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """Return comma-separated names; None for no text.
+    """Return comma-separated names, without the quotes that may be around each; None for no text.
+
+    In double quotes or backquotes a name may hold commas, and its own quote doubled, as in filters.
 
     Raises:
         InvalidRequestError: a name is empty or comes twice.
     """
     if text is None:
         return None
-    names = [name.strip() for name in text.split(",")]
+    names = [_unquoted(found[0].strip()) for found in _NAME.finditer(text)]
     if not all(names):
         raise InvalidRequestError(f"an empty name in {text!r}")
     if len(set(names)) < len(names):
         raise InvalidRequestError(f"a name comes twice in {text!r}")
     return names
+
+
+def _unquoted(name: str) -> str:
+    quote = name[:1]
+    if quote in {'"', "`"} and len(name) > 1 and name.endswith(quote):
+        return name[1:-1].replace(quote * 2, quote)
+    return name
 
 
 def parse_choice(text: str, option: str, allowed: Sequence[str]) -> str:

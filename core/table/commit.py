@@ -429,7 +429,8 @@ def commit_changes(
         last = attempt > policy.retries or (elapsed_ms > policy.total_ms and attempt > 1)
         if last or table.creating:
             raise CommitConflictError(
-                f"the commit to {table.identifier} was refused {attempt} times: {refusal}",
+                f"the catalog refused the commit to {table.identifier}, {attempt} "
+                f"{'try' if attempt == 1 else 'tries'}: {refusal}",
                 hint="nothing was changed; run the command again",
             )
         session.clock.sleep(policy.wait_seconds(attempt, session.ids.jitter()))

@@ -83,9 +83,10 @@ def _turn(
             # Stopped in between, nobody would know that the lock is there.
             with uninterrupted():
                 taken = _take(table, me)
-            if not isinstance(taken, Owner) or session.clock.monotonic() >= until:
+            left = until - session.clock.monotonic()
+            if not isinstance(taken, Owner) or left <= 0:
                 break
-            session.clock.sleep(_LOOK_SECONDS)
+            session.clock.sleep(min(left, _LOOK_SECONDS))
         yield taken if isinstance(taken, Owner) else None
     finally:
         if isinstance(taken, HeldLock | HeldObject):

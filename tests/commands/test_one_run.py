@@ -119,6 +119,36 @@ def test_a_wait_that_runs_out_is_exit_code_8(
     assert "op-1" in result.json()["error"]["message"]
 
 
+def test_a_wait_is_as_long_as_it_was_asked_for(
+    lake: CommandLine, table: Path, held: HeldLock
+) -> None:
+    slept = []
+
+    class Clock(SystemClock):
+        def sleep(self, seconds: float) -> None:
+            slept.append(seconds)
+
+        def monotonic(self) -> float:
+            return sum(slept)
+
+    def opened(settings: Settings) -> Session:
+        session = open_session(settings)
+        session.clock = Clock()
+        return session
+
+    waiting = CommandLine(lake.warehouse, open_session=opened)
+
+    assert waiting("compact", "db.t", "--wait", "1200ms").exit_code == 8
+    assert sum(slept) == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize("wrong", [("--retain-last", "0"), ("--older-than", "soon")])
+def test_options_of_an_expiry_that_cannot_be_are_refused_before_the_wait(
+    lake: CommandLine, table: Path, held: HeldLock, wrong: tuple[str, str]
+) -> None:
+    assert lake("expire", "db.t", *wrong).exit_code == 2
+
+
 def test_a_wait_ends_with_the_other_run_and_sees_what_it_did(
     lake: CommandLine, table: Path, held: HeldLock
 ) -> None:

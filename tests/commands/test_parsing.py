@@ -23,7 +23,14 @@ def test_names_are_separated_by_commas() -> None:
     assert parse_names(None) is None
 
 
-@pytest.mark.parametrize("text", ["", ",", "a,,b", "a,a"])
+def test_names_in_quotes_hold_any_character() -> None:
+    assert parse_names('"a,b", `c``d`,e.f,"g ""h""" ') == ["a,b", "c`d", "e.f", 'g "h"']
+    assert parse_names('"c.d",é') == ["c.d", "é"]
+    # A quote inside of a name, or one that is not closed, is a character like others.
+    assert parse_names('a"b,"c') == ['a"b', '"c']
+
+
+@pytest.mark.parametrize("text", ["", ",", "a,,b", "a,a", "a,", 'a,""', 'a,"a"'])
 def test_an_empty_or_repeated_name_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="name"):
         parse_names(text)
