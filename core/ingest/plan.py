@@ -534,7 +534,9 @@ def _all_known(storage: Storage, file: Source, known: Schema | None) -> bool:
     if known is None or not file.is_text:
         return False
     columns = source_columns(storage, file, known, infer=False)
-    return columns is not None and set(columns.names) <= {item.name for item in known.fields}
+    # Columns of the type unknown get one now.
+    typed = {item.name for item in known.fields if not isinstance(item.field_type, UnknownType)}
+    return columns is not None and set(columns.names) <= typed
 
 
 def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> pa.Schema:

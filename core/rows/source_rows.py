@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg.types import UnknownType
 
 from lake.core import paths
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
@@ -108,7 +109,11 @@ def _csv_columns(
     if names is None:
         return None
     _refuse_many(source, len(names))
-    types = {item.name: arrow_type(item.field_type) for item in known.fields} if known else {}
+    types = {
+        item.name: arrow_type(item.field_type)
+        for item in (known.fields if known else ())
+        if not (infer and isinstance(item.field_type, UnknownType))
+    }
     new = [name for name in names if name not in types]
     if infer and new and len(set(names)) == len(names):
         types.update(csv_source.infer_types(storage, source, new))

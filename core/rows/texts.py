@@ -35,6 +35,7 @@ from pyiceberg.types import (
     TimestamptzNanoType,
     TimestamptzType,
     TimeType,
+    UnknownType,
     UUIDType,
 )
 
@@ -195,9 +196,17 @@ def _parser(kind: IcebergType) -> Callable[[pa.Array], pa.Array]:
         return _times
     if isinstance(kind, UUIDType):
         return lambda column: _each(column, lambda text: uuid.UUID(text).bytes, target)
+    if isinstance(kind, UnknownType):
+        return _nothing
     if isinstance(kind, BinaryType | FixedType):
         return lambda column: _each(column, _from_base64, target)
     raise BadInputError(f"text cannot be read as {kind}")
+
+
+def _nothing(column: pa.Array) -> pa.Array:
+    if column.null_count < len(column):
+        raise ValueError("not NULL")
+    return pa.nulls(len(column))
 
 
 def _floats(column: pa.Array, target: pa.DataType) -> pa.Array:

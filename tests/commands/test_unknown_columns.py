@@ -53,3 +53,41 @@ def test_every_kind_of_load_keeps_the_rows(kind: str, lake: CommandLine, tmp_pat
     refused = lake("ingest", "db.t", source([7]), "--upsert", "--key", "n")
     assert refused.exit_code == 7
     assert "NULL in the key column n" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.json", "rows.arrow", "rows.parquet"])
+def test_rows_come_back_from_what_a_scan_wrote(
+    name: str, lake: CommandLine, tmp_path: Path
+) -> None:
+    nested = pa.array([{"a": 1, "u": None}, None], pa.struct([("a", pa.int64()), ("u", pa.null())]))
+    path = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "n": pa.nulls(2), "s": nested}), path)
+    lake.ok("ingest", "db.t", path, "--create", "--property", "format-version=3")
+    before = lake.ok("scan", "db.t")["result"]["preview"]
+
+    lake.ok("scan", "db.t", "--output", tmp_path / name)
+    lake.ok("ingest", "db.t", tmp_path / name, "--overwrite")
+
+    assert lake.ok("scan", "db.t")["result"]["preview"] == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("x.csv", "id,n\n1,\n3,x\n"), ("x.json", '{"id": 1}\n{"id": 3, "n": "x"}\n')],
+)
+def test_a_text_in_an_unknown_column_needs_evolve(
+    name: str, text: str, lake: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"id": [1], "n": pa.nulls(1)}), path)
+    lake.ok("ingest", "db.t", path, "--create", "--property", "format-version=3")
+    (tmp_path / name).write_text(text)
+
+    refused = lake("ingest", "db.t", tmp_path / name)
+
+    assert refused.exit_code == 7
+    assert "column n of" in refused.stderr
+    assert "'x' is no" in refused.stderr
+    lake.ok("ingest", "db.t", tmp_path / name, "--evolve")
+    found = lake.ok("scan", "db.t", "--where", "n is not null")["result"]["preview"]
+    assert found == [{"id": 3, "n": "x"}]
