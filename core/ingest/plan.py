@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import UnknownType
 
 from lake.core.deletes.writers import check_delete_files
@@ -619,8 +620,26 @@ def _target_schema(
     made = _new_columns(session, columns, metadata.format_version)
     merged = _merged(columns, settled)
     schema = evolved(table.schema, metadata.last_column_id, next_id, merged, made)
+    _refuse_typed_partitions(table, schema)
     _warn_of_similar_names(session, schema, table.schema.column_names)
     return schema
+
+
+def _refuse_typed_partitions(table: Table, schema: Schema) -> None:
+    """Refuse to give a type to a column of the type unknown by whose values the table is partitioned."""
+    for part in table.spec.fields:
+        kind = table.schema.find_type(part.source_id)
+        is_void = isinstance(part.transform, VoidTransform)
+        if (
+            isinstance(kind, UnknownType)
+            and kind != schema.find_type(part.source_id)
+            and not is_void
+        ):
+            name = schema.find_column_name(part.source_id)
+            raise RefusedError(
+                f"--evolve cannot give column {name} a type: the table is partitioned by its values",
+                hint="Remove the column from the partition spec first.",
+            )
 
 
 def _defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str]:

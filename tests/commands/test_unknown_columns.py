@@ -91,3 +91,22 @@ def test_a_text_in_an_unknown_column_needs_evolve(
     lake.ok("ingest", "db.t", tmp_path / name, "--evolve")
     found = lake.ok("scan", "db.t", "--where", "n is not null")["result"]["preview"]
     assert found == [{"id": 3, "n": "x"}]
+
+
+def test_evolve_gives_no_type_to_a_column_that_partitions_are_made_of(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    def source(name: str, values: Any) -> Path:
+        path = tmp_path / name
+        pq.write_table(pa.table({"id": [1], "n": values}), path)
+        return path
+
+    options = ("--create", "--property", "format-version=3", "--partition-by", "n")
+    lake.ok("ingest", "db.t", source("nulls.parquet", pa.nulls(1)), *options)
+
+    refused = lake("ingest", "db.t", source("typed.parquet", pa.array([7])), "--evolve")
+
+    assert refused.exit_code == 3
+    assert "cannot give column n a type: the table is partitioned by its values" in refused.stderr
+    lake.ok("ingest", "db.t", source("nulls.parquet", pa.nulls(1)), "--evolve")
+    assert len(lake.ok("scan", "db.t")["result"]["preview"]) == 2
