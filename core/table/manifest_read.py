@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from pyiceberg.table.metadata import TableMetadata
 
 from lake.core.arrays import one_array
-from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.table.avro import Container, read_container
+from lake.core.table.avro_decode import layout_of
 from lake.core.table.manifest_decode import (
     Manifest,
     Opened,
@@ -26,7 +27,11 @@ from lake.core.table.manifest_decode import (
     decode_manifest_rows,
     open_manifest,
 )
-from lake.core.table.manifest_schemas import ENTRY_COLUMNS
+from lake.core.table.manifest_schemas import (
+    ENTRY_COLUMNS,
+    unknown_entry_fields,
+    unknown_manifest_fields,
+)
 from lake.core.table.spelling import same_name
 from lake.core.table.storage import Storage
 
@@ -37,6 +42,7 @@ _SHARED_BYTES = 1024 * 1024
 _DECODED_BYTES = 256 * 1024 * 1024
 _FETCH_THREADS = 32
 _LISTS_AT_ONCE = 256
+_SHOWN = 10
 _T = TypeVar("_T")
 
 
@@ -46,17 +52,29 @@ def read_manifest_list(storage: Storage, location: str, *, sure: bool = False) -
     Args:
         storage: where it lies.
         location: the list's.
-        sure: read it twice, because nothing in it would tell a wrong byte in a name.
+        sure: read it twice, because nothing in it would tell a wrong byte in a name; its rows are written again.
 
     Raises:
         CorruptFileError: the file is damaged, or its bytes are others each time.
+        RefusedError: its rows are written again, and have fields that would be lost.
         NotFoundError: there is no such file.
     """
     data = storage.read(location)
     if sure and storage.read(location) != data:
         raise CorruptFileError(f"{location} was read twice, and differs")
     container = read_container(data, name=location)
+    if sure:
+        layout = layout_of(container.schema_json, frozenset(), name=location)
+        _refuse_unknown(location, unknown_manifest_fields(layout.columns))
     return _rows_of([container])
+
+
+def _refuse_unknown(location: str, fields: Sequence[str]) -> None:
+    if fields:
+        raise RefusedError(
+            f"{location} has fields that lake does not know, and would lose: {', '.join(fields[:_SHOWN])}",
+            hint="commit to the table with the engine that wrote them",
+        )
 
 
 def read_manifest_lists(
@@ -136,6 +154,7 @@ def read_manifest(
     *,
     columns: Collection[str] | None = None,
     live_only: bool = False,
+    rewritten: bool = False,
 ) -> pa.Table:
     """Return one manifest's entries; see `read_manifests`.
 
@@ -145,8 +164,9 @@ def read_manifest(
         metadata: the table's metadata, for specs and schemas.
         columns: the `ENTRY_COLUMNS` to decode; None for all.
         live_only: leave out entries of deleted files.
+        rewritten: the entries are written again.
     """
-    opened = _open(storage, manifest)
+    opened = _open(storage, manifest, rewritten=rewritten)
     return decode_entries([opened], metadata, _wanted(columns), live_only=live_only)
 
 
@@ -157,6 +177,7 @@ def read_manifests(
     *,
     columns: Collection[str] | None = None,
     live_only: bool = False,
+    rewritten: bool = False,
     threads: int | None = None,
 ) -> dict[int, pa.Table]:
     """Return the entries of many manifests, by partition spec id.
@@ -170,12 +191,14 @@ def read_manifests(
         metadata: the table's metadata, for specs and schemas.
         columns: the `ENTRY_COLUMNS` to decode; None for all.
         live_only: leave out entries of deleted files.
+        rewritten: the entries are written again.
         threads: how many threads decode; None for one a processor.
 
     Raises:
         CorruptFileError: a file is damaged, has not the length that the list says, or holds other
             numbers of entries and rows.
         NotFoundError: a manifest or a partition spec is missing.
+        RefusedError: entries are written again, and have fields that would be lost.
     """
     wanted = _wanted(columns)
     rows = manifests.to_pylist()
@@ -184,7 +207,9 @@ def read_manifests(
     with ThreadPoolExecutor(_FETCH_THREADS) as fetchers, ThreadPoolExecutor(workers) as decoders:
 
         def read(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
-            opened = list(fetchers.map(lambda manifest: _open(storage, manifest), window))
+            opened = list(
+                fetchers.map(lambda manifest: _open(storage, manifest, rewritten=rewritten), window)
+            )
             return list(_read_window(opened, metadata, wanted, live_only=live_only))
 
         share = sum(_length(row) for row in rows) // workers + 1
@@ -200,7 +225,7 @@ def _length(manifest: Manifest) -> int:
     return int(manifest["manifest_length"])
 
 
-def _open(storage: Storage, manifest: Manifest) -> Opened:
+def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
     path = manifest["manifest_path"]
     if manifest.get("key_metadata") is not None:
         raise BadInputError(f"{path} is encrypted, which lake does not read")
@@ -209,7 +234,10 @@ def _open(storage: Storage, manifest: Manifest) -> Opened:
         raise CorruptFileError(
             f"{path} has {len(data)} bytes, the table's metadata says {manifest['manifest_length']}"
         )
-    return open_manifest(manifest, read_container(data, name=path))
+    opened = open_manifest(manifest, read_container(data, name=path))
+    if rewritten:
+        _refuse_unknown(path, unknown_entry_fields(opened.layout.columns))
+    return opened
 
 
 def runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator[list[_T]]:

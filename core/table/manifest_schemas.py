@@ -147,6 +147,9 @@ MANIFEST_PATHS: Mapping[str, str] = {
     "key_metadata": "519",
     "first_row_id": "520",
 }
+# Fields of data files that earlier versions of the specification had, and those that metadata tables add: what
+# they hold is deprecated or stands elsewhere.
+_DROPPED_PATHS = frozenset({"2.105", "2.106", "2.107", "2.111", "2.141"})
 # The fields of lists' items: file's field id → the name in the Arrow column.
 ITEM_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("117", "119", "121", "138", "126", "129"), "key"),
@@ -156,6 +159,18 @@ ITEM_NAMES: Mapping[str, str] = {
     "510": "lower_bound",
     "511": "upper_bound",
 }
+
+
+def unknown_manifest_fields(columns: Iterable[str]) -> list[str]:
+    """Return the ids of a manifest list's fields that `MANIFEST_COLUMNS` does not have."""
+    return sorted(set(columns).difference(MANIFEST_PATHS.values()))
+
+
+def unknown_entry_fields(columns: Iterable[str]) -> list[str]:
+    """Return the ids of a manifest's fields that `ENTRY_COLUMNS` does not have."""
+    unknown = set(columns).difference(ENTRY_PATHS.values(), _DROPPED_PATHS)
+    ids = (path.rpartition(".")[2] for path in unknown if not path.startswith(PARTITION_PATH))
+    return sorted(ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import paths
-from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.table import validation
 from lake.core.table.avro_codecs import codec_of_manifests
 from lake.core.table.delete_clashes import DeleteClashes
@@ -327,7 +327,7 @@ class Producer:
             if not removal.among(storage, row, metadata):
                 kept.append(row)
                 continue
-            entries = read_manifest(storage, row, metadata, live_only=True)
+            entries = read_manifest(storage, row, metadata, live_only=True, rewritten=True)
             hit = removal.hits(entries, is_data=row["content"] == DATA)
             counter.remove(entries.filter(hit), row["partition_spec_id"])
             marked = self._mark(entries, hit)
@@ -444,7 +444,11 @@ class Producer:
         self, metadata: TableMetadata, spec_id: int, packed: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
         rows = pa.Table.from_pylist(packed, schema=MANIFEST_SCHEMA)
-        entries = read_manifests(self.storage, rows, metadata)[spec_id]
+        try:
+            entries = read_manifests(self.storage, rows, metadata, rewritten=True)[spec_id]
+        except RefusedError:
+            # What lake does not know is kept by leaving the manifests as they are.
+            return list(packed)
         own = pc.equal(entries["snapshot_id"], self.snapshot_id)
         entries = entries.filter(pc.or_(own, pc.not_equal(entries["status"], DELETED)))
         own = pc.equal(entries["snapshot_id"], self.snapshot_id)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,10 @@ import pytest
 from command_line import CommandLine
 from metadata_edits import metadata_path
 
+from lake.core.table.avro import Block, read_container, write_container
 from lake.core.table.catalog import TableCatalog
+from lake.core.table.manifests import MANIFEST_SCHEMA, encode_manifest_list, read_manifest_list
+from lake.core.table.storage import Storage
 
 # A value whose digits a parser would change, and one that a model would.
 VALUE = (
@@ -263,3 +267,80 @@ def test_what_cannot_be_kept_is_refused(
     else:
         assert found.exit_code in {3, 7}
         assert path.read_text() == written
+
+
+# Manifest lists and manifests
+
+
+def with_field(path: Path, field_id: int, *, inside: str | None = None) -> int:
+    """Put an optional field, of no value, into an Avro file of one record, and return the file's length."""
+    container = read_container(path.read_bytes(), name=str(path))
+    schema = json.loads(container.schema_json)
+    record = schema
+    if inside is not None:
+        record = next(item for item in schema["fields"] if item["name"] == inside)["type"]
+    record["fields"].append({"name": "x_future", "field-id": field_id, "type": ["null", "int"]})
+    header = {
+        key: value.decode()
+        for key, value in container.metadata.items()
+        if not key.startswith("avro.")
+    }
+    (block,) = container.blocks
+    block = Block(block.objects, bytes(block.data) + b"\0")
+    path.write_bytes(write_container(schema, [block], metadata=header))
+    return path.stat().st_size
+
+
+def head_list(warehouse: Path) -> Path:
+    plain = json.loads(metadata_path(warehouse).read_text())
+    snapshot = next(
+        item for item in plain["snapshots"] if item["snapshot-id"] == plain["current-snapshot-id"]
+    )
+    return Path(urlsplit(snapshot["manifest-list"]).path)
+
+
+def test_fields_of_a_manifest_list_that_a_commit_would_drop_are_refused(
+    lake: CommandLine, warehouse: Path, ingest: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    ingest(NESTED, "--create")
+    with_field(head_list(warehouse), 599)
+    before = metadata_path(warehouse)
+    pq.write_table(pa.table({"id": [2]}), tmp_path / "more.parquet")
+
+    refused = lake("--json", "ingest", "db.t", tmp_path / "more.parquet")
+
+    assert refused.exit_code == 3
+    assert "599" in refused.json()["error"]["message"]
+    assert metadata_path(warehouse) == before
+    assert lake.ok("scan", "db.t", "--plan")["status"] == "done"
+
+
+def test_a_manifest_with_unknown_fields_is_kept_whole_or_its_change_is_refused(
+    lake: CommandLine, warehouse: Path, ingest: Callable[..., dict[str, Any]]
+) -> None:
+    merging = ("commit.manifest.min-count-to-merge=2", "format-version=2")
+    ingest(NESTED, "--create", *(part for text in merging for part in ("--property", text)))
+    (row,) = read_manifest_list(Storage(), str(head_list(warehouse))).to_pylist()
+    manifest = Path(urlsplit(row["manifest_path"]).path)
+    row["manifest_length"] = with_field(manifest, 199, inside="data_file")
+    rows = pa.Table.from_pylist([row], schema=MANIFEST_SCHEMA)
+    head = json.loads(metadata_path(warehouse).read_text())["snapshots"][-1]
+    data = encode_manifest_list(
+        rows,
+        format_version=2,
+        snapshot_id=head["snapshot-id"],
+        parent_snapshot_id=None,
+        sequence_number=1,
+        first_row_id=None,
+    )
+    head_list(warehouse).write_bytes(data)
+
+    ingest(NESTED)
+    ingest(NESTED)
+
+    held = read_manifest_list(Storage(), str(head_list(warehouse)))["manifest_path"].to_pylist()
+    assert row["manifest_path"] in held
+    refused = lake("--json", "compact", "db.t", "--min-input-files", "2")
+    assert refused.exit_code == 3
+    assert "199" in refused.json()["error"]["message"]
+    assert lake.ok("scan", "db.t", "--plan")["status"] == "done"
