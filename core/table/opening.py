@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
 
 _TIMED_OUT = re.compile(
-    r"timed? ?out\b|timeout (?:expired|was reached)|throttl"
+    r"timed? ?out\b|timeout (?:expired|was reached)|database (?:table )?is locked|throttl"
     r"|could not connect to the endpoint",
     re.IGNORECASE,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore import exceptions as botocore
 from command_line import CommandLine
+from sqlalchemy.exc import OperationalError
 
 from lake.core.errors import BadInputError, LakeError, NotAuthorisedError, TimedOutError
 from lake.core.table.opening import catalog_errors
@@ -36,6 +37,20 @@ def test_errors_of_the_libraries_of_aws_are_typed(error: Exception, kind: type[L
         raise error
 
     assert type(told.value) is kind
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "database is locked",
+        "Connection refused",
+        "server closed the connection unexpectedly",
+        "[Errno -3] Temporary failure in name resolution",
+    ],
+)
+def test_a_database_that_is_away_or_locked_is_a_timeout(words: str) -> None:
+    with pytest.raises(TimedOutError, match=words.rpartition("] ")[2]), catalog_errors("catalog c"):
+        raise OperationalError("SELECT 1", {}, Exception(words))
 
 
 def test_a_catalog_on_aws_that_is_not_configured_is_no_defect(
