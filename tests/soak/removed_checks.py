@@ -657,6 +657,27 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             (_AVRO,),
         ),
         RemovedCheck(
+            "a manifest with other rows than its list says is read",
+            "core/table/manifest_decode.py",
+            "    if None not in known and sum(count or 0 for count in known) == added + existing:\n",
+            "    if known:\n",
+            ("tests/commands/test_foreign_tables.py",),
+        ),
+        RemovedCheck(
+            "a compaction goes on though counts of old files are wrong",
+            "core/compaction/execute.py",
+            "        if worst.certain and not worst.of_bounds:\n",
+            "        if False:\n",
+            ("tests/commands/test_foreign_files.py",),
+        ),
+        RemovedCheck(
+            "old dates of another calendar are loaded",
+            "core/rows/source_rows.py",
+            "                if legacy:\n",
+            "                if False:\n",
+            ("tests/commands/test_foreign_files.py",),
+        ),
+        RemovedCheck(
             "a list that names a manifest twice is read",
             "core/table/manifest_read.py",
             "    if len(np.unique(named)) != rows.num_rows:\n",
