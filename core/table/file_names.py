@@ -27,7 +27,7 @@ _CHANGEABLE = r"%[0-9A-Fa-f]{2}|/\.\.?(/|$)"
 class FileNames:
     """Compares locations as files. Folders are looked at once: it lives no longer than one command."""
 
-    _folders: dict[str, str] = field(default_factory=dict)
+    _targets: dict[str, str | None] = field(default_factory=dict)
     _links: dict[str, list[str]] = field(default_factory=dict)
 
     def of(self, locations: Any) -> pa.Array:
@@ -56,24 +56,33 @@ class FileNames:
         found = [one for folder in folders if folder[:1] == "/" for one in self._linked(folder)]
         return pa.array(found, pa.string())
 
-    def _real(self, path: str, links: int = 0) -> str:
+    def _real(self, path: str) -> str:
         """Return a path without links, ``.`` and ``..``; what is not there is taken as it is."""
-        if path in {"", "/"}:
-            return "/"
-        if path not in self._folders:
-            above, _, name = path.rpartition("/")
-            place = self._real(above, links)
-            if name in {"", "."}:
-                found = place
-            elif name == "..":
-                found = os.path.dirname(place)
-            else:
+        place, links = "/", 0
+        names = path.split("/")[::-1]
+        while names:
+            name = names.pop()
+            if name == "..":
+                place = os.path.dirname(place)
+            elif name not in {"", "."}:
                 found = os.path.join(place, name)
-                target = _target(found) if links < _MAX_LINKS else None
-                if target is not None:
-                    found = self._real(os.path.join(place, target), links + 1)
-            self._folders[path] = found
-        return self._folders[path]
+                target = self._target(found) if links < _MAX_LINKS else None
+                if target is None:
+                    place = found
+                    continue
+                links += 1
+                place = "/" if target.startswith("/") else place
+                names += target.split("/")[::-1]
+        return place
+
+    def _target(self, path: str) -> str | None:
+        """Return where a link leads; None for what is not a link, or cannot be looked at."""
+        if path not in self._targets:
+            try:
+                self._targets[path] = os.readlink(path)
+            except (OSError, ValueError):
+                self._targets[path] = None
+        return self._targets[path]
 
     def _linked(self, folder: str) -> list[str]:
         if folder not in self._links:
@@ -84,14 +93,6 @@ class FileNames:
                 links = []
             self._links[folder] = [self._real(link) for link in links]
         return self._links[folder]
-
-
-def _target(path: str) -> str | None:
-    """Return where a link leads; None for what is not a link, or cannot be looked at."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return None
 
 
 def _in_stores(names: pa.Array) -> pa.Array:

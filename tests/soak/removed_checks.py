@@ -409,7 +409,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a link to a folder makes another file",
             "core/table/file_names.py",
-            "                target = _target(found) if links < _MAX_LINKS else None\n",
+            "                target = self._target(found) if links < _MAX_LINKS else None\n",
             "                target = None\n",
             (_EXPIRE_FILES,),
         ),

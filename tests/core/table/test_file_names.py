@@ -49,6 +49,10 @@ def test_a_circle_of_links_ends(tmp_path: Path) -> None:
     assert len(names_of(f"{tmp_path}/one/x", f"{tmp_path}/two/x")) == 2
 
 
+def test_a_path_of_very_many_parts_has_a_name() -> None:
+    assert names_of("/x" + "/." * 2_000 + "/y", "/x" * 2_000) == ["/x/y", "/x" * 2_000]
+
+
 def test_a_link_holds_the_file_that_it_leads_to(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).touch()

@@ -127,11 +127,14 @@ def test_a_run_that_was_rolled_back_does_not_count(world: World) -> None:
     assert world.notes["r2"][0] == again.snapshot_id
 
 
-def test_a_run_that_was_rolled_back_and_expired_does_not_count(world: World) -> None:
+@pytest.mark.parametrize("logged", [True, False], ids=["", "without older metadata files"])
+def test_a_run_that_was_rolled_back_and_expired_does_not_count(world: World, logged: bool) -> None:
     first = world.run("r1")
     world.run("r2")
     world.other.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
     world.expire_elsewhere()
+    for entry in () if logged else world.table.metadata.metadata_log:
+        Path(entry.metadata_file.removeprefix("file://")).unlink()
 
     assert world.has("r1")
     assert not world.has("r2")
