@@ -74,8 +74,9 @@ def _by_pyiceberg(warehouse: Path, files: int) -> None:
 
 def _by_java(warehouse: Path, files: int, per_commit: int, writer: str, jars: str) -> None:
     """Copy the files of a table of lake's by Iceberg Java's own commits."""
-    _append(warehouse, _SOURCE, files)
-    make_table(warehouse, TABLE, SCHEMA, SPEC)
+    # Files outside of a table's own folder would outlive it.
+    location = make_table(warehouse, TABLE, SCHEMA, SPEC).location()
+    _append(warehouse, _SOURCE, files, location)
     bounds = [time for _, time in _deleted()]
     program = str(Path(__file__).parent / "CopyFiles.java")
     command = ["java", "-Xmx4g", "-cp", jars, program]
@@ -108,11 +109,13 @@ def _deleted() -> list[tuple[str, str]]:
     return [(sign, f"{day}T00:00:00") for sign, day in zip((">=", "<"), days, strict=True)]
 
 
-def _append(warehouse: Path, name: str, files: int) -> list[tuple[str, int]]:
-    """Make a table by lake's commits; return its files' paths and days."""
+def _append(
+    warehouse: Path, name: str, files: int, location: str | None = None
+) -> list[tuple[str, int]]:
+    """Make a table by lake's commits, with files below a location; return their paths and days."""
     table = make_table(warehouse, name, SCHEMA, SPEC)
     made = []
-    for part in _parts(table.location(), files):
+    for part in _parts(location or table.location(), files):
         session = open_session(warehouse)
         operation = AppendFiles(added=[FileColumns(0, part)])
         commit_snapshot(session, session.table(name), operation, operation_id=str(uuid.uuid4()))
