@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic
 from pyiceberg.exceptions import ValidationError
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from lake.core.errors import RefusedError
 from lake.core.table.metadata_text import keep_source
@@ -34,7 +36,7 @@ def parsed(text: str) -> TableMetadata:
     if f'"{_UUID}"' not in text:
         text = _completed(text)
     try:
-        return keep_source(TableMetadataUtil.parse_raw(text), text)
+        return keep_source(_filled(TableMetadataUtil.parse_raw(text)), text)
     except ValidationError:
         completed = _completed(text)
         if completed != text:
@@ -83,6 +85,17 @@ def _completed(text: str) -> str:
         if found:
             added["schema"] = found[0]
     return json.dumps({**plain, **added}) if added else text
+
+
+def _filled(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata with what versions from 2 on require, and PyIceberg reads without but cannot change."""
+    added: dict[str, Any] = {}
+    if not metadata.sort_orders:
+        added["sort_orders"] = [UNSORTED_SORT_ORDER]
+    if metadata.last_partition_id is None:
+        ids = [field.field_id for spec in metadata.partition_specs for field in spec.fields]
+        added["last_partition_id"] = max(ids, default=PARTITION_FIELD_ID_START - 1)
+    return metadata.model_copy(update=added) if added else metadata
 
 
 def _unsupported(plain: object) -> RefusedError | None:

@@ -185,6 +185,26 @@ def test_version_1_keeps_members_too_and_its_schema_is_the_current_one(
     assert after["partition-spec"] == after["partition-specs"][0]["fields"]
 
 
+@pytest.mark.parametrize(("partition_by", "last"), [("bucket(2, id)", 1000), (None, 999)])
+def test_a_commit_adds_what_version_2_requires_and_a_writer_left_out(
+    warehouse: Path,
+    ingest: Callable[..., dict[str, Any]],
+    partition_by: str | None,
+    last: int,
+) -> None:
+    ingest(NESTED, "--create", *(("--partition-by", partition_by) if partition_by else ()))
+    path = metadata_path(warehouse)
+    plain = json.loads(path.read_text())
+    del plain["last-partition-id"], plain["sort-orders"]
+    path.write_text(json.dumps(plain))
+
+    ingest({"id": [2]})
+
+    after = json.loads(metadata_path(warehouse).read_text())
+    assert after["last-partition-id"] == last
+    assert after["sort-orders"] == [{"order-id": 0, "fields": []}]
+
+
 class TestServers:
     """Where a server makes the metadata, it keeps what it knows, unless lake sends it something in its place."""
 
