@@ -188,8 +188,10 @@ class Producer:
             *self._merge(metadata, [row for row in live if row["content"] == DATA]),
             *self._merge(metadata, [row for row in live if row["content"] != DATA]),
         ]
-        before = {row["manifest_path"] for row in parent.manifests}
-        after = {row["manifest_path"] for row in rows}
+        # As in Java, one that is left out because all its entries are deleted does not count as replaced.
+        empty = _paths(kept) - _paths(live)
+        before = _paths(parent.manifests) - empty
+        after = _paths(rows)
         counter.manifests(
             created=len(after - before), kept=len(after & before), replaced=len(before - after)
         )
@@ -540,6 +542,10 @@ def _added_places(
         ids = pa.repeat(pa.scalar(part.spec_id, pa.int32()), part.entries.num_rows)
         found.update(validation.places(part.entries.append_column("spec_id", ids)))
     return frozenset(found)
+
+
+def _paths(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {row["manifest_path"] for row in rows}
 
 
 def _texts(parts: list[FileColumns], column: str) -> frozenset[str]:

@@ -13,6 +13,8 @@ from lake.core.units import whole_number
 T = TypeVar("T")
 _MOST_INT = 2**31 - 1
 _MOST_LONG = 2**63 - 1
+# Of a value in a message.
+_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,9 @@ class Setting(Generic[T]):
 
 def refused_value(name: str, text: str, allowed: str) -> InvalidRequestError:
     """Return the error for a property with a value that is not allowed."""
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return InvalidRequestError(
-        f"the property {name} is {text!r}, it must be {allowed}",
+        f"the property {name} is {shown!r}, it must be {allowed}",
         hint=f"set {name} to an allowed value, or remove it",
     )
 

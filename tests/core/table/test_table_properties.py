@@ -85,6 +85,14 @@ def test_values_are_read_or_refused_by_name(
         assert setting.allowed in caught.value.message
 
 
+def test_a_message_shows_the_beginning_of_an_immense_value() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        tp.COMMIT_RETRIES.of({tp.COMMIT_RETRIES.name: "9" * 100_000})
+
+    assert "9" * 100 in caught.value.message
+    assert len(caught.value.message) < 300
+
+
 def test_properties_of_columns_are_checked_for_each_column() -> None:
     prefix = tp.METRICS_OF_COLUMN.name
     tp.METRICS_OF_COLUMN.check({f"{prefix}a": "full", f"{prefix}b.c": "counts"})
