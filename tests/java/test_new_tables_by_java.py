@@ -29,7 +29,7 @@ def test_a_table_made_of_no_rows_is_read_and_filled_by_java(
         java.sql(warehouse, f"INSERT INTO {{c}}.db.{name} VALUES (1)")
         pq.write_table(pa.table({"id": pa.array([2], pa.int64())}), source)
         lake.ok("ingest", f"db.{name}", source, "--create")
-        lake.ok("ingest", f"db.{name}", source, "--overwrite-where", "id = 1")
+        lake.ok("ingest", f"db.{name}", source, "--overwrite-where", "id < 3")
 
         rows = java.sql(warehouse, f"SELECT id FROM {{c}}.db.{name} ORDER BY id")
         assert [row["id"] for row in rows] == [2]
