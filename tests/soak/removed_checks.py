@@ -139,7 +139,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "history may run backwards in time",
             "core/table/chain.py",
-            "timestamp_ms=max(self.session.clock.now_ms(), metadata.last_updated_ms)",
+            "timestamp_ms=max(self.session.clock.now_ms(), latest_ms(metadata))",
             "timestamp_ms=self.session.clock.now_ms()",
             (_COMMIT, _CHAIN),
         ),
@@ -652,7 +652,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a manifest with a wrong byte is read",
             "core/table/avro.py",
-            "    if header.is_sealed and digest.digest()[:_SYNC_BYTES] != header.sync:\n",
+            "    if is_sealed and digest.digest()[:_SYNC_BYTES] != header.sync:\n",
             "    if False:\n",
             (_AVRO,),
         ),
@@ -701,8 +701,8 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a block without its sync marker is read",
             "core/table/avro.py",
-            "        if cursor.take(_SYNC_BYTES) != self.sync:\n",
-            "        if cursor.take(_SYNC_BYTES) is None:\n",
+            "        if sync != self.sync:\n",
+            "        if sync is None:\n",
             (f"{_CORE}/table/test_avro.py",),
         ),
         RemovedCheck(
