@@ -34,7 +34,7 @@ def open_parquet(source: Any, path: str, *, pre_buffer: bool = False) -> Any:
         pre_buffer: fetch a row group in few large pieces.
 
     Raises:
-        CorruptFileError: its footer is larger than any.
+        CorruptFileError: its footer is larger than 256 MiB.
         RefusedError: columns are encrypted. PyArrow ends the process where their metadata is looked at.
     """
     return pq.ParquetFile(
@@ -79,7 +79,10 @@ def _metadata(source: Any, path: str) -> Any:
         return None
     length = int.from_bytes(end[-_END_BYTES : -len(_MAGIC)], "little")
     if length > _MAX_FOOTER_BYTES:
-        raise CorruptFileError(f"{path} has a footer of {length} bytes")
+        raise CorruptFileError(
+            f"{path} cannot be read: its footer claims to have {length} bytes, "
+            f"and at most {_MAX_FOOTER_BYTES} are allowed"
+        )
     if length + _END_BYTES > len(end):
         end = _last_bytes(source, length + _END_BYTES)
     metadata = pq.read_metadata(pa.BufferReader(end))
