@@ -387,10 +387,10 @@ def _explain(session: Session, plan: ExpirationPlan, attempt: _Expiry, removed: 
         "could not be deleted": len(removed.failed),
         "were left by an earlier run and are deleted now": attempt.earlier,
     }
-    told = "; ".join(f"{count} files {reason}" for reason, count in reasons.items() if count)
+    listed = "; ".join(f"{count} files {reason}" for reason, count in reasons.items() if count)
     session.warn(
         f"{planned.num_rows} files were planned and {removed.files} were deleted"
-        + (f": {told}" if told else ": the run stopped before the end")
+        + (f": {listed}" if listed else ": the run stopped before the end")
     )
 
 

@@ -34,7 +34,7 @@ class NewColumns:
     Args:
         format_version: the table's.
         warn: called with a text for each column whose type the table does not keep.
-        text: the names of columns of text files: those without a value are strings, as there is no better guess.
+        text: the names of columns of text files: a column without a value becomes a string.
     """
 
     format_version: int = 2
@@ -177,7 +177,7 @@ class NewColumns:
 
 
 def _without_ids(schema: pa.Schema) -> Schema:
-    """Return PyIceberg's schema of columns that have Iceberg's types; what only version 3 has is no error."""
+    """Return PyIceberg's schema of columns that have Iceberg's types; types of version 3 are accepted."""
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids  # noqa: PLC0415 - 0.2 s
 
     latest: Any = _NEW_TYPES_SINCE

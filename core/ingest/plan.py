@@ -557,7 +557,7 @@ def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> 
 
 
 def _bare(item: pa.Field) -> pa.Field:
-    """Return a field without what is of one file only; an extension type may be told in its metadata."""
+    """Return a field without what is of one file only; its metadata may name an extension type."""
     metadata = {name: value for name, value in (item.metadata or {}).items() if name == EXTENSION}
     return pa.field(item.name, item.type, metadata=metadata or None)
 
@@ -589,7 +589,7 @@ def _warn_of_similar_names(session: Session, schema: Schema, known: Collection[s
     for first, other in creation.similar_names(schema, known):
         session.warn(
             f"the column names {first} and {other} differ only in case or in the form of their characters: "
-            "engines that ignore case, such as Spark, do not tell them apart"
+            "engines that ignore case, such as Spark, treat them as one"
         )
 
 

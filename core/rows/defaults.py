@@ -151,7 +151,7 @@ def without_write_defaults(schema: Schema, ids: Collection[int]) -> Schema:
 
 def _stripped(item: NestedField, ids: frozenset[int]) -> NestedField:
     changed: dict[str, Any] = {"write_default": None} if item.field_id in ids else {}
-    # The parts of a key lie in structs only.
+    # A key column is never inside a list or a map.
     if isinstance(item.field_type, StructType):
         parts = [_stripped(part, ids) for part in item.field_type.fields]
         changed["field_type"] = StructType(*parts)

@@ -74,8 +74,8 @@ def refuse_outdated(properties: Mapping[str, str]) -> None:
     Raises:
         RefusedError: it does.
     """
-    heeded = _OUTDATED if OBJECT_STORAGE.of(properties) else _OUTDATED[1:]
-    found = [key for key in heeded if key in properties]
+    considered = _OUTDATED if OBJECT_STORAGE.of(properties) else _OUTDATED[1:]
+    found = [key for key in considered if key in properties]
     if found and not DATA_PATH.is_set(properties):
         raise RefusedError(
             f"the table says by {found[0]} where its files go, which Iceberg does not take any more",

@@ -54,7 +54,7 @@ def schema_of_file(parquet: Any) -> pa.Schema:
 def with_leaf_types(
     schema: pa.Schema, count: int, change: Callable[[int, pa.DataType], pa.DataType]
 ) -> pa.Schema:
-    """Return a file's schema with other types of its leaves; unchanged where it has not as many as told.
+    """Return a file's schema with other types of its leaves; unchanged if the number of leaves differs.
 
     Args:
         schema: as PyArrow reads it.

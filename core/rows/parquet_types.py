@@ -44,7 +44,7 @@ def _meaning(column: Any) -> str:
 
 def variant_columns(parquet: Any) -> list[str]:
     """Return the names of the columns, or parts of columns, that are VARIANT."""
-    # Of a group PyArrow tells the annotation in the schema's text only.
+    # PyArrow reports the annotation of a group only in the schema's text.
     text, columns = str(parquet.schema), parquet.schema
     if _VARIANT.search(text) is None:
         return []

@@ -126,7 +126,7 @@ def source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.A
 
 
 def _microseconds(column: pa.Array) -> pa.Array:
-    """Return times in nanoseconds as the microseconds that they lie in, of which transforms give the same values.
+    """Return times in nanoseconds rounded down to microseconds, for which all transforms give the same values.
 
     PyIceberg's Rust transforms cut nanoseconds before 1970 towards 1970, and know no hours of them.
     """

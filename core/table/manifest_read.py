@@ -52,7 +52,7 @@ def read_manifest_list(storage: Storage, location: str, *, sure: bool = False) -
     Args:
         storage: where it lies.
         location: the list's.
-        sure: read it twice, because nothing in it would tell a wrong byte in a name; its rows are written again.
+        sure: read it twice, because nothing in it would show a wrong byte in a name, and its rows are written again.
 
     Raises:
         CorruptFileError: the file is damaged, or its bytes are others each time.

@@ -143,7 +143,7 @@ class SummaryCounter:
         return counted
 
     def partitions(self, metadata: TableMetadata) -> dict[str, str]:
-        """Return the counters of each changed partition, if the table wants so many of them.
+        """Return the counters of each changed partition, unless there are more than the table's limit.
 
         There are none where a spec derives values from a column that the schema has no more: the paths of its
         partitions are not known.
