@@ -58,7 +58,7 @@ def test_a_database_that_dies_once_the_commit_is_in_takes_no_file_along(
     ("change", "code"),
     [
         ((r":[^:@/]+@", ":canary-wrong-1f@"), 9),
-        ((r"@[^/]+/", f"@{HOST}:{free_port()}/"), 7),
+        ((r"@[^/]+/", f"@{HOST}:{free_port()}/"), 10),
         ((r"/catalog\d+$", "/canary_none"), 7),
         ((r"psycopg2", "pg8000"), 7),
         ((r"^postgresql", "nonsense"), 7),
