@@ -28,7 +28,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -432,8 +432,10 @@ class Race:
         for file in self._metadata_folder.glob("*.metadata.json"):
             if file.name not in self._read:
                 self._read.add(file.name)
-                for snapshot in json.loads(file.read_text())["snapshots"]:
-                    self._snapshots[snapshot["snapshot-id"]] = snapshot
+                # A process that was killed while it wrote one, which no commit names, leaves a part of it.
+                with suppress(ValueError):
+                    for snapshot in json.loads(file.read_text())["snapshots"]:
+                        self._snapshots[snapshot["snapshot-id"]] = snapshot
         refs = self.sql(f"SELECT snapshot_id FROM {{c}}.{_TABLE}.refs WHERE name = 'main'")
         return refs[0]["snapshot_id"] if refs else None
 
