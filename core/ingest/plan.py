@@ -90,7 +90,7 @@ class IngestOptions:
     """What the user asked for; see the command line's help.
 
     `stdin` is the file in which what ``-`` among the sources gave is kept; `changes_column` a column of the
-    sources that tells what a row does, and is no part of it; `stage` writes everything and commits nothing;
+    sources that says what a row does, and is not a part of it; `stage` writes everything and commits nothing;
     `allow_empty` lets sources without rows replace the table's.
     """
 
