@@ -349,6 +349,22 @@ def test_the_version_is_the_distributions() -> None:
     assert done.stdout.split() == ["lake", "0.1.0"]
 
 
+def test_the_end_of_the_process_searches_no_object_for_garbage() -> None:
+    script = (
+        "import gc, sys\n"
+        "from lake.cli.__main__ import run\n"
+        "sys.argv = ['lake', '--version']\n"
+        "run()\n"
+        "gc.disable()\n"
+        "print(len(gc.get_objects()), gc.get_freeze_count())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    tracked, frozen = map(int, done.stdout.splitlines()[-1].split())
+    assert tracked < frozen / 10
+
+
 def test_a_document_holds_ids_as_strings_and_no_error_on_success(lake: CommandLine) -> None:
     make_table(lake.warehouse).append(_rows())
 

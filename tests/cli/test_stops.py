@@ -131,7 +131,7 @@ def test_the_entry_point_handles_signals_before_it_imports_anything(
         class Finder:
             def find_spec(self, name, *_):
                 if name.partition(".")[0] != "lake":
-                    sys.meta_path.remove(self)
+                    sys.meta_path = [other for other in sys.meta_path if other is not self]
                     os.kill(os.getpid(), {int(number)})
 
         for name in ("enum", "signal", "typing"):
