@@ -19,7 +19,7 @@ import typer
 from lake.cli.app import VERBS, State, build_app
 from lake.cli.progress import make_progress
 from lake.cli.render import Renderer
-from lake.cli.stops import Stops
+from lake.cli.signals import Stops
 from lake.core.clock import SystemClock
 from lake.core.errors import InvalidRequestError, LakeError, StoppedError, StorageError
 from lake.core.outcome import Outcome
@@ -27,7 +27,7 @@ from lake.core.redaction import Redactor
 from lake.core.session import Session
 from lake.core.session import open_session as open_real_session
 from lake.core.settings import Settings
-from lake.core.table.storage_errors import storage_error
+from lake.core.storage.errors import storage_error
 
 OpenSession = Callable[[Settings], Session]
 _SIGNAL_CODES = 128

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from lake.commands.context import session_of
-from lake.core.demo import FOLDER, run_demo
+from lake.commands.demo_tour import FOLDER, run_demo
 from lake.core.outcome import Outcome
 
 

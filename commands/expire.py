@@ -9,7 +9,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import DryRun, TableArgument, Wait
-from lake.core.expiration.deleting import Removed
+from lake.core.catalogs.catalog import Table
 from lake.core.expiration.execute import (
     ExpirationPlan,
     execute,
@@ -17,12 +17,12 @@ from lake.core.expiration.execute import (
     plan_expiration,
     preview,
 )
-from lake.core.expiration.plan import RetentionOptions
-from lake.core.expiration.recovery import finish_journals
+from lake.core.expiration.file_deletion import Removed
+from lake.core.expiration.journal_recovery import finish_journals
+from lake.core.expiration.retention import RetentionOptions
+from lake.core.locks.table_lock import run_alone
 from lake.core.outcome import Outcome
-from lake.core.table.catalog import Table
-from lake.core.table.lineage import parse_time_ms, resolve
-from lake.core.table.one_run import run_alone
+from lake.core.snapshots.ancestry import parse_time_ms, resolve
 from lake.core.units import is_duration, parse_duration_ms
 
 

@@ -14,6 +14,13 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import Branch, DryRun, TableArgument
 from lake.commands.parsing import parse_names, parse_pairs
+from lake.core.changelog_load.load import MODES as CHANGE_MODES
+from lake.core.changelog_load.load import (
+    ChangeOptions,
+    execute_changes,
+    plan_changes,
+    preview_changes,
+)
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.ingest.execute import execute, preview
 from lake.core.ingest.plan import (
@@ -24,17 +31,10 @@ from lake.core.ingest.plan import (
     IngestOptions,
     plan_ingest,
 )
-from lake.core.ingest.runs import discard as discard_run
+from lake.core.ingest.recovery import discard as discard_run
 from lake.core.outcome import Outcome
-from lake.core.rows.sources import FORMATS
+from lake.core.sources.discovery import FORMATS
 from lake.core.units import parse_size
-from lake.core.upsert.changes import MODES as CHANGE_MODES
-from lake.core.upsert.changes import (
-    ChangeOptions,
-    execute_changes,
-    plan_changes,
-    preview_changes,
-)
 from lake.core.upsert.execute import execute_upsert, preview_upsert
 from lake.core.upsert.options import MODES, UpsertOptions
 from lake.core.upsert.plan import plan_upsert

@@ -13,7 +13,7 @@ from lake.core.outcome import Outcome
 from lake.core.replay.options import ReplayOptions
 from lake.core.replay.plan import plan_replay
 from lake.core.replay.report import listing, preview, status_by_job, with_plan
-from lake.core.table.staged_runs import job_id_of
+from lake.core.staging.staged_run import job_id_of
 from lake.core.units import parse_duration_ms
 
 

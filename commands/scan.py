@@ -10,13 +10,13 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import Branch, TableArgument, Where
 from lake.commands.parsing import parse_names
-from lake.core.changes import execute as changes_execute
-from lake.core.changes.plan import plan_changes
+from lake.core.changelog import execute as changes_execute
+from lake.core.changelog.plan import plan_changes
 from lake.core.errors import InvalidRequestError
+from lake.core.exports.destinations import Output, output_stream, output_to
+from lake.core.exports.formats import FORMATS
 from lake.core.outcome import Outcome
-from lake.core.rows.sinks import FORMATS
 from lake.core.scan.execute import describe, preview, write
-from lake.core.scan.output import Output, output_stream, output_to
 from lake.core.scan.plan import ScanOptions, plan_scan
 from lake.core.session import Session
 from lake.core.units import parse_size

@@ -9,9 +9,9 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import Branch, TableArgument
+from lake.commands.snapshot_listing import list_snapshots
 from lake.core.outcome import Outcome, Status
-from lake.core.snapshots import list_snapshots
-from lake.core.table.lineage import branch_head
+from lake.core.snapshots.ancestry import branch_head
 
 # All of it only with --verbose: a line should fit a terminal.
 _SHORT = ("snapshot_id", "committed_at", "operation", "files", "rows", "refs")

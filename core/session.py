@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lake.core.catalogs.catalog import Table, TableCatalog, open_catalog
 from lake.core.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.errors import StoppedError
 from lake.core.progress import Progress, Silent
 from lake.core.settings import Settings
-from lake.core.table.catalog import Table, TableCatalog, open_catalog
 
 if TYPE_CHECKING:
-    from lake.core.engine import Engine
+    from lake.core.engine.tasks import Engine
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Session:
 
     def table(self, identifier: str) -> Table:
         """Load a table; warn if its metadata grew too large."""
-        from lake.core.table.weight import heavy_metadata  # noqa: PLC0415 - loaded with a table only
+        from lake.core.catalogs.metadata_size import heavy_metadata  # noqa: PLC0415 - loaded with a table only
 
         table = self.catalog.load(identifier)
         if heavy := heavy_metadata(table):
@@ -65,7 +65,7 @@ class Session:
     def engine(self, input_bytes: int) -> Engine:
         """Return the engine for a plan that reads so many bytes, starting it on first use."""
         if self._engine is None:
-            from lake.core.engine.choose import choose_engine  # noqa: PLC0415 - no JVM before a plan
+            from lake.core.engine.selection import choose_engine  # noqa: PLC0415 - no JVM before a plan
 
             self._engine = choose_engine(self.settings.engine, input_bytes, self.settings)
         return self._engine

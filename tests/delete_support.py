@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from table_support import open_session
 
-from lake.core.deletes.positions import RowPositions
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import RowDelta
 from lake.core.deletes.puffin import PuffinWriter
+from lake.core.deletes.row_positions import RowPositions
+from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.catalog import Table
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
-from lake.core.table.operations import RowDelta
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 _PATH, _POS = 2147483546, 2147483545
 _FIELD_ID = b"PARQUET:field_id"

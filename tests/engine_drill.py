@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lake.core import errors
-from lake.core.engine import TaskContext
+from lake.core.engine.tasks import TaskContext
 
 Payload = Mapping[str, Any]
 Values = Iterator[Mapping[str, Any]]

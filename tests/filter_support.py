@@ -67,9 +67,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.like import Like, NotLike
-from lake.core.table.bounds import comparable_type, encode_bound, truncate_lower, truncate_upper
-from lake.core.table.manifest_schemas import ENTRY_COLUMNS
+from lake.core.expressions.like import Like, NotLike
+from lake.core.manifests.schemas import ENTRY_COLUMNS
+from lake.core.types.bounds import comparable_type, encode_bound, truncate_lower, truncate_upper
 
 DAY = 86_400_000_000
 MICROS = [0, -1, 1, -DAY, DAY, -DAY - 1, 40 * DAY, 17_501 * DAY + 3_600_000_001, -400 * DAY + 7]

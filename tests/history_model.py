@@ -12,10 +12,8 @@ from delete_support import equality_file, position_file, vectors
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from table_support import SCHEMA, FixedClock, make_table, open_session, pyiceberg_catalog
 
-from lake.core.table import terms
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import DataFile
-from lake.core.table.operations import (
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
     Operation,
@@ -23,6 +21,8 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
+from lake.core.manifests.data_files import DataFile
+from lake.core.types import transform_syntax
 
 Row = tuple[int | None, str | None]
 
@@ -37,7 +37,10 @@ class History:
             self.table = self.session.table("db.t")
         else:
             pyiceberg_catalog(warehouse).create_namespace("db")
-            spec, order = terms.partition_spec(None, SCHEMA), terms.sort_order(None, SCHEMA)
+            spec, order = (
+                transform_syntax.partition_spec(None, SCHEMA),
+                transform_syntax.sort_order(None, SCHEMA),
+            )
             properties = {"format-version": str(version)}
             self.table = self.session.catalog.stage("db.t", SCHEMA, spec, order, properties)
         self.version = version

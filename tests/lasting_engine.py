@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lake.core.engine import Task, TaskResult
-from lake.core.engine.spark import SparkEngine
+from lake.core.engine.spark.engine import SparkEngine
+from lake.core.engine.tasks import Task, TaskResult
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 
 class Lasting:

@@ -24,8 +24,8 @@ from pyiceberg.transforms import (
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
 from table_support import pyiceberg_catalog
 
-from lake.core.table import pyiceberg_patches
-from lake.core.table.version3 import UpgradeToVersion3
+from lake.core.catalogs import pyiceberg_patches
+from lake.core.metadata.format_upgrades import UpgradeToVersion3
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

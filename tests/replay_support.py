@@ -25,7 +25,11 @@ from checkpoint_writer import (
 )
 from flink_fixtures import FlinkFixture
 
-from lake.core.checkpoints.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
+from lake.core.catalogs.catalog import Table, open_catalog
+from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
+from lake.core.manifests.api import encode_manifest, entries_of, read_manifest
+from lake.core.manifests.data_files import DATA, DataFile
+from lake.core.manifests.schemas import ADDED, ENTRY_COLUMNS
 from lake.core.replay.model import (
     PENDING,
     FoundCheckpoint,
@@ -35,11 +39,7 @@ from lake.core.replay.model import (
 )
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table import lineage
-from lake.core.table.catalog import Table, open_catalog
-from lake.core.table.files import DATA, DataFile
-from lake.core.table.manifest_schemas import ADDED, ENTRY_COLUMNS
-from lake.core.table.manifests import encode_manifest, entries_of, read_manifest
+from lake.core.snapshots import ancestry
 
 GIVEN_ANEW = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
@@ -82,7 +82,7 @@ def plan(
     checkpoints: Iterable[FoundCheckpoint],
     *,
     sink: str = FLINK_SINK,
-    branch: str = lineage.MAIN,
+    branch: str = ancestry.MAIN,
     replace_partitions: bool = False,
 ) -> ReplayPlan:
     """Return the plan that commits checkpoints."""
@@ -90,7 +90,7 @@ def plan(
     jobs: dict[tuple[str, str], list[FoundCheckpoint]] = {}
     for item in found:
         jobs.setdefault((item.job_id, item.operator_id), []).append(item)
-    head = lineage.branch_head(table.metadata, branch)
+    head = ancestry.branch_head(table.metadata, branch)
     return ReplayPlan(
         table=table,
         branch=branch,

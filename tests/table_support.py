@@ -16,10 +16,10 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
+from lake.core.catalogs.catalog import Table, open_catalog
+from lake.core.manifests.data_files import DataFile
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.catalog import Table, open_catalog
-from lake.core.table.files import DataFile
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

@@ -207,7 +207,7 @@ def between(server: RestServer, s3: S3, bucket: str, folder: Path, namespace: st
                 Service("behind", behind, folder, files, namespace),
                 {"catalog": catalog, "store": store},
             )
-            with patch("lake.core.table.s3._wait", lambda _: None):
+            with patch("lake.core.storage.s3._wait", lambda _: None):
                 wired.prepare()
                 yield wired
 

@@ -1,1 +1,1 @@
-"""Rewrite small files into large ones without changing a row."""
+"""`lake compact`: rewrite data files without changing a row."""

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lake.core.compaction import dangling
-from lake.core.compaction.dangling import dangling_deletes
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import Committed, commit_snapshot, require_writable
+from lake.core.commit.operations import RewriteFiles
+from lake.core.compaction import dangling_deletes as dangling
+from lake.core.compaction.dangling_deletes import dangling_deletes
+from lake.core.compaction.grouping import FileGroup, least_file_bytes, plan_groups
 from lake.core.compaction.options import BINPACK, ZORDER, CompactionOptions
-from lake.core.compaction.plan import FileGroup, least_file_bytes, plan_groups
-from lake.core.compaction.rewriting import Rewriter, Rewritten
+from lake.core.compaction.rewrite import Rewriter, Rewritten
 from lake.core.compaction.verify import Disagreement, check_rows, disagreements
-from lake.core.engine import Task
+from lake.core.engine.tasks import Task
 from lake.core.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -30,26 +33,23 @@ from lake.core.errors import (
     RefusedError,
     StoppedError,
 )
-from lake.core.expressions import bind_filter
-from lake.core.filter_parser import parse_filter
+from lake.core.expressions.filters import bind_filter
+from lake.core.expressions.parser import parse_filter
+from lake.core.manifests.api import entries_of
+from lake.core.manifests.data_files import DataFile, DeleteFile
 from lake.core.outcome import Outcome, Status
-from lake.core.rows.order_keys import RowOrder, described_order
+from lake.core.properties.table_properties import DATA_FORMAT, Use, warnings
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
-from lake.core.rows.schema import moved_schema
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
-from lake.core.table import lineage
-from lake.core.table.attempts import remove_lost_attempts
-from lake.core.table.catalog import Table
-from lake.core.table.commit import Committed, commit_snapshot, require_writable
-from lake.core.table.files import DataFile, DeleteFile
-from lake.core.table.live import LiveFiles, live_files
-from lake.core.table.manifests import entries_of
-from lake.core.table.operations import RewriteFiles
-from lake.core.table.sort_orders import SortFields, order_id_of, partition_fields, table_order
-from lake.core.table.staging import staged
-from lake.core.table.table_properties import DATA_FORMAT, Use, warnings
-from lake.core.table.terms import curve_columns, sort_order
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.live_files import LiveFiles, live_files
+from lake.core.sorting.sort_keys import RowOrder, described_order
+from lake.core.staging.failed_attempts import remove_lost_attempts
+from lake.core.staging.operation_files import staged
+from lake.core.types.arrow_schema import moved_schema
+from lake.core.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
+from lake.core.types.transform_syntax import curve_columns, sort_order
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -228,7 +228,7 @@ class _Tally:
 
 
 def plan_compaction(
-    table: Table, options: CompactionOptions, *, branch: str = lineage.MAIN, shown: bool = False
+    table: Table, options: CompactionOptions, *, branch: str = ancestry.MAIN, shown: bool = False
 ) -> CompactionPlan:
     """Choose what to rewrite in a branch's head.
 
@@ -246,7 +246,7 @@ def plan_compaction(
     require_writable(table)
     spec = _output_spec(table, options)
     order = _order(table, options)
-    head = lineage.branch_head(table.metadata, branch)
+    head = ancestry.branch_head(table.metadata, branch)
     condition = None
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), table.schema)
@@ -596,7 +596,7 @@ class _Run:
         """Remove delete files that apply to nothing, in a commit of its own on the head as it is."""
         self.session.go_on()
         table = self._table.refreshed()
-        head = lineage.branch_head(table.metadata, self.plan.branch)
+        head = ancestry.branch_head(table.metadata, self.plan.branch)
         if head is None:
             return
         gone = dangling_deletes(live_files(table, head, columns=dangling.COLUMNS, paired=False))

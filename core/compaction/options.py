@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
-from lake.core.rows.order_keys import MOST_BYTES, TEXT_BYTES
-from lake.core.table.table_properties import DATA_FILE_BYTES
+from lake.core.properties.table_properties import DATA_FILE_BYTES
+from lake.core.sorting.sort_keys import MOST_BYTES, TEXT_BYTES
 from lake.core.units import whole_number
 
 _MIN_PART, _MAX_PART = 0.75, 1.80

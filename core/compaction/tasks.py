@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from lake.core.compaction.verify import ContentHash, described, hash_all
 from lake.core.deletes.apply import Deletes
-from lake.core.engine import TaskContext
+from lake.core.engine.shuffle import Outbox, claim, claimed
+from lake.core.engine.tasks import TaskContext
 from lake.core.errors import LakeError
-from lake.core.rows.key_ranges import KeySample, Ranges, decoded
-from lake.core.rows.order_keys import RowOrder
-from lake.core.rows.ordered_writer import OrderedWriter, open_ordered_writer
-from lake.core.rows.outbox import Outbox, claim, claimed
+from lake.core.manifests.data_files import DataFile
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
-from lake.core.rows.sorting import with_keys
+from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.rows.writer import WriteSettings, open_writer
-from lake.core.table.files import DataFile
+from lake.core.sorting.external_sort import with_keys
+from lake.core.sorting.range_partitioning import KeySample, Ranges, decoded
+from lake.core.sorting.sort_keys import RowOrder
 
 # While a row group is encoded, the next one's rows are read.
 _AHEAD_BYTES = 128 * 1024 * 1024

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import BinaryType, FixedType, StringType, UUIDType
 
+from lake.core.columns.metrics import Leaf, leaves
+from lake.core.columns.metrics_collector import ColumnMetrics, counted_columns
 from lake.core.errors import CorruptFileError, LakeError
-from lake.core.rows.column_metrics import ColumnMetrics, counted_columns
-from lake.core.rows.metrics import Leaf, leaves
-from lake.core.table.bounds import CountColumn, bound_array, comparable, count_array
-from lake.core.table.files import DataFile
-from lake.core.table.manifests import entries_of
-from lake.core.table.table_properties import METRICS_DEFAULT
+from lake.core.manifests.api import entries_of
+from lake.core.manifests.data_files import DataFile
+from lake.core.properties.table_properties import METRICS_DEFAULT
+from lake.core.types.bounds import CountColumn, bound_array, comparable, count_array
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec

@@ -1,1 +1,4 @@
-"""Rows that a table no longer has: delete files read, applied and written."""
+"""Row-level deletes: reading, applying and writing delete files.
+
+Does not belong here: which delete file applies to which data file (`lake.core.snapshots.delete_index`).
+"""

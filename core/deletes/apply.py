@@ -13,13 +13,13 @@ import pyarrow as pa
 from lake.core.deletes.equality import MEMORY_BYTES, EqualityDeletes
 from lake.core.deletes.equality_files import read_deleted_keys
 from lake.core.deletes.position_files import PositionFile, read_vector
-from lake.core.deletes.positions import RowPositions
-from lake.core.deletes.spilled import RowKeys
+from lake.core.deletes.row_positions import RowPositions
+from lake.core.deletes.spilled_equality import RowKeys
 from lake.core.errors import CorruptFileError
+from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.rows.reader import FileDeletes, FileSlice, ReadSettings, read_batches, read_keys
-from lake.core.table.delete_scopes import PUFFIN, is_global
-from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
-from lake.core.table.storage import Storage
+from lake.core.snapshots.delete_scopes import PUFFIN, is_global
+from lake.core.storage.storage import Storage
 
 Mask = npt.NDArray[np.bool_]
 Partition = tuple[int, tuple[bytes | None, ...]]

@@ -15,10 +15,10 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from lake.core.deletes.key_encoding import Int64s, Mask
-from lake.core.deletes.keys import NOT_FOUND, KeyIndex
-from lake.core.deletes.spilled import NEVER, RowKeys, SpilledDeletes, needed_bytes
+from lake.core.deletes.spilled_equality import NEVER, RowKeys, SpilledDeletes, needed_bytes
 from lake.core.errors import InvalidRequestError
+from lake.core.keys.encoding import Int64s, Mask
+from lake.core.keys.index import NOT_FOUND, KeyIndex
 
 MEMORY_BYTES = 112 * 1024 * 1024
 # What an index takes at most for a key (measured), beside the keys themselves thrice.

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from lake.core.deletes.position_files import delete_slice
-from lake.core.rows.keys import key_columns, key_schema
+from lake.core.keys.columns import key_columns, key_schema
+from lake.core.manifests.data_files import DeleteFile
 from lake.core.rows.reader import ReadSettings, read_batches
-from lake.core.rows.schema import arrow_type
-from lake.core.table.files import DeleteFile
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_type
 
 
 def read_deleted_keys(

@@ -16,14 +16,14 @@ from pyiceberg.expressions import In
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.puffin import read_blob
+from lake.core.deletes.row_positions import RowPositions
 from lake.core.errors import CorruptFileError
-from lake.core.expressions import bind_filter
+from lake.core.expressions.filters import bind_filter
+from lake.core.manifests.data_files import DeleteFile
 from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
-from lake.core.table.delete_scopes import DELETED_PATH
-from lake.core.table.files import DeleteFile
-from lake.core.table.storage import Storage
+from lake.core.snapshots.delete_scopes import DELETED_PATH
+from lake.core.storage.storage import Storage
 
 DELETED_POSITION = 2147483545
 # Type checkers see the model's fields, not the arguments that it takes.

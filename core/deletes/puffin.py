@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.errors import CorruptFileError
+from lake.core.manifests.data_files import DeleteFile
 from lake.core.rows.writer import AbortedUnlessClosed
-from lake.core.table.files import DeleteFile
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 DELETION_VECTOR = "deletion-vector-v1"
 _MAGIC = b"PFA1"

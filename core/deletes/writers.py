@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lake.core.columns.data_file import FileForm, NewFile
 from lake.core.deletes.position_files import DELETED_POSITION, POSITION_SCHEMA
-from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.puffin import PuffinWriter
+from lake.core.deletes.row_positions import RowPositions
 from lake.core.errors import RefusedError
+from lake.core.formats.parquet.options import OF_DATA_FILES_ONLY
+from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
+from lake.core.properties.table_properties import DELETE_FILE_BYTES, OF_DELETE_FILES, check
+from lake.core.rows.file_formats import form_of
 from lake.core.rows.file_names import FileNames, folder_of
-from lake.core.rows.formats import form_of
-from lake.core.rows.parquet_options import OF_DATA_FILES_ONLY
-from lake.core.rows.partitioning import Partition, Places
-from lake.core.rows.row_files import FileForm, NewFile
 from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, WriteSettings
-from lake.core.table.delete_scopes import DELETED_PATH, PUFFIN
-from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
-from lake.core.table.storage import Storage
-from lake.core.table.table_properties import DELETE_FILE_BYTES, OF_DELETE_FILES, check
+from lake.core.snapshots.delete_scopes import DELETED_PATH, PUFFIN
+from lake.core.storage.storage import Storage
+from lake.core.types.transforms import Partition, Places
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

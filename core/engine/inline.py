@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from lake.core.clock import Ids, SystemIds
-from lake.core.engine import Task, TaskResult
-from lake.core.engine.pool import Pool
-from lake.core.engine.worker import context_for, resolve
+from lake.core.engine.task_functions import context_for, resolve
+from lake.core.engine.tasks import Task, TaskResult
+from lake.core.engine.thread_stream import Pool
 from lake.core.errors import EngineError, LakeError
-from lake.core.table.storage import Storage
-from lake.core.table.storage_errors import is_refusal, storage_error
+from lake.core.storage.errors import is_refusal, storage_error
+from lake.core.storage.storage import Storage
 
 _MAX_THREADS = 8
 

@@ -1,1 +1,1 @@
-"""Forget old snapshots and delete the files that only they reach."""
+"""`lake expire`: remove snapshots, then the files that only they reference."""

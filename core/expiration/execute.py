@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core import paths
-from lake.core.arrays import one_array
+from lake.core import locations
+from lake.core.arrow import one_array
+from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.shared_locations import refuse_neighbours
+from lake.core.commit.commit import ChangeSet, commit_changes
 from lake.core.errors import (
     CommitUnknownError,
     LakeError,
@@ -25,24 +28,21 @@ from lake.core.errors import (
     StoppedError,
 )
 from lake.core.expiration import journal
-from lake.core.expiration.deleting import Removed, delete_files, own_files, warn_of_others
-from lake.core.expiration.lost_refs import assert_refs, put_back
-from lake.core.expiration.plan import (
+from lake.core.expiration.file_deletion import Removed, delete_files, own_files, warn_of_others
+from lake.core.expiration.journal_recovery import finish_journals
+from lake.core.expiration.reachability import FILES, KINDS, Garbage, Reachability
+from lake.core.expiration.ref_recovery import assert_refs, put_back
+from lake.core.expiration.retention import (
     KeepReason,
     Retention,
     RetentionOptions,
     check_retention,
     plan_retention,
 )
-from lake.core.expiration.reach import FILES, KINDS, Garbage, Reachability
-from lake.core.expiration.recovery import finish_journals
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
-from lake.core.table import lineage
-from lake.core.table.catalog import Table
-from lake.core.table.commit import ChangeSet, commit_changes
-from lake.core.table.neighbours import refuse_neighbours
-from lake.core.table.run_ids import noted_in_expiry
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.run_ids import noted_in_expiry
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -83,7 +83,7 @@ class ExpirationPlan:
     def base_snapshot_id(self) -> int | None:
         """The head of the branch that is named, else of main."""
         metadata, branch = self.table.metadata, self.options.branch
-        return lineage.head_id(metadata, branch) if branch else metadata.current_snapshot_id
+        return ancestry.head_id(metadata, branch) if branch else metadata.current_snapshot_id
 
     @property
     def is_empty(self) -> bool:
@@ -212,7 +212,7 @@ class _Expiry:
     @property
     def gone(self) -> list[Snapshot]:
         """The snapshots that the commit removed."""
-        present = lineage.snapshots_by_id(self.after.metadata)
+        present = ancestry.snapshots_by_id(self.after.metadata)
         return [item for item in self.before.snapshots if item.snapshot_id not in present]
 
     def commit(self) -> Table:
@@ -225,7 +225,7 @@ class _Expiry:
             raise
         except BaseException:
             # Broken off while it was sent, the commit may have landed.
-            if self.noted and paths.canonical(self.noted) not in self.session.owned:
+            if self.noted and locations.canonical(self.noted) not in self.session.owned:
                 self.forget(self.plan.table)
             raise
 
@@ -321,7 +321,7 @@ class _Expiry:
 
     def landed(self, metadata: TableMetadata) -> object | None:
         """Removal leaves no summary behind: it landed when all it removes is gone."""
-        present = lineage.snapshots_by_id(metadata)
+        present = ancestry.snapshots_by_id(metadata)
         schemas, specs = self.cleaned
         left = (
             *(item for item in self.expired if item in present),
@@ -339,7 +339,7 @@ class _Expiry:
             RemoveSnapshotRefUpdate,
         )
 
-        from lake.core.table.snapshot_updates import RemoveSnapshots  # noqa: PLC0415
+        from lake.core.metadata.snapshot_updates import RemoveSnapshots  # noqa: PLC0415
 
         updates: list[TableUpdate] = [
             RemoveSnapshotRefUpdate(ref_name=name) for name in retention.removed_refs
@@ -358,7 +358,7 @@ class _Expiry:
     def _run_ids(self, metadata: TableMetadata, retention: Retention) -> list[TableUpdate]:
         from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
 
-        from lake.core.table.snapshot_updates import RemoveProperties  # noqa: PLC0415
+        from lake.core.metadata.snapshot_updates import RemoveProperties  # noqa: PLC0415
 
         updates, removals = noted_in_expiry(
             metadata,

@@ -1,6 +1,6 @@
 """What an expiry is about to delete, on disk from before its commit until all of it is gone.
 
-A run that is killed leaves its journal, and the next one finishes it (`lake.core.expiration.recovery`). What a
+A run that is killed leaves its journal, and the next one finishes it (`lake.core.expiration.journal_recovery`). What a
 journal says is never believed: it only names what is to be looked at.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core import paths
+from lake.core import locations
+from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, CorruptFileError
-from lake.core.expiration.reach import FILES, KINDS
-from lake.core.table import exclusive
-from lake.core.table.catalog import Table
-from lake.core.table.storage_errors import typed_errors
+from lake.core.expiration.reachability import FILES, KINDS
+from lake.core.storage import atomic_files
+from lake.core.storage.errors import typed_errors
 
 _PREFIX = "lake-journal-"
 ENDING = ".json"
@@ -57,7 +57,7 @@ class Journal:
 
 def location_of(table: Table, operation_id: str) -> str:
     """Return where an operation's journal lies."""
-    return paths.join(table.metadata_folder, f"{_PREFIX}{operation_id}{ENDING}")
+    return locations.join(table.metadata_folder, f"{_PREFIX}{operation_id}{ENDING}")
 
 
 def write(table: Table, journal: Journal) -> None:
@@ -80,7 +80,7 @@ def write(table: Table, journal: Journal) -> None:
 
 
 def _put(table: Table, location: str, data: bytes) -> None:
-    parsed = paths.parse(location)
+    parsed = locations.parse(location)
     if not parsed.is_local:
         # Object stores show a file only when all of it is there.
         table.storage.write(location, data)
@@ -88,7 +88,7 @@ def _put(table: Table, location: str, data: bytes) -> None:
     for _ in range(_TRIES):
         # Another run may take what is not there yet for what a killed one left.
         with typed_errors(location), suppress(FileNotFoundError):
-            exclusive.replace(parsed.path, data, mode=_MODE)
+            atomic_files.replace(parsed.path, data, mode=_MODE)
             return
     raise BadInputError(f"cannot write {location}: its folder is not there")
 

@@ -1,1 +1,4 @@
-"""Load files into a table, checked before a byte is written, committed once."""
+"""`lake ingest`: load files into a table in one commit.
+
+Does not belong here: loads that replace rows by key (`lake.core.upsert`, `lake.core.changelog_load`).
+"""

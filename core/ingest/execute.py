@@ -8,11 +8,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lake.core import paths
-from lake.core.engine import Engine, Task, TaskResult
+from lake.core import locations
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.operations import AppendFiles, Operation, OverwriteFiles, ReplacePartitions
+from lake.core.engine.tasks import Engine, Task, TaskResult
 from lake.core.errors import LakeError
-from lake.core.expressions import filter_to_plain
-from lake.core.ingest.evolution import schema_changes
+from lake.core.expressions.filters import filter_to_plain
 from lake.core.ingest.plan import (
     APPEND,
     OVERWRITE,
@@ -24,20 +26,18 @@ from lake.core.ingest.plan import (
     tasks_for,
     wanted_tasks,
 )
-from lake.core.ingest.runs import as_staged, lay_down, run_id_of, settle
+from lake.core.ingest.recovery import as_staged, lay_down, run_id_of, settle
+from lake.core.ingest.schema_evolution import schema_changes
+from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Outcome, Status
-from lake.core.rows.key_ranges import SAMPLED_PER_RANGE, cuts, encoded
+from lake.core.properties.table_properties import DELETE_ISOLATION, HASH, RANGE
 from lake.core.rows.reader import FileSlice, ReadSettings
-from lake.core.rows.sources import CSV
 from lake.core.session import Session
-from lake.core.table.attempts import remove_lost_attempts
-from lake.core.table.catalog import Table
-from lake.core.table.commit import Committed, commit_snapshot
-from lake.core.table.files import DataFile
-from lake.core.table.operations import AppendFiles, Operation, OverwriteFiles, ReplacePartitions
-from lake.core.table.run_ids import RUN_ID
-from lake.core.table.staging import staged
-from lake.core.table.table_properties import DELETE_ISOLATION, HASH, RANGE
+from lake.core.snapshots.run_ids import RUN_ID
+from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
+from lake.core.sources.discovery import CSV
+from lake.core.staging.failed_attempts import remove_lost_attempts
+from lake.core.staging.operation_files import staged
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
@@ -312,7 +312,7 @@ def no_empty_folders(table: Table) -> Iterator[None]:
     try:
         yield
     finally:
-        root = paths.parse(table.metadata.location)
+        root = locations.parse(table.metadata.location)
         if table.creating and root.is_local:
             _remove_empty(root.path)
 

@@ -12,8 +12,12 @@ import pyarrow as pa
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import UnknownType
 
+from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.trust import refuse_secrets, storage_properties
+from lake.core.columns.defaults import defaulted_fields, filled_columns, json_text
+from lake.core.commit.commit import check_commits, require_writable
 from lake.core.deletes.writers import check_delete_files
-from lake.core.engine.choose import engine_name
+from lake.core.engine.selection import engine_name
 from lake.core.errors import (
     BadInputError,
     InvalidRequestError,
@@ -22,34 +26,13 @@ from lake.core.errors import (
     RefusedError,
     StoppedError,
 )
-from lake.core.expressions import bind_filter
-from lake.core.filter_parser import parse_filter
-from lake.core.ingest import creation
-from lake.core.ingest.checking import SourceColumns, check_sources, is_text
-from lake.core.ingest.creation import EXTENSION
-from lake.core.ingest.evolution import evolved
-from lake.core.rows.defaults import defaulted_fields, filled_columns, json_text
-from lake.core.rows.order_keys import RowOrder, described_order
-from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
-from lake.core.rows.schema import arrow_schema, moved_schema
-from lake.core.rows.source_rows import source_columns, split_parquet
-from lake.core.rows.sources import Source, find_sources
-from lake.core.rows.unsupported_columns import refuse_unsupported
-from lake.core.rows.writer import WriteSettings
-from lake.core.session import Session
-from lake.core.table import lineage, terms
-from lake.core.table.catalog import Table
-from lake.core.table.commit import check_commits, require_writable
-from lake.core.table.foreign_code import (
-    refuse_secrets,
-    storage_properties,
-)
-from lake.core.table.live import LiveFiles, live_files
-from lake.core.table.run_ids import CARRIED_MS, has_run
-from lake.core.table.sort_orders import partition_fields, table_order
-from lake.core.table.staged_runs import StagedRun
-from lake.core.table.storage import Storage
-from lake.core.table.table_properties import (
+from lake.core.expressions.filters import bind_filter
+from lake.core.expressions.parser import parse_filter
+from lake.core.ingest import table_creation
+from lake.core.ingest.schema_checks import SourceColumns, check_sources, is_text
+from lake.core.ingest.schema_evolution import evolved
+from lake.core.ingest.table_creation import EXTENSION
+from lake.core.properties.table_properties import (
     DELETE_ISOLATION,
     DISTRIBUTION,
     DISTRIBUTIONS,
@@ -63,7 +46,22 @@ from lake.core.table.table_properties import (
     unknown_names,
     warnings,
 )
-from lake.core.table.withdrawal import look_for
+from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.rows.writer import WriteSettings
+from lake.core.session import Session
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.live_files import LiveFiles, live_files
+from lake.core.snapshots.run_ids import CARRIED_MS, has_run
+from lake.core.sorting.sort_keys import RowOrder, described_order
+from lake.core.sources.batches import source_columns, split_parquet
+from lake.core.sources.discovery import Source, find_sources
+from lake.core.staging.claims import look_for
+from lake.core.staging.staged_run import StagedRun
+from lake.core.storage.storage import Storage
+from lake.core.types import transform_syntax
+from lake.core.types.arrow_schema import arrow_schema, moved_schema
+from lake.core.types.sort_orders import partition_fields, table_order
+from lake.core.types.unsupported_columns import refuse_unsupported
 from lake.core.units import natural_number
 
 if TYPE_CHECKING:
@@ -108,7 +106,7 @@ class IngestOptions:
     distribution: str | None = None
     target_bytes: int | None = None
     run_id: str | None = None
-    branch: str = lineage.MAIN
+    branch: str = ancestry.MAIN
     changes_column: str | None = None
     stage: bool = False
     allow_empty: bool = False
@@ -277,7 +275,7 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
     existing, earlier = _existing(session, identifier, options), None
     if existing is not None:
         require_writable(existing)
-        lineage.branch_head(existing.metadata, options.branch)
+        ancestry.branch_head(existing.metadata, options.branch)
         earlier = _earlier(session, existing, options)
         if earlier.is_settled:
             if not earlier.already and not options.stage:
@@ -362,7 +360,7 @@ def _existing(session: Session, identifier: str, options: IngestOptions) -> Tabl
     except NotFoundError as error:
         if not options.create:
             raise NotFoundError(error.message, hint="--create makes the table") from error
-    if options.branch != lineage.MAIN:
+    if options.branch != ancestry.MAIN:
         raise InvalidRequestError(f"a new table has no branch {options.branch}: its first is main")
     return None
 
@@ -383,7 +381,7 @@ def _plan_from_table(
     if existing is None and any(defaulted_fields(source.schema.fields)):
         session.warn(f"the new table does not get the write defaults of {source_name}")
     table = existing or _staged(session, identifier, options, _schema_like(source, options))
-    head = lineage.branch_head(source.metadata, lineage.MAIN)
+    head = ancestry.branch_head(source.metadata, ancestry.MAIN)
     found = None if head is None else live_files(source, head)
     files = [] if found is None else _slices(found)
     return IngestPlan(
@@ -414,7 +412,7 @@ def _schema_like(source: Table, options: IngestOptions) -> Schema:
                 f"{version} do not have",
                 hint=f"--property format-version={kind.minimum_format_version()} makes a table that has it.",
             )
-    return creation.schema_like(source.schema)
+    return table_creation.schema_like(source.schema)
 
 
 def _slices(found: LiveFiles) -> list[FileSlice]:
@@ -484,10 +482,10 @@ def _plan_from_files(
 
 def _new_columns(
     session: Session, sources: Sequence[SourceColumns], format_version: int
-) -> creation.NewColumns:
+) -> table_creation.NewColumns:
     """Return how columns of a table are made of sources' columns."""
     text = {name for source in sources if is_text(source) for name in source.columns.names}
-    return creation.NewColumns(format_version, session.warn, text)
+    return table_creation.NewColumns(format_version, session.warn, text)
 
 
 def _asked_version(options: IngestOptions) -> int:
@@ -526,7 +524,7 @@ def _columns_of(
             continue
         found.append(SourceColumns(file.path, columns, file))
         if known is None and file.is_text:
-            known = creation.NewColumns(text=columns.names).schema_of(columns)
+            known = table_creation.NewColumns(text=columns.names).schema_of(columns)
     return found
 
 
@@ -564,19 +562,19 @@ def _bare(item: pa.Field) -> pa.Field:
 
 def _staged(session: Session, identifier: str, options: IngestOptions, schema: Schema) -> Table:
     refuse_secrets(options.properties)
-    creation.refuse_reserved(item.name for item in schema.fields)
+    table_creation.refuse_reserved(item.name for item in schema.fields)
     check_new(options.properties, schema.column_names)
     for name in unknown_names(options.properties):
         session.warn(f"the table property {name} is stored, but Iceberg has no such property")
     _warn_of_similar_names(session, schema)
     properties = {FORMAT_VERSION.name: FORMAT_VERSION.default, **options.properties}
-    spec = terms.partition_spec(options.partition_by, schema)
-    terms.refuse_unreadable(spec, schema)
+    spec = transform_syntax.partition_spec(options.partition_by, schema)
+    transform_syntax.refuse_unreadable(spec, schema)
     return session.catalog.stage(
         identifier,
         schema,
         spec,
-        terms.sort_order(options.sort_by, schema),
+        transform_syntax.sort_order(options.sort_by, schema),
         properties,
         dry_run=options.dry_run,
     )
@@ -586,7 +584,7 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
 
 
 def _warn_of_similar_names(session: Session, schema: Schema, known: Collection[str] = ()) -> None:
-    for first, other in creation.similar_names(schema, known):
+    for first, other in table_creation.similar_names(schema, known):
         session.warn(
             f"the column names {first} and {other} differ only in case or in the form of their characters: "
             "engines that ignore case, such as Spark, treat them as one"
@@ -594,7 +592,7 @@ def _warn_of_similar_names(session: Session, schema: Schema, known: Collection[s
 
 
 def _head_id(table: Table, branch: str) -> int | None:
-    head = None if table.creating else lineage.branch_head(table.metadata, branch)
+    head = None if table.creating else ancestry.branch_head(table.metadata, branch)
     return head.snapshot_id if head else None
 
 
@@ -609,7 +607,7 @@ def _target_schema(
     metadata = table.metadata
     next_id = max(item.schema_id for item in metadata.schemas) + 1
     known = {item.name for item in table.schema.fields}
-    creation.refuse_reserved(
+    table_creation.refuse_reserved(
         name for source in columns for name in source.columns.names if name not in known
     )
     settled = {
@@ -654,13 +652,13 @@ def _defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str
 def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
     """Tell what --create was asked for and the existing table does not have."""
     if options.partition_by is not None:
-        asked = terms.partition_spec(options.partition_by, table.schema)
+        asked = transform_syntax.partition_spec(options.partition_by, table.schema)
         if not asked.compatible_with(table.spec):
             session.warn(
                 f"{table.identifier} exists and is partitioned otherwise: --partition-by is ignored"
             )
     if options.sort_by is not None:
-        order = terms.sort_order(options.sort_by, table.schema)
+        order = transform_syntax.sort_order(options.sort_by, table.schema)
         if order.fields != table.metadata.sort_order().fields:
             session.warn(f"{table.identifier} exists and is sorted otherwise: --sort-by is ignored")
     version = str(table.metadata.format_version)
@@ -720,7 +718,7 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), plan.schema)
         plan = replace(plan, condition=condition)
-    head = None if table.creating else lineage.branch_head(table.metadata, options.branch)
+    head = None if table.creating else ancestry.branch_head(table.metadata, options.branch)
     if options.mode not in _REPLACING or head is None:
         return plan
     if options.mode == REPLACE:

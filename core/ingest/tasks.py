@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.columns.nullability import null_in_required
 from lake.core.deletes.apply import Deletes
-from lake.core.engine import TaskContext
+from lake.core.engine.shuffle import Outbox, claim, claimed
+from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.expressions import bind_filter, filter_columns, filter_from_plain, row_mask
-from lake.core.rows.key_ranges import KeySample, Ranges, decoded
-from lake.core.rows.order_keys import RowOrder
-from lake.core.rows.ordered_writer import OrderedWriter, open_ordered_writer
-from lake.core.rows.outbox import Outbox, claim, claimed
-from lake.core.rows.partitioning import group_rows, partition_number
+from lake.core.expressions.filters import bind_filter, filter_columns, filter_from_plain, row_mask
+from lake.core.manifests.data_files import DataFile
 from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
-from lake.core.rows.required import null_in_required
-from lake.core.rows.schema import top_columns
-from lake.core.rows.sorting import with_keys
-from lake.core.rows.source_rows import as_table_rows, source_batches
-from lake.core.rows.sources import Source
+from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.rows.writer import WriteSettings
-from lake.core.table.files import DataFile
+from lake.core.sorting.external_sort import with_keys
+from lake.core.sorting.range_partitioning import KeySample, Ranges, decoded
+from lake.core.sorting.sort_keys import RowOrder
+from lake.core.sources.batches import as_table_rows, source_batches
+from lake.core.sources.discovery import Source
+from lake.core.types.arrow_schema import top_columns
+from lake.core.types.transforms import group_rows, partition_number
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

@@ -1,1 +1,4 @@
-"""Replay: what was written and never committed is found, judged and committed once."""
+"""`lake replay`: find, check and commit files of uncommitted Flink checkpoints.
+
+Does not belong here: the formats of checkpoints (`lake.core.flink`).
+"""

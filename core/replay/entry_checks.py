@@ -14,17 +14,17 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema, index_by_id
 
 from lake.core.errors import CorruptFileError
-from lake.core.paths import MAX_LOCATION
-from lake.core.table.delete_scopes import PUFFIN
-from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES
-from lake.core.table.manifest_schemas import ADDED
-from lake.core.table.spelling import same_name
+from lake.core.locations import MAX_LOCATION
+from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES
+from lake.core.manifests.schemas import ADDED
+from lake.core.snapshots.delete_scopes import PUFFIN
+from lake.core.storage.location_columns import same_name
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-    from lake.core.table.avro import Container
-    from lake.core.table.catalog import Table
+    from lake.core.avro.container import Container
+    from lake.core.catalogs.catalog import Table
 
 _MAX_BYTES = 1 << 62
 _FORMATS = pa.array(["PARQUET", "AVRO", "ORC", PUFFIN])

@@ -6,25 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lake.core import paths
-from lake.core.replay.manifests import (
+from lake.core import locations
+from lake.core.flink.manifest_names import parse_name
+from lake.core.replay.classification import Evidence, JobKey
+from lake.core.replay.model import TemporaryManifest
+from lake.core.replay.staged import as_run, is_staged
+from lake.core.replay.temporary_manifests import (
     Reading,
     find_manifests,
     manifest_roots,
     missing_files,
     read_temporary_manifests,
 )
-from lake.core.replay.model import TemporaryManifest
-from lake.core.replay.names import parse_name
-from lake.core.replay.staged import as_run, is_staged
-from lake.core.replay.states import Evidence, JobKey
-from lake.core.table.occurrences import occurring
+from lake.core.snapshots.referenced_files import occurring
 
 if TYPE_CHECKING:
-    from lake.core.checkpoints.state import ManifestReference, TakenCheckpoint
-    from lake.core.replay.given import Given
-    from lake.core.table.catalog import Table
-    from lake.core.table.storage import StoredFile
+    from lake.core.catalogs.catalog import Table
+    from lake.core.flink.state import ManifestReference, TakenCheckpoint
+    from lake.core.replay.checkpoint_selection import Given
+    from lake.core.storage.storage import StoredFile
 
 _Group = tuple[str, str, int, int]
 
@@ -58,19 +58,19 @@ def gather(table: Table, given: Given) -> Findings:
 
 def _read(table: Table, given: Given) -> dict[str, Reading]:
     """Return what came of each manifest, by canonical location."""
-    files = {paths.canonical(file.location): file for file in find_manifests(table)}
+    files = {locations.canonical(file.location): file for file in find_manifests(table)}
     places = manifest_roots(table)
     others = [
         item.path
         for _, taken in given.taken()
         for item in taken.manifests
-        if paths.canonical(item.path) not in files
-        and any(paths.within(item.path, root) for root in places)
+        if locations.canonical(item.path) not in files
+        and any(locations.within(item.path, root) for root in places)
     ]
     looked_up = table.storage.look_up(others).values()
     found: list[StoredFile] = [*files.values(), *(file for file in looked_up if file)]
     return {
-        paths.canonical(reading.location): reading
+        locations.canonical(reading.location): reading
         for reading in read_temporary_manifests(table, found)
     }
 
@@ -80,7 +80,7 @@ def _named(given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
 
 
 def _of_state(job: JobKey, taken: TakenCheckpoint, readings: Mapping[str, Reading]) -> Evidence:
-    found = [(item, readings.get(paths.canonical(item.path))) for item in taken.manifests]
+    found = [(item, readings.get(locations.canonical(item.path))) for item in taken.manifests]
     there = [reading for _, reading in found if reading]
     problems = [
         problem for item, reading in found if reading and (problem := _mismatch(item, reading))
@@ -122,7 +122,9 @@ def _mismatch(reference: ManifestReference, reading: Reading) -> str | None:
 
 
 def _unnamed(table: Table, given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
-    named = {paths.canonical(item.path) for _, taken in given.taken() for item in taken.manifests}
+    named = {
+        locations.canonical(item.path) for _, taken in given.taken() for item in taken.manifests
+    }
     groups: dict[tuple[_Group, str | None], list[Reading]] = {}
     for location, reading in readings.items():
         name = parse_name(location)
@@ -161,7 +163,7 @@ def _files(manifests: Iterable[TemporaryManifest]) -> list[str]:
 
 
 def _count(manifests: Iterable[TemporaryManifest], known: frozenset[str]) -> int:
-    return sum(paths.canonical(path) in known for path in _files(manifests)) if known else 0
+    return sum(locations.canonical(path) in known for path in _files(manifests)) if known else 0
 
 
 def _with_missing(table: Table, evidence: Sequence[Evidence]) -> Findings:

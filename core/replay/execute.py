@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lake.core import paths
-from lake.core.deletes.reach import same_spec, sole_spec
+from lake.core import locations
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import Committed, commit_snapshots, find_summary
+from lake.core.commit.operations import RowDelta
+from lake.core.deletes.equality_coverage import same_spec, sole_spec
 from lake.core.errors import CommitConflictError, LakeError
+from lake.core.flink.commits import job_commit, max_committed
+from lake.core.flink.manifest_names import parse_name
+from lake.core.manifests.data_files import DATA
 from lake.core.outcome import Outcome, Status
-from lake.core.replay.manifests import manifest_roots
 from lake.core.replay.model import (
     BROKEN,
     COMMITTED_LEFTOVER,
@@ -19,19 +24,14 @@ from lake.core.replay.model import (
     PendingJob,
     ReplayPlan,
 )
-from lake.core.replay.names import parse_name
-from lake.core.replay.steps import ReplayStep, replay_steps
+from lake.core.replay.snapshot_steps import ReplayStep, replay_steps
+from lake.core.replay.temporary_manifests import manifest_roots
 from lake.core.session import Session
-from lake.core.table import lineage
-from lake.core.table.catalog import Table
-from lake.core.table.commit import Committed, commit_snapshots, find_summary
-from lake.core.table.files import DATA
-from lake.core.table.flink_jobs import job_commit, max_committed
-from lake.core.table.occurrences import occurring
-from lake.core.table.operations import RowDelta
-from lake.core.table.run_ids import OPERATION_ID, has_run
-from lake.core.table.staged_runs import StagedRun, find_run
-from lake.core.table.withdrawal import clear, committing
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.referenced_files import occurring
+from lake.core.snapshots.run_ids import OPERATION_ID, has_run
+from lake.core.staging.claims import clear, committing
+from lake.core.staging.staged_run import StagedRun, find_run
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
@@ -116,9 +116,9 @@ class _Replay:
         return self._steps
 
     def _require_history(self, table: Table) -> None:
-        head = lineage.branch_head(table.metadata, self.plan.branch)
+        head = ancestry.branch_head(table.metadata, self.plan.branch)
         head_id = head.snapshot_id if head else None
-        _, complete = lineage.since(table.metadata, head_id, self.plan.base_snapshot_id)
+        _, complete = ancestry.since(table.metadata, head_id, self.plan.base_snapshot_id)
         if not complete:
             raise CommitConflictError(
                 f"{self.plan.branch} was rolled back, or lost its history, while the replay was planned",
@@ -209,7 +209,7 @@ def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckp
         manifest.path for item in done if item.run_id is None for manifest in item.manifests
     ]
     # A checkpoint may name any file, a live manifest too; no snapshot has one of a temporary manifest's name.
-    own = [path for path in manifests if parse_name(path) and paths.deletable(path, roots)]
+    own = [path for path in manifests if parse_name(path) and locations.deletable(path, roots)]
     left = len(table.storage.delete(own).failed) + len(manifests) - len(own)
     runs = [find_run(table, item.run_id) for item in done if item.run_id]
     left += sum(len(clear(table, run, by_other=_by_other(table, run))) for run in runs if run)

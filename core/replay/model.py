@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lake.core.checkpoints.state import FLINK_SINK
-from lake.core.table.catalog import Table
-from lake.core.table.files import DATA
+from lake.core.catalogs.catalog import Table
+from lake.core.flink.state import FLINK_SINK
+from lake.core.manifests.data_files import DATA
 
 # States of a checkpoint whose temporary manifests lie there.
 COMMITTED_LEFTOVER = "committed-leftover"
@@ -96,7 +96,7 @@ class PendingJob:
     """One sink's checkpoints that are to be committed, in ascending order.
 
     Args:
-        sink: which sink's way of committing is followed (`lake.core.checkpoints.state`).
+        sink: which sink's way of committing is followed (`lake.core.flink.state`).
         job_id: as in `FoundCheckpoint`.
         operator_id: as in `FoundCheckpoint`.
         checkpoints: those to commit: pending ones, and unproven ones where the caller took them on.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
-from lake.core.replay.names import END_OF_INPUT
-from lake.core.table import lineage
+from lake.core.flink.manifest_names import END_OF_INPUT
+from lake.core.snapshots import ancestry
 
 QUIET_MS = 600_000
 
@@ -34,7 +34,7 @@ class ReplayOptions:
     replace_partitions: bool = False
     quiet_ms: int = QUIET_MS
     assume_uncommitted: bool = False
-    branch: str = lineage.MAIN
+    branch: str = ancestry.MAIN
 
     def __post_init__(self) -> None:
         if self.checkpoints and (self.job_id is not None or self.completed is not None):

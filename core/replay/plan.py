@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lake.core.errors import NotFoundError
-from lake.core.replay.checks import check
-from lake.core.replay.given import choose_given, read_given
-from lake.core.replay.look import look
+from lake.core.replay.checkpoint_selection import choose_given, read_given
+from lake.core.replay.safety_checks import check
+from lake.core.replay.survey import look
 
 if TYPE_CHECKING:
-    from lake.core.checkpoints.state import Checkpoint
-    from lake.core.replay.look import Look
+    from lake.core.catalogs.catalog import Table
+    from lake.core.flink.state import Checkpoint
     from lake.core.replay.model import ReplayPlan
     from lake.core.replay.options import ReplayOptions
+    from lake.core.replay.survey import Look
     from lake.core.session import Session
-    from lake.core.table.catalog import Table
 
 _LOOKS = 3
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from lake.core.flink.commits import JobCommit, job_commits
+from lake.core.manifests.data_files import DATA
 from lake.core.outcome import Outcome, Status
 from lake.core.replay.model import PENDING, FoundCheckpoint, ReplayPlan
-from lake.core.table.files import DATA
-from lake.core.table.flink_jobs import JobCommit, job_commits
 from lake.core.units import format_duration
 
 if TYPE_CHECKING:

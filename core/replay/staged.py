@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lake.core.replay.states import Evidence
-from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
-from lake.core.table.run_ids import has_run
-from lake.core.table.staged_runs import FILES, MANIFESTS, RunMarks
+from lake.core.flink.commits import LAKE_OPERATOR_ID
+from lake.core.replay.classification import Evidence
+from lake.core.snapshots.run_ids import has_run
+from lake.core.staging.staged_run import FILES, MANIFESTS, RunMarks
 
 if TYPE_CHECKING:
-    from lake.core.replay.manifests import Reading
-    from lake.core.table.catalog import Table
+    from lake.core.catalogs.catalog import Table
+    from lake.core.replay.temporary_manifests import Reading
 
 
 def is_staged(operator_id: str) -> bool:

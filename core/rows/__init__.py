@@ -1,1 +1,5 @@
-"""Rows in and out of data files: readers, writers, partitioning."""
+"""Rows of data files in bounded batches, independent of the file format.
+
+Belongs here: readers and writers of a table's rows. Does not belong here: deletes (`lake.core.deletes`) and
+engines (`lake.core.engine`).
+"""

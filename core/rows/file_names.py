@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lake.core import paths
+from lake.core import locations
 from lake.core.errors import RefusedError
-from lake.core.rows.partitioning import Partition
-from lake.core.table.partition_paths import partition_path
-from lake.core.table.table_properties import DATA_PATH, OBJECT_STORAGE, PARTITIONED_PATHS
+from lake.core.properties.table_properties import DATA_PATH, OBJECT_STORAGE, PARTITIONED_PATHS
+from lake.core.types.partition_paths import partition_path
+from lake.core.types.transforms import Partition
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -60,7 +60,7 @@ class FileNames:
         name = f"{self._stem}-{self._count:05d}{ending}"
         if folder and self._by_partition:
             name = f"{folder}/{name}"
-        return paths.join(self._folder, self._spread_over(name) if self._spread else name)
+        return locations.join(self._folder, self._spread_over(name) if self._spread else name)
 
     def _spread_over(self, name: str) -> str:
         if self._owner:
@@ -100,5 +100,5 @@ def _owner(folder: str, location: str) -> str:
     """Return what tells a table's files in a folder outside of it: its own last two names."""
     if folder.startswith(location):
         return ""
-    names = [name for name in paths.parse(location).path.split("/") if name]
+    names = [name for name in locations.parse(location).path.split("/") if name]
     return "/".join(names[-2:])

@@ -1,6 +1,6 @@
 """Rows out of data files, in bounded batches, without those that are deleted.
 
-This is what the rest of lake uses of reading; how columns are found is told in `lake.core.rows.file_columns`.
+This is what the rest of lake uses of reading; how columns are found is told in `lake.core.columns.column_mapping`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from lake.core.columns.column_mapping import FileColumns
+from lake.core.columns.data_file import RowFile
+from lake.core.columns.file_slice import BATCH_BYTES, FileSlice, ReadSettings, slices_of
+from lake.core.columns.reading_errors import reading_error
 from lake.core.errors import LakeError
-from lake.core.expressions import row_mask
-from lake.core.rows.ahead import AHEAD_BYTES, read_ahead
-from lake.core.rows.file_columns import FileColumns
-from lake.core.rows.formats import open_rows
-from lake.core.rows.reading_errors import reading_error
-from lake.core.rows.row_files import RowFile
-from lake.core.rows.slices import BATCH_BYTES, FileSlice, ReadSettings, slices_of
-from lake.core.table.storage import Storage
+from lake.core.expressions.filters import row_mask
+from lake.core.rows.file_formats import open_rows
+from lake.core.rows.prefetch import AHEAD_BYTES, read_ahead
+from lake.core.storage.storage import Storage
 
 __all__ = [
     "AHEAD_BYTES",

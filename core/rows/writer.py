@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from lake.core.columns.data_file import FileForm, NewFile
+from lake.core.columns.stored_columns import stored_schema, without_unstored
+from lake.core.manifests.data_files import DataFile
+from lake.core.properties.table_properties import DATA_FILE_BYTES, DATA_FORMAT, DELETE_FORMAT
+from lake.core.rows.file_formats import form_of
 from lake.core.rows.file_names import FileNames, folder_of, refuse_outdated
-from lake.core.rows.formats import form_of
-from lake.core.rows.order_keys import RowOrder
-from lake.core.rows.partitioning import Partition, group_rows
-from lake.core.rows.row_files import FileForm, NewFile
-from lake.core.rows.schema import (
+from lake.core.sorting.sort_keys import RowOrder
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import (
     schema_from_plain,
     schema_to_plain,
     spec_from_plain,
     spec_to_plain,
 )
-from lake.core.rows.stored_columns import stored_schema, without_unstored
-from lake.core.table.files import DataFile
-from lake.core.table.storage import Storage
-from lake.core.table.table_properties import DATA_FILE_BYTES, DATA_FORMAT, DELETE_FORMAT
+from lake.core.types.transforms import Partition, group_rows
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
-    from lake.core.table.catalog import Table
+    from lake.core.catalogs.catalog import Table
 
 # All partitions of one task together.
 _BUFFER_BYTES = 256 * 1024 * 1024

@@ -1,1 +1,1 @@
-"""Plan and read a table, or what was appended to it between two snapshots."""
+"""`lake scan`: plan and read a snapshot, or the appends between two snapshots."""

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.deletes.apply import Deletes, EqualityGroups, read_rows
-from lake.core.engine import TaskContext
+from lake.core.engine.tasks import TaskContext
 from lake.core.errors import CorruptFileError
+from lake.core.exports import export
+from lake.core.exports.destinations import Output
+from lake.core.exports.export import Noted
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
-from lake.core.scan import emit
-from lake.core.scan.emit import Noted
 from lake.core.scan.incremental import operation_of
-from lake.core.scan.output import Output
 from lake.core.scan.plan import ScanPlan
 from lake.core.session import Session
 
@@ -46,15 +46,15 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
         CorruptFileError: a file cannot be read; nothing is left behind.
         BadInputError: the output cannot be written.
     """
-    result, _ = emit.emit(session, ScanRows(plan), output)
+    result, _ = export.emit(session, ScanRows(plan), output)
     return _outcome(plan, result)
 
 
 def previewed(
-    source: emit.RowSource,
+    source: export.RowSource,
 ) -> tuple[dict[str, Any], list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]]:
     """Read the first rows; return them as a result and as a table to show."""
-    rows = emit.first_rows(source, PREVIEW_ROWS)
+    rows = export.first_rows(source, PREVIEW_ROWS)
     names = [field.name for field in source.plan.projection.fields]
     result = {"rows": len(rows), "bytes_written": 0, "files": 0, "preview": rows}
     return result, [("rows", names, [[row[name] for name in names] for row in rows])]
@@ -105,7 +105,7 @@ class ScanRows:
 def write_part(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Task: write a split's rows to one file; none is there for no rows."""
     noted: Noted = Noted()
-    yield emit.write_part(payload, context, _split_rows(payload, context, noted), noted)
+    yield export.write_part(payload, context, _split_rows(payload, context, noted), noted)
 
 
 def _split_rows(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.errors import BadInputError, NotFoundError
-from lake.core.table import lineage
+from lake.core.snapshots import ancestry
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -54,7 +54,7 @@ def plan_increment(
     start: str | None,
     inclusive: bool,
     end: str | None,
-    branch: str = lineage.MAIN,
+    branch: str = ancestry.MAIN,
 ) -> Increment:
     """Choose the snapshots after ``start`` up to ``end`` that append; see `plan_span`."""
     span = plan_span(metadata, start=start, inclusive=inclusive, end=end, branch=branch)
@@ -69,7 +69,7 @@ def plan_span(
     start: str | None,
     inclusive: bool,
     end: str | None,
-    branch: str = lineage.MAIN,
+    branch: str = ancestry.MAIN,
 ) -> Span:
     """Choose the snapshots after ``start`` up to ``end``.
 
@@ -85,7 +85,7 @@ def plan_span(
         if start is not None:
             raise NotFoundError("the table has no snapshot, so there is nothing after the start")
         return Span(None)
-    start_id = None if start is None else lineage.resolve_id(metadata, start, branch=branch)
+    start_id = None if start is None else ancestry.resolve_id(metadata, start, branch=branch)
     if start_id == last.snapshot_id and not inclusive:
         # A reader that is up to date asks exactly this.
         return Span(last)
@@ -99,14 +99,14 @@ def operation_of(snapshot: Snapshot) -> str:
 
 
 def _end(metadata: TableMetadata, end: str | None, branch: str) -> Snapshot | None:
-    head = lineage.branch_head(metadata, branch)
+    head = ancestry.branch_head(metadata, branch)
     if end is None:
         return head
-    last = lineage.resolve(metadata, end, branch=branch)
-    on_branch = head is not None and lineage.is_ancestor(
+    last = ancestry.resolve(metadata, end, branch=branch)
+    on_branch = head is not None and ancestry.is_ancestor(
         metadata, last.snapshot_id, head.snapshot_id
     )
-    if branch != lineage.MAIN and not on_branch:
+    if branch != ancestry.MAIN and not on_branch:
         raise BadInputError(
             f"end snapshot {last.snapshot_id} is not a valid snapshot on the branch {branch}"
         )
@@ -118,14 +118,14 @@ def _after(
 ) -> tuple[list[Snapshot], bool]:
     """Return the snapshots after a start, newest first, and whether older ones may be missing."""
     chosen: list[Snapshot] = []
-    for snapshot in lineage.ancestors(metadata, last.snapshot_id):
+    for snapshot in ancestry.ancestors(metadata, last.snapshot_id):
         chosen.append(snapshot)
         first = snapshot.snapshot_id if inclusive else snapshot.parent_snapshot_id
         if start_id is not None and first == start_id:
             return chosen, False
     if start_id is not None:
         raise _no_ancestor(metadata, start_id, last, chosen[-1], inclusive=inclusive)
-    return chosen, not lineage.is_first(metadata, chosen[-1])
+    return chosen, not ancestry.is_first(metadata, chosen[-1])
 
 
 def _no_ancestor(

@@ -13,22 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from lake.core.arrays import one_array
+from lake.core.arrow import one_array
+from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, InvalidRequestError
-from lake.core.expressions import bind_filter
-from lake.core.filter_parser import parse_filter
+from lake.core.expressions.filters import bind_filter
+from lake.core.expressions.parser import parse_filter
+from lake.core.manifests.api import read_manifests
+from lake.core.manifests.data_files import DATA, DeleteFile
+from lake.core.manifests.schemas import ADDED, MANIFEST_SCHEMA
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
-from lake.core.rows.schema import project_schema
 from lake.core.scan.incremental import Increment, plan_increment
 from lake.core.scan.splits import Piece, Pieces, SplitOptions, cut_all, pack, weights
-from lake.core.table import lineage
-from lake.core.table.catalog import Table
-from lake.core.table.files import DATA, DeleteFile
-from lake.core.table.live import LiveFiles, live_files
-from lake.core.table.manifest_schemas import ADDED, MANIFEST_SCHEMA
-from lake.core.table.manifests import read_manifests
-from lake.core.table.pruning import prune_files, prune_manifests
-from lake.core.table.whole_lists import holds_only_own, read_list, shortfall_of_added
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.completeness import holds_only_own, read_list, shortfall_of_added
+from lake.core.snapshots.live_files import LiveFiles, live_files
+from lake.core.snapshots.pruning import prune_files, prune_manifests
+from lake.core.types.arrow_schema import project_schema
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -80,7 +80,7 @@ class ScanOptions:
     start: str | None = None
     inclusive: bool = False
     end: str | None = None
-    branch: str = lineage.MAIN
+    branch: str = ancestry.MAIN
     where: str | None = None
     select: Sequence[str] | None = None
     limit: int | None = None
@@ -92,7 +92,7 @@ class ScanOptions:
     def __post_init__(self) -> None:
         if self.snapshot is not None and (self.start is not None or self.end is not None):
             raise InvalidRequestError("--snapshot contradicts --from-snapshot and --to-snapshot")
-        if self.snapshot is not None and self.branch != lineage.MAIN and self.snapshot[:1] != "@":
+        if self.snapshot is not None and self.branch != ancestry.MAIN and self.snapshot[:1] != "@":
             raise InvalidRequestError("--snapshot contradicts --branch")
         if self.inclusive and self.start is None:
             raise InvalidRequestError("--inclusive needs --from-snapshot")
@@ -262,7 +262,7 @@ def _with_root_checked(table: Table, options: ScanOptions, increment: Increment)
     """Return an increment from the beginning as truncated where its oldest snapshot is not the table's first."""
     if options.start is not None or increment.end is None or increment.truncated:
         return increment
-    *_, oldest = lineage.ancestors(table.metadata, increment.end.snapshot_id)
+    *_, oldest = ancestry.ancestors(table.metadata, increment.end.snapshot_id)
     manifests = read_list(table.storage, table.metadata, oldest)
     return replace(increment, truncated=not holds_only_own(oldest, manifests))
 
@@ -295,8 +295,8 @@ def planned(
 
 def _snapshot(table: Table, options: ScanOptions) -> Snapshot | None:
     if options.snapshot is None:
-        return lineage.branch_head(table.metadata, options.branch)
-    return lineage.resolve(table.metadata, options.snapshot, branch=options.branch)
+        return ancestry.branch_head(table.metadata, options.branch)
+    return ancestry.resolve(table.metadata, options.snapshot, branch=options.branch)
 
 
 def _schema_at(table: Table, options: ScanOptions, snapshot: Snapshot | None) -> Schema:

@@ -1,1 +1,1 @@
-"""Load rows that replace the table's rows of the same keys: matched exactly, committed once."""
+"""`lake ingest --upsert`: load rows that replace the table's rows of the same keys."""

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.deletes.writers import open_equality_writer
-from lake.core.engine import TaskContext
-from lake.core.rows.schema import arrow_schema, schema_from_plain
+from lake.core.engine.tasks import TaskContext
 from lake.core.rows.writer import WriteSettings
-from lake.core.upsert.batch_files import batches_in
+from lake.core.types.arrow_schema import arrow_schema, schema_from_plain
+from lake.core.upsert.checksummed_batches import batches_in
 
 
 def write_deletes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:

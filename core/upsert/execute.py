@@ -13,8 +13,11 @@ from typing import Any
 import pyarrow as pa
 from pyroaring import BitMap
 
-from lake.core.deletes.reach import check_specs, same_spec, sole_spec
-from lake.core.engine import Task, TaskResult
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import Committed
+from lake.core.commit.operations import AppendFiles, Operation, OverwriteFiles, RowDelta
+from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
+from lake.core.engine.tasks import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import (
     commit_rows,
@@ -23,30 +26,22 @@ from lake.core.ingest.execute import (
     run_source,
     tell_of_no_rows,
 )
-from lake.core.ingest.runs import as_staged, lay_down, settle
+from lake.core.ingest.recovery import as_staged, lay_down, settle
+from lake.core.manifests.data_files import DataFile, stored_bytes
 from lake.core.outcome import Outcome, Status
+from lake.core.properties.table_properties import COPY_ON_WRITE, SERIALIZABLE
 from lake.core.session import Session
-from lake.core.table import lineage
-from lake.core.table.attempts import remove_lost_attempts
-from lake.core.table.catalog import Table
-from lake.core.table.commit import Committed
-from lake.core.table.files import DataFile, stored_bytes
-from lake.core.table.operations import (
-    AppendFiles,
-    Operation,
-    OverwriteFiles,
-    RowDelta,
-)
-from lake.core.table.staging import Staging, staged
-from lake.core.table.table_properties import COPY_ON_WRITE, SERIALIZABLE
-from lake.core.upsert.batch_files import batches_in
-from lake.core.upsert.matching import Matched, Matcher
+from lake.core.snapshots import ancestry
+from lake.core.staging.failed_attempts import remove_lost_attempts
+from lake.core.staging.operation_files import Staging, staged
+from lake.core.upsert.checksummed_batches import batches_in
+from lake.core.upsert.key_matching import Matched, Matcher
 from lake.core.upsert.options import EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
 
 _SOURCE = "lake.core.upsert.source_tasks"
-_SETTLE = "lake.core.upsert.settle_tasks"
+_SETTLE = "lake.core.upsert.dedup_tasks"
 # Keys of which an index takes some 100 to 200 MiB.
 _BUCKET_ROWS = 4_000_000
 _BUCKET_BYTES = 128 * 1024 * 1024
@@ -273,7 +268,7 @@ class _Run:
                 "meanwhile",
                 hint="run the command again",
             )
-        head = lineage.branch_head(now.metadata, self.plan.ingest.options.branch)
+        head = ancestry.branch_head(now.metadata, self.plan.ingest.options.branch)
         if self._blindly and head is not None:
             check_specs(now, head)
         return now

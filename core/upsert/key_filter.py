@@ -18,7 +18,7 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import StringLiteral
 
 from lake.core.errors import BadInputError
-from lake.core.expressions import FieldIdReference, bind_filter
+from lake.core.expressions.filters import FieldIdReference, bind_filter
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -14,18 +14,18 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from lake.core.deletes.apply import Deletes
-from lake.core.deletes.key_encoding import Int64s, hash_keys, partition_of
-from lake.core.deletes.keys import NOT_FOUND, KeyIndex
-from lake.core.deletes.positions import RowPositions
+from lake.core.deletes.row_positions import RowPositions
 from lake.core.deletes.writers import DeletedRows, open_position_writer
-from lake.core.engine import TaskContext
+from lake.core.engine.tasks import TaskContext
 from lake.core.errors import LakeError
+from lake.core.keys.encoding import Int64s, hash_keys, partition_of
+from lake.core.keys.extraction import columns_of, cut
+from lake.core.keys.index import NOT_FOUND, KeyIndex
+from lake.core.manifests.data_files import DataFile
+from lake.core.properties.table_properties import COPY_ON_WRITE
 from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
-from lake.core.table.files import DataFile
-from lake.core.table.table_properties import COPY_ON_WRITE
-from lake.core.upsert.batch_files import batches_in
-from lake.core.upsert.key_rows import columns_of, cut
+from lake.core.upsert.checksummed_batches import batches_in
 
 # With several buckets each is loaded once for about so many rows of the table.
 _CHUNK_ROWS = 4 * 1024 * 1024

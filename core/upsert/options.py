@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lake.core.deletes.reach import check_columns, check_partitions
+from lake.core.deletes.equality_coverage import check_columns, check_partitions
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
-from lake.core.expressions import field_path
-from lake.core.table.table_properties import COPY_ON_WRITE, MERGE_MODE
+from lake.core.expressions.filters import field_path
+from lake.core.properties.table_properties import COPY_ON_WRITE, MERGE_MODE
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core.deletes.writers import VECTORS_SINCE_VERSION, check_delete_files
-from lake.core.engine.choose import engine_name
+from lake.core.engine.selection import engine_name
 from lake.core.errors import InvalidRequestError
 from lake.core.ingest.plan import UPSERT, IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.properties.table_properties import COPY_ON_WRITE, MERGE_ISOLATION, Use, warnings
 from lake.core.session import Session
-from lake.core.table import lineage
-from lake.core.table.live import live_files
-from lake.core.table.table_properties import COPY_ON_WRITE, MERGE_ISOLATION, Use, warnings
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.live_files import live_files
 from lake.core.upsert.options import (
     EQUALITY,
     POSITION,
@@ -27,7 +27,7 @@ from lake.core.upsert.options import (
 from lake.core.upsert.rejects import check_rejects
 
 if TYPE_CHECKING:
-    from lake.core.table.catalog import Table
+    from lake.core.catalogs.catalog import Table
 
 # Keys are only read: what is loaded takes so many times as long.
 _KEYS_WEIGH = 4
@@ -120,7 +120,7 @@ def _check_properties(session: Session, plan: IngestPlan, deletes: str) -> None:
 
 def _key_bytes(table: Table, branch: str, key: Sequence[int]) -> int:
     """Return about how many bytes of input the key columns of all of a branch's files weigh."""
-    head = None if table.creating else lineage.branch_head(table.metadata, branch)
+    head = None if table.creating else ancestry.branch_head(table.metadata, branch)
     if head is None:
         return 0
     found = live_files(table, head, columns=("file_size_in_bytes",), paired=False)

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from lake.core import paths
+from lake.core import locations
+from lake.core.catalogs.catalog import Table
 from lake.core.errors import CommitUnknownError, InvalidRequestError, LakeError
-from lake.core.rows.sinks import FORMATS, SUFFIXES, writing
+from lake.core.exports.formats import FORMATS, SUFFIXES, writing
 from lake.core.session import Session
-from lake.core.table.catalog import Table
-from lake.core.table.storage import Storage
-from lake.core.upsert.batch_files import batches_in
+from lake.core.storage.storage import Storage
+from lake.core.upsert.checksummed_batches import batches_in
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -25,7 +25,7 @@ def check_rejects(path: str) -> None:
     Raises:
         InvalidRequestError: it exists already, or its suffix names no format.
     """
-    if paths.has_scheme(path):
+    if locations.has_scheme(path):
         raise InvalidRequestError(f"--rejects is a path on this machine, not {path!r}")
     if os.path.lexists(path):
         raise InvalidRequestError(f"{path} exists already", hint="--rejects names a new file")

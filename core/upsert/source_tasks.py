@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from lake.core import paths
-from lake.core.engine import TaskContext
+from lake.core import locations
+from lake.core.columns.defaults import without_write_defaults
+from lake.core.engine.shuffle import Outbox, claim
+from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
 from lake.core.ingest.tasks import report, task_units
-from lake.core.rows.defaults import without_write_defaults
-from lake.core.rows.ordered_writer import open_ordered_writer
-from lake.core.rows.outbox import Outbox, claim
-from lake.core.rows.partitioning import group_rows, partition_number
+from lake.core.keys.extraction import Mask, columns_of, cut, unusable
 from lake.core.rows.reader import read_ahead
+from lake.core.rows.sorted_writer import open_ordered_writer
 from lake.core.rows.writer import WriteSettings
-from lake.core.upsert.batch_files import batch_file, batches_in
-from lake.core.upsert.key_rows import Mask, columns_of, cut, unusable
+from lake.core.types.transforms import group_rows, partition_number
+from lake.core.upsert.checksummed_batches import batch_file, batches_in
 
 
 def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
@@ -97,8 +97,8 @@ class _UnitRows:
         self._order = columns_of(settings.schema, keys["order"])
         self._sets_aside: bool = keys["rejects"]
         name = f"{keys['name']}-{self._place:05d}-{context.attempt}"
-        self._path = paths.join(keys["folder"], f"{name}-keys.arrow")
-        self._rejects_path = paths.join(keys["folder"], f"{name}-rejects.arrow")
+        self._path = locations.join(keys["folder"], f"{name}-keys.arrow")
+        self._rejects_path = locations.join(keys["folder"], f"{name}-rejects.arrow")
         self._losers = (
             None
             if keys["losers"] is None

@@ -169,9 +169,9 @@ def _comments(rng: Any, rows: int) -> pa.Array:
 
 def make_files(warehouse: Path, files: int, rows: int) -> None:
     """Make ``db.t`` with so many files, committed as one append."""
+    from lake.core.commit.commit import commit_snapshot
+    from lake.core.commit.operations import AppendFiles
     from lake.core.rows.writer import WriteSettings, open_writer
-    from lake.core.table.commit import commit_snapshot
-    from lake.core.table.operations import AppendFiles
 
     make_table(warehouse, schema=SCHEMA)
     session = open_session(warehouse)

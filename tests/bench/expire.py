@@ -29,17 +29,8 @@ from compact import copy_of, medians, timed  # noqa: E402
 from manifests import SCHEMA, SPEC, entries  # noqa: E402
 from table_support import make_table, pyiceberg_catalog  # noqa: E402
 
-from lake.core.table.manifest_schemas import (  # noqa: E402
-    ADDED,
-    DELETED,
-    ENTRY_COLUMNS,
-    MANIFEST_SCHEMA,
-)
-from lake.core.table.manifests import (  # noqa: E402
-    describe_manifest,
-    encode_manifest,
-    encode_manifest_list,
-)
+from lake.core.manifests.api import describe_manifest, encode_manifest, encode_manifest_list  # noqa: E402
+from lake.core.manifests.schemas import ADDED, DELETED, ENTRY_COLUMNS, MANIFEST_SCHEMA  # noqa: E402
 
 _FIRST_ID = 1 << 60
 _STEP_MS = 20_000

@@ -27,9 +27,9 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 from table_support import make_table, open_session, pyiceberg_catalog
 
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.manifest_schemas import ENTRY_COLUMNS
-from lake.core.table.operations import AppendFiles, FileColumns, OverwriteFiles
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles, FileColumns, OverwriteFiles
+from lake.core.manifests.schemas import ENTRY_COLUMNS
 
 WRITERS = ("lake", "pyiceberg", "spark", "flink")
 NUMBERS, COLUMNS = 8, 15

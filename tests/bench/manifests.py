@@ -27,14 +27,14 @@ from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, TimestampType
 
-from lake.core.table.manifests import (
+from lake.core.manifests.api import (
     ENTRY_COLUMNS,
     MANIFEST_COLUMNS,
     describe_manifest,
     encode_manifest,
     read_manifests,
 )
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 COLUMNS = 15
 SCHEMA = Schema(

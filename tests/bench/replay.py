@@ -30,10 +30,10 @@ from pyiceberg.types import LongType, NestedField  # noqa: E402
 from replay_support import take_checkpoint, write_manifest  # noqa: E402
 from table_support import make_table, open_session  # noqa: E402
 
-from lake.core.checkpoints.state import FLINK_SINK, ICEBERG_SINK  # noqa: E402
-from lake.core.table import pyiceberg_patches  # noqa: E402
-from lake.core.table.catalog import Table  # noqa: E402
-from lake.core.table.files import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile  # noqa: E402
+from lake.core.catalogs import pyiceberg_patches  # noqa: E402
+from lake.core.catalogs.catalog import Table  # noqa: E402
+from lake.core.flink.state import FLINK_SINK, ICEBERG_SINK  # noqa: E402
+from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile  # noqa: E402
 
 COLUMNS = 10
 SCHEMA = Schema(

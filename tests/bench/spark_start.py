@@ -16,39 +16,39 @@ import tempfile
 import time
 from pathlib import Path
 
-from lake.core.engine.java import find_java
+from lake.core.engine.jvm.java import find_java
 
 _BUILDER = """
 from pyspark.sql import SparkSession
-from lake.core.engine.executor import RESULT_ROWS, TASK_ROWS, run_tasks
+from lake.core.engine.spark.worker import RESULT_ROWS, TASK_ROWS, run_tasks
 spark = SparkSession.builder.master("local[2]").getOrCreate()
-row = ('[[0, {}]]', 'lake.core.engine.worker:echo', 'b', '', b'{}')
+row = ('[[0, {}]]', 'lake.core.engine.task_functions:echo', 'b', '', b'{}')
 frame = spark.createDataFrame([row], TASK_ROWS).mapInArrow(run_tasks, RESULT_ROWS)
 assert frame.collect()
 print("result", flush=True)
 spark.stop()
 """
 _LAKE = """
-from lake.core.engine import Task
-from lake.core.engine.spark import SparkEngine
+from lake.core.engine.tasks import Task
+from lake.core.engine.spark.engine import SparkEngine
 from lake.core.settings import Settings
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 engine = SparkEngine(Settings(master="local[2]"))
-assert list(engine.run([Task({})], "lake.core.engine.worker:echo", storage=Storage()))
+assert list(engine.run([Task({})], "lake.core.engine.task_functions:echo", storage=Storage()))
 print("result", flush=True)
 engine.stop()
 """
 _JOBS = """
 import time
-from lake.core.engine import Task
-from lake.core.engine.spark import SparkEngine
+from lake.core.engine.tasks import Task
+from lake.core.engine.spark.engine import SparkEngine
 from lake.core.settings import Settings
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 engine = SparkEngine(Settings(master="local[2]"))
 for count in (2, 32, 3000, 2, 32, 3000):
     before = time.monotonic()
     tasks = [Task({}) for _ in range(count)]
-    assert len(list(engine.run(tasks, "lake.core.engine.worker:echo", storage=Storage()))) == count
+    assert len(list(engine.run(tasks, "lake.core.engine.task_functions:echo", storage=Storage()))) == count
     print(f"{count:5d} empty tasks: {time.monotonic() - before:.2f} s", flush=True)
 engine.stop()
 """
@@ -79,7 +79,12 @@ def main(rounds: int) -> None:
         archived, nothing = Path(folder, "archived"), Path(folder, "file", "nothing")
         archived.mkdir(mode=0o700)
         nothing.parent.touch()
-        command = [sys.executable, "-m", "lake.core.engine.train", str(find_java().home)]
+        command = [
+            sys.executable,
+            "-m",
+            "lake.core.engine.spark.build_class_archive",
+            str(find_java().home),
+        ]
         begun = time.monotonic()
         subprocess.run(command, check=True, env={**os.environ, "LAKE_CACHE_DIR": str(archived)})
         print(f"making the archive: {time.monotonic() - begun:.1f} s")

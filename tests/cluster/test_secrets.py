@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from spark_cluster import ConnectServer, SparkCluster
 
-from lake.core.engine import Engine, Task
-from lake.core.table.storage import Storage
+from lake.core.engine.tasks import Engine, Task
+from lake.core.storage.storage import Storage
 
 CANARY = "canary-7d41b0c9"
-ECHO = "lake.core.engine.worker"
+ECHO = "lake.core.engine.task_functions"
 
 
 def pages(address: str) -> Iterator[str]:

@@ -16,11 +16,11 @@ from metadata_edits import edit_metadata, java_would_refuse, read_metadata
 from pyiceberg.table.metadata import TableMetadata
 from table_support import FixedClock
 
+from lake.core.catalogs.catalog import open_catalog
+from lake.core.metadata.commit_times import in_order, is_disordered, latest_ms
+from lake.core.metadata.parser import parsed
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.catalog import open_catalog
-from lake.core.table.commit_times import in_order, is_disordered, latest_ms
-from lake.core.table.metadata_parser import parsed
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000

@@ -42,12 +42,12 @@ from pyiceberg.types import (
 )
 from table_support import files_below, ids_in, make_table, open_session, pyiceberg_catalog
 
-from lake.core.rows.schema import arrow_schema
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import AppendFiles
+from lake.core.types.arrow_schema import arrow_schema
 
 PLAN_KEYS = [
     "groups",

@@ -13,10 +13,10 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from table_support import make_table, open_session, pyiceberg_catalog
 
-from lake.core.rows.schema import arrow_schema
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
 from lake.core.rows.writer import WriteSettings, open_writer
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import AppendFiles
+from lake.core.types.arrow_schema import arrow_schema
 
 pytestmark = pytest.mark.java
 

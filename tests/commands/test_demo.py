@@ -13,10 +13,10 @@ from command_line import CommandLine
 from table_support import pyiceberg_catalog
 
 from lake.cli.app import VERBS
-from lake.core import demo
+from lake.commands import demo_tour
+from lake.core.catalogs.catalog import Table
 from lake.core.engine.inline import InlineEngine
 from lake.core.settings import Settings
-from lake.core.table.catalog import Table
 
 DAYS = 24
 
@@ -24,13 +24,13 @@ DAYS = 24
 @pytest.fixture
 def few_days(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let the demo load some days only; return their rows."""
-    days = demo.read_days()[:DAYS]
-    monkeypatch.setattr(demo, "read_days", lambda: days)
+    days = demo_tour.read_days()[:DAYS]
+    monkeypatch.setattr(demo_tour, "read_days", lambda: days)
     return sum(day.num_rows for day in days)
 
 
 def test_the_data_is_a_year_of_flights_a_day_at_a_time() -> None:
-    days = demo.read_days()
+    days = demo_tour.read_days()
 
     assert (len(days), sum(day.num_rows for day in days)) == (365, 336_776)
     assert all(len(set(day["day"].to_pylist())) == 1 for day in days)
@@ -72,7 +72,7 @@ def test_it_compacts_on_spark(
         asked.append(kind)
         return InlineEngine()
 
-    monkeypatch.setattr("lake.core.engine.choose.choose_engine", choose)
+    monkeypatch.setattr("lake.core.engine.selection.choose_engine", choose)
 
     document = lake.ok("demo")
 

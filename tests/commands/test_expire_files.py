@@ -14,7 +14,7 @@ from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUp
 from table_support import after, ids_in, inject, make_table, open_session, pyiceberg_catalog
 
 from lake.core.expiration.execute import execute, plan_expiration
-from lake.core.expiration.plan import RetentionOptions
+from lake.core.expiration.retention import RetentionOptions
 
 EXPIRE = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
 

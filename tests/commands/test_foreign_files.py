@@ -32,14 +32,14 @@ from pyiceberg.types import (
 )
 from table_support import make_table, open_session
 
-from lake.core.deletes.positions import RowPositions
+from lake.core.avro.container import encode_long
+from lake.core.columns.reading_errors import reading_error
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
+from lake.core.deletes.row_positions import RowPositions
 from lake.core.errors import RefusedError
-from lake.core.rows.parquet_footer import batches_of_group
-from lake.core.rows.reading_errors import reading_error
-from lake.core.table.avro import encode_long
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import POSITION_DELETES, DataFile
-from lake.core.table.operations import AppendFiles
+from lake.core.formats.parquet.footer import batches_of_group
+from lake.core.manifests.data_files import POSITION_DELETES, DataFile
 
 TIMES = [
     datetime.datetime(1, 1, 1, 0, 0, 0, 1),

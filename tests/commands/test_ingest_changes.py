@@ -16,11 +16,11 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from table_support import files_below, make_table, open_session, pyiceberg_catalog
 
+from lake.core.changelog_load.load import ChangeOptions, execute_changes, plan_changes
 from lake.core.errors import CommitConflictError
 from lake.core.ingest import plan as planning
 from lake.core.ingest.execute import execute
 from lake.core.ingest.plan import IngestOptions, plan_ingest
-from lake.core.upsert.changes import ChangeOptions, execute_changes, plan_changes
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -32,8 +32,8 @@ from table_support import (
     refused_with,
 )
 
-from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
-from lake.core.table.staged_runs import job_id_of
+from lake.core.flink.commits import LAKE_OPERATOR_ID
+from lake.core.staging.staged_run import job_id_of
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -483,7 +483,7 @@ def test_a_discard_that_is_killed_half_way_is_ended_by_the_next_and_nobody_commi
 ) -> None:
     path, before = source(tmp_path, CHANGES), files_below(table.warehouse)
     table.ok("ingest", "db.t", path, *CHANGES, "--stage", "--run-id", RUN)
-    point = ("lake.core.table.withdrawal", "remove_manifests", "before")
+    point = ("lake.core.staging.claims", "remove_manifests", "before")
     killed(table, point, "ingest", "db.t", "--discard", RUN)
     assert len(temporary_manifests(table.warehouse)) == 2
 
@@ -496,7 +496,7 @@ def test_a_discard_that_is_killed_half_way_is_ended_by_the_next_and_nobody_commi
 def test_a_run_whose_discard_was_killed_is_loaded_anew(table: CommandLine, tmp_path: Path) -> None:
     path = source(tmp_path, APPEND)
     table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)
-    point = ("lake.core.table.withdrawal", "occurring", "before")
+    point = ("lake.core.staging.claims", "occurring", "before")
     killed(table, point, "ingest", "db.t", "--discard", RUN)
 
     document = table.ok("ingest", "db.t", path, "--run-id", RUN)

@@ -52,9 +52,9 @@ from pyiceberg.types import (
 from table_support import make_table, pyiceberg_catalog
 
 from lake.core.engine.inline import InlineEngine
-from lake.core.rows.schema import arrow_type
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
+from lake.core.types.arrow_schema import arrow_type
 
 _BEGIN, _END = dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

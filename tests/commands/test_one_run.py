@@ -16,10 +16,10 @@ from command_line import CommandLine
 from table_support import files_below, ids_in, make_table, pyiceberg_catalog
 
 from lake.core.clock import SystemClock
+from lake.core.locks import local
+from lake.core.locks.local import HeldLock, Owner, take, this_process
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
-from lake.core.table import lock_file
-from lake.core.table.lock_file import HeldLock, Owner, take, this_process
 
 COMMANDS = [
     ("compact", "db.t", "--rewrite-all"),
@@ -213,7 +213,7 @@ def test_a_run_sees_what_another_did_until_it_had_the_lock(
         lake.ok(*COMMANDS[0])
         return take(path, me)
 
-    monkeypatch.setattr(lock_file, "take", taken)
+    monkeypatch.setattr(local, "take", taken)
 
     assert lake.ok(*COMMANDS[0])["result"]["rewritten_files"] == 1
     assert ids_in(lake.warehouse) == [0, 1, 2]

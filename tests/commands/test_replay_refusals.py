@@ -16,9 +16,9 @@ from command_line import CommandLine
 from flink_fixtures import FlinkFixture, canonical_rows, shared
 from table_support import FixedClock, pyiceberg_catalog
 
+from lake.core.catalogs.catalog import open_catalog
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.catalog import open_catalog
 
 Flink = Callable[[str], FlinkFixture]
 

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType, StructType
 from table_support import make_table, pyiceberg_catalog
 
-from lake.core.rows import parquet_footer, parquet_reader
+from lake.core.formats.parquet import footer, reader
 
 NESTED = Schema(
     NestedField(1, "id", IntegerType(), required=False),
@@ -314,8 +314,8 @@ def test_an_empty_table_has_nothing_to_scan(lake: CommandLine, warehouse: Path) 
 @pytest.mark.parametrize(
     ("module", "bound", "told"),
     [
-        (parquet_footer, "_MAX_FOOTER_BYTES", "its footer claims to have"),
-        (parquet_reader, "_MAX_ROW_GROUPS", "row groups"),
+        (footer, "_MAX_FOOTER_BYTES", "its footer claims to have"),
+        (reader, "_MAX_ROW_GROUPS", "row groups"),
     ],
     ids=["footer", "row groups"],
 )

@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from table_support import make_table
 
-from lake.core.changes.plan import plan_changes
+from lake.core.changelog.plan import plan_changes
 from lake.core.scan.plan import ScanOptions
 
 Flink = Callable[[str], FlinkFixture]

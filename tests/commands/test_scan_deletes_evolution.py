@@ -37,10 +37,10 @@ from pyiceberg.types import (
 )
 from table_support import make_table, open_session, pyiceberg_catalog
 
-from lake.core.rows.schema import arrow_type
-from lake.core.table.catalog import Table
-from lake.core.table.live import live_files
-from lake.core.table.manifests import files_of
+from lake.core.catalogs.catalog import Table
+from lake.core.manifests.api import files_of
+from lake.core.snapshots.live_files import live_files
+from lake.core.types.arrow_schema import arrow_type
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False),

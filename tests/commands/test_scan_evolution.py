@@ -20,8 +20,8 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
 from table_support import make_table, open_session, write_file
 
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import AppendFiles
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
 
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 NAMED = ["a", "b", "c"]

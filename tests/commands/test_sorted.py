@@ -16,15 +16,16 @@ from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import IdentityTransform
 from table_support import files_below, open_session, pyiceberg_catalog
 
-from lake.core.compaction import rewriting
+from lake.core.compaction import rewrite
 from lake.core.engine.inline import InlineEngine
 from lake.core.ingest import plan as planning
-from lake.core.rows import ordered_writer, sorting
+from lake.core.rows import sorted_writer
 from lake.core.session import Session
 from lake.core.session import open_session as open_real_session
 from lake.core.settings import Settings
-from lake.core.table.lineage import branch_head
-from lake.core.table.live import live_files as live_files_of
+from lake.core.snapshots.ancestry import branch_head
+from lake.core.snapshots.live_files import live_files as live_files_of
+from lake.core.sorting import external_sort
 
 Row = dict[str, Any]
 NAMES = ("file_path", "first_row_id")
@@ -95,7 +96,7 @@ def are_ranges(files: list[list[Row]], key: Callable[[Row], Any]) -> bool:
 def sending(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """`lake` on an engine of this process that sends rows from task to task as Spark does."""
     monkeypatch.setattr(planning, "_SMALLEST_TASK_BYTES", 1)
-    monkeypatch.setattr(rewriting, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(rewrite, "_PIECE_BYTES", 1000)
     engine = InlineEngine(4)
     engine.name = "sending"
 
@@ -197,9 +198,11 @@ def test_the_order_of_a_table_by_transforms_is_kept(lake: CommandLine, tmp_path:
 def test_what_does_not_fit_in_memory_is_sorted_on_disk(
     lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sorting, "MEMORY_BYTES", 1000)
-    monkeypatch.setattr(sorting, "_BLOCK_BYTES", 300)
-    monkeypatch.setattr(ordered_writer, "RowSorter", lambda **more: sorting.RowSorter(1000, **more))
+    monkeypatch.setattr(external_sort, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(external_sort, "_BLOCK_BYTES", 300)
+    monkeypatch.setattr(
+        sorted_writer, "RowSorter", lambda **more: external_sort.RowSorter(1000, **more)
+    )
     rows = some_rows(2000)
     sources = write_sources(tmp_path / "in", rows, 20)
 
@@ -404,13 +407,13 @@ def test_a_value_that_changes_while_rows_are_sorted_is_found_by_verify(
     before = files_below(lake.warehouse)
 
     def changed(batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows_alone = sorting.without_keys(batch)
+        rows_alone = external_sort.without_keys(batch)
         numbers = rows_alone.column("number")
         # The bounds and the counts are the same as before.
         swapped = numbers.take(pa.array([1, 0, *range(2, len(numbers))][: len(numbers)]))
         return rows_alone.set_column(2, "number", swapped)
 
-    monkeypatch.setattr(ordered_writer, "without_keys", changed)
+    monkeypatch.setattr(sorted_writer, "without_keys", changed)
     sizes = ["--target-size", "3KB", "--rewrite-all"]
 
     result = lake(
@@ -428,7 +431,9 @@ def test_a_lost_row_is_found_without_verify(
     rows = some_rows(400)
     unsorted_files(sending, tmp_path / "in", rows)
     before = files_below(sending.warehouse)
-    monkeypatch.setattr(ordered_writer, "without_keys", lambda b: sorting.without_keys(b.slice(1)))
+    monkeypatch.setattr(
+        sorted_writer, "without_keys", lambda b: external_sort.without_keys(b.slice(1))
+    )
 
     sorted_by_id = ["--strategy", "sort", "--by", "id", "--rewrite-all"]
     result = sending("--json", "compact", "db.t", *sorted_by_id)

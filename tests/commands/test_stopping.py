@@ -18,10 +18,10 @@ import pytest
 from command_line import CommandLine
 from table_support import files_below, ids_in, inject
 
+from lake.core.catalogs.catalog import Table, open_catalog
 from lake.core.errors import TimedOutError
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.catalog import Table, open_catalog
 
 ROWS = 2_000_000
 

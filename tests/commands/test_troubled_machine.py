@@ -22,7 +22,7 @@ from unittest.mock import patch
 import pytest
 from command_line import CommandLine, Result
 
-from lake.core.table import catalog
+from lake.core.catalogs import catalog
 
 OLD = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
 NOBODY = 65534

@@ -14,10 +14,10 @@ import pytest
 from command_line import CommandLine
 from metadata_edits import metadata_path
 
-from lake.core.table.avro import Block, read_container, write_container
-from lake.core.table.catalog import TableCatalog
-from lake.core.table.manifests import MANIFEST_SCHEMA, encode_manifest_list, read_manifest_list
-from lake.core.table.storage import Storage
+from lake.core.avro.container import Block, read_container, write_container
+from lake.core.catalogs.catalog import TableCatalog
+from lake.core.manifests.api import MANIFEST_SCHEMA, encode_manifest_list, read_manifest_list
+from lake.core.storage.storage import Storage
 
 # A value whose digits a parser would change, and one that a model would.
 VALUE = (

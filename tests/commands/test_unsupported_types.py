@@ -20,12 +20,12 @@ from pyiceberg.types import (
 )
 from table_support import make_table, open_session
 
+from lake.core.catalogs import pyiceberg_patches
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
+from lake.core.manifests.data_files import DataFile
 from lake.core.rows.reader import FileSlice
-from lake.core.table import pyiceberg_patches
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import DataFile
-from lake.core.table.operations import AppendFiles
-from lake.core.table.spec_types import GeographyType, GeometryType, VariantType
+from lake.core.types.specification_types import GeographyType, GeometryType, VariantType
 
 VARIANT = pa.struct(
     [

@@ -46,14 +46,14 @@ from table_support import (
     pyiceberg_catalog,
 )
 
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import RowDelta
 from lake.core.ingest.execute import execute as execute_ingest
 from lake.core.ingest.plan import IngestOptions, plan_ingest
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import RowDelta
+from lake.core.upsert import dedup_tasks, match_tasks
 from lake.core.upsert import execute as upsert_execution
-from lake.core.upsert import match_tasks, settle_tasks
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -702,7 +702,7 @@ def test_a_failure_in_any_step_leaves_nothing_behind(
         raise OSError("the disk is gone")
 
     places = {
-        "settle": (settle_tasks, "_settle"),
+        "settle": (dedup_tasks, "_settle"),
         "match": (match_tasks, "_delete"),
         "commit": (upsert_execution, "commit_rows"),
     }
@@ -725,7 +725,7 @@ def test_sources_and_tables_of_many_files_on_each_engine(
     lake_on.ok("ingest", "db.t", *old)
     monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
     monkeypatch.setattr(upsert_execution, "_BUCKET_ROWS", 20)
-    monkeypatch.setattr("lake.core.upsert.matching._TASK_ROWS", 25)
+    monkeypatch.setattr("lake.core.upsert.key_matching._TASK_ROWS", 25)
     new = [
         source(tmp_path, [(number * 10 + at, f"p{at % 2}", 1.0) for at in range(8)])
         for number in range(2, 8)

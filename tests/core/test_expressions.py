@@ -56,7 +56,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError, NotFoundError
-from lake.core.expressions import (
+from lake.core.expressions.filters import (
     TRUE,
     bind_filter,
     filter_columns,
@@ -64,7 +64,7 @@ from lake.core.expressions import (
     filter_to_plain,
     row_mask,
 )
-from lake.core.filter_parser import parse_filter
+from lake.core.expressions.parser import parse_filter
 
 NUMBERS = Kind(LongType(), [-1, 0, 1, 2], int)
 WORDS = Kind(StringType(), ["", "a", "ab", "b", "it's", 'q"', "é"], str)

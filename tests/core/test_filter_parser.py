@@ -40,9 +40,9 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError
-from lake.core.expressions import bind_filter, filter_columns, row_mask
-from lake.core.filter_parser import parse_filter
-from lake.core.like import Like
+from lake.core.expressions.filters import bind_filter, filter_columns, row_mask
+from lake.core.expressions.like import Like
+from lake.core.expressions.parser import parse_filter
 
 
 def schema_of(**types: IcebergType) -> Schema:

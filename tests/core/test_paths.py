@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lake.core import paths
+from lake.core import locations
 from lake.core.errors import BadInputError
 
 ROOTS = ["s3://bucket/db/t", "file:///w/db/t"]
@@ -24,7 +24,7 @@ ROOTS = ["s3://bucket/db/t", "file:///w/db/t"]
     ],
 )
 def test_files_below_the_tables_roots_may_be_deleted(location: str) -> None:
-    assert paths.deletable(location, ROOTS)
+    assert locations.deletable(location, ROOTS)
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,23 @@ def test_files_below_the_tables_roots_may_be_deleted(location: str) -> None:
     ],
 )
 def test_anything_else_may_not(location: str) -> None:
-    assert not paths.deletable(location, ROOTS)
+    assert not locations.deletable(location, ROOTS)
 
 
 @pytest.mark.parametrize("root", ["/", "s3://bucket", "s3://bucket/", "file:///", "/w", "/a/../.."])
 def test_a_root_that_is_a_bucket_or_a_disk_owns_nothing(root: str) -> None:
-    assert not paths.deletable(paths.join(root, "f.parquet"), [root])
+    assert not locations.deletable(locations.join(root, "f.parquet"), [root])
 
 
 @pytest.mark.parametrize("location", ["", "s3://", "x" * 5000, "a\x00b"])
 def test_locations_that_cannot_be_are_refused(location: str) -> None:
     with pytest.raises(BadInputError):
-        paths.parse(location)
+        locations.parse(location)
 
 
 def test_hash_and_question_mark_are_part_of_a_name() -> None:
-    assert paths.parse("s3://b/t/p=a#b?c/f").path == "/t/p=a#b?c/f"
-    assert paths.parse("file:///t/p=%2F/f").path == "/t/p=%2F/f"
+    assert locations.parse("s3://b/t/p=a#b?c/f").path == "/t/p=a#b?c/f"
+    assert locations.parse("file:///t/p=%2F/f").path == "/t/p=%2F/f"
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_hash_and_question_mark_are_part_of_a_name() -> None:
     ],
 )
 def test_no_table_lies_where_others_do_or_where_nothing_tells(root: str) -> None:
-    assert not paths.ownable(root)
+    assert not locations.ownable(root)
 
 
 @pytest.mark.parametrize(
     "root", ["/w/t", "file:///w/t", "file:/w/t", "s3://b", "s3a://b/t", "hdfs:///w/t"]
 )
 def test_tables_lie_in_folders_of_their_own(root: str) -> None:
-    assert paths.ownable(root)
+    assert locations.ownable(root)

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from lake.core.processes import process_name, still_runs
+from lake.core.process_identity import process_name, still_runs
 
-NAME = "from lake.core.processes import process_name; print(process_name(), flush=True)"
+NAME = "from lake.core.process_identity import process_name; print(process_name(), flush=True)"
 
 
 def test_this_process_runs_and_another_of_its_number_does_not() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lake.core.signals import uninterrupted
+from lake.core.interrupts import uninterrupted
 
 
 class StopError(Exception):

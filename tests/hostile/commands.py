@@ -17,9 +17,9 @@ from command_line import CommandLine, Result
 from hostile.guard import WrongError
 from hostile.tables import TAG, UPSERTED, BrokenTable, Truth, rows_of
 from lake.cli import app
+from lake.core.catalogs.catalog import open_catalog
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.catalog import open_catalog
 
 READS = ("plan", "scan", "snapshots", "compact-dry", "expire-dry", "replay")
 WRITES = ("expire", "compact", "upsert")

@@ -26,10 +26,10 @@ from rows_support import read, read_settings, shown, write, write_settings
 
 from hostile.guard import WrongError
 from hostile.parquet_edits import flipped
+from lake.core.avro.container import Block, encode_long, write_container
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.rows.reader import FileSlice
-from lake.core.rows.schema import arrow_schema
-from lake.core.table.avro import Block, encode_long, write_container
+from lake.core.types.arrow_schema import arrow_schema
 
 _SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -136,7 +136,7 @@ class Bombs:
 
 def _count(file: FileSlice, schema: Schema) -> int:
     from lake.core.rows.reader import read_batches
-    from lake.core.table.storage import Storage
+    from lake.core.storage.storage import Storage
 
     batches = read_batches(Storage(), file, read_settings(schema))
     return sum(batch.num_rows for batch in batches)

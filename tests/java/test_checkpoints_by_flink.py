@@ -9,9 +9,9 @@ import pytest
 from flink_fixtures import FlinkFixture
 from flink_peer import FlinkPeer, Job
 
-from lake.core.checkpoints.read import read_checkpoint
-from lake.core.checkpoints.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
-from lake.core.table.storage import Storage
+from lake.core.flink.checkpoint import read_checkpoint
+from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
+from lake.core.storage.storage import Storage
 
 pytestmark = pytest.mark.java
 

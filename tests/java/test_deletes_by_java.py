@@ -20,11 +20,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
 from table_support import make_table, open_session, pyiceberg_catalog
 
+from lake.core.catalogs.catalog import Table
 from lake.core.deletes.apply import Deletes
 from lake.core.rows.reader import ReadSettings, read_batches
-from lake.core.rows.schema import LAST_UPDATED, ROW_ID
 from lake.core.scan.plan import ScanOptions, plan_scan
-from lake.core.table.catalog import Table
+from lake.core.types.arrow_schema import LAST_UPDATED, ROW_ID
 
 pytestmark = pytest.mark.java
 

@@ -17,7 +17,10 @@ from java_peer import JavaPeer
 from rows_support import batch_of
 from table_support import open_session, pyiceberg_catalog
 
-from lake.core.deletes.delta import (
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import RowDelta
+from lake.core.deletes.delta_writer import (
     DELETE,
     INSERT,
     RETRACT,
@@ -30,9 +33,6 @@ from lake.core.deletes.delta import (
 )
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
-from lake.core.table.catalog import Table
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import RowDelta
 
 pytestmark = pytest.mark.java
 

@@ -13,7 +13,7 @@ import pytest
 from java_peer import JavaPeer
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from lake.core.table.manifests import (
+from lake.core.manifests.api import (
     ADDED,
     DELETED,
     ENTRY_COLUMNS,
@@ -23,7 +23,7 @@ from lake.core.table.manifests import (
     encode_manifest,
     encode_manifest_list,
 )
-from lake.core.table.partition_values import partition_struct, partition_type
+from lake.core.types.single_values import partition_struct, partition_type
 
 pytestmark = pytest.mark.java
 

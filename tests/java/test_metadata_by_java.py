@@ -14,9 +14,9 @@ from java_peer import JavaPeer
 from metadata_edits import edit_metadata, java_would_refuse, read_metadata
 from table_support import FixedClock
 
+from lake.core.catalogs.catalog import open_catalog
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.catalog import open_catalog
 
 pytestmark = pytest.mark.java
 

@@ -32,8 +32,8 @@ from java_peer import JavaPeer
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from table_support import open_session
 
-from lake.core.table.catalog import Table
-from lake.core.table.live import live_files
+from lake.core.catalogs.catalog import Table
+from lake.core.snapshots.live_files import live_files
 
 pytestmark = pytest.mark.java
 
@@ -251,7 +251,7 @@ class World(RuleBasedStateMachine):
 
 
 def _partition_of(table: Table, path: str) -> tuple[bytes | None, ...]:
-    from lake.core.table.manifests import files_of
+    from lake.core.manifests.api import files_of
 
     snapshot = table.metadata.current_snapshot()
     assert snapshot is not None

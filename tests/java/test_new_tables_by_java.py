@@ -11,7 +11,7 @@ from command_line import CommandLine
 from java_peer import JavaPeer
 from table_support import pyiceberg_catalog
 
-from lake.core.rows.schema import RESERVED_NAMES
+from lake.core.types.arrow_schema import RESERVED_NAMES
 
 pytestmark = pytest.mark.java
 

@@ -10,11 +10,9 @@ from delete_support import equality_file, position_file, vectors
 from java_peer import JavaPeer
 from table_support import make_table, open_session, pyiceberg_catalog, write_file
 
-from lake.core.session import Session
-from lake.core.table.catalog import Table
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import DataFile
-from lake.core.table.operations import (
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
     Operation,
@@ -22,6 +20,8 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
+from lake.core.manifests.data_files import DataFile
+from lake.core.session import Session
 
 pytestmark = pytest.mark.java
 

@@ -16,10 +16,10 @@ from command_line import CommandLine
 from java_peer import JavaPeer
 from table_support import make_table, open_session, write_file
 
-from lake.core.rows.parquet_files import row_group_start
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
+from lake.core.formats.parquet.writer import row_group_start
 from lake.core.scan.plan import ScanOptions, plan_scan
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import AppendFiles
 
 pytestmark = pytest.mark.java
 

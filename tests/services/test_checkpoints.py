@@ -6,9 +6,9 @@ import pytest
 from flink_fixtures import shared
 from s3_server import S3
 
-from lake.core.checkpoints.read import read_checkpoint
 from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
-from lake.core.table.storage import Storage
+from lake.core.flink.checkpoint import read_checkpoint
+from lake.core.storage.storage import Storage
 
 
 @pytest.fixture

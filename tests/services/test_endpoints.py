@@ -18,8 +18,8 @@ from server_process import HOST
 from service_line import Service, csv
 
 from lake.core.errors import BadInputError, LakeError
-from lake.core.table.s3 import completed
-from lake.core.table.storage import Storage
+from lake.core.storage.s3 import completed
+from lake.core.storage.storage import Storage
 
 AWS = ("ENDPOINT_URL", "ENDPOINT_URL_S3", "REGION", "DEFAULT_REGION", "PROFILE", "SESSION_TOKEN")
 KEYS = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SHARED_CREDENTIALS_FILE", "CA_BUNDLE")

@@ -11,11 +11,11 @@ from faulty_proxy import Answer, Asked, Proxy, refused, reset
 from s3_server import S3
 from service_line import Service, csv
 
-from lake.core.table import lock_object
-from lake.core.table import s3 as requests
-from lake.core.table.lock_file import Owner, this_process
-from lake.core.table.lock_object import HeldObject, take
-from lake.core.table.storage import Storage
+from lake.core.locks import s3 as lock_object
+from lake.core.locks.local import Owner, this_process
+from lake.core.locks.s3 import HeldObject, take
+from lake.core.storage import s3 as requests
+from lake.core.storage.storage import Storage
 
 HERE = this_process("compact", "op-1")
 DEAD = Owner("elsewhere", 1, "elsewhere 1 0", "expire", "op-0")

@@ -13,10 +13,10 @@ from server_process import HOST, free_port
 from service_line import CATALOG, Service, csv
 from table_support import inject
 
+from lake.core.catalogs.catalog import open_catalog
 from lake.core.session import Session
 from lake.core.session import open_session as open_real_session
 from lake.core.settings import Settings
-from lake.core.table.catalog import open_catalog
 
 
 def test_a_database_that_dies_once_the_commit_is_in_takes_no_file_along(

@@ -17,8 +17,8 @@ from faulty_proxy import Answer, Asked, Fault, Forward, Proxy, landed, page, ref
 from s3_server import S3
 from service_line import Service, csv
 
-from lake.core.table import s3 as requests
-from lake.core.table.storage import Storage
+from lake.core.storage import s3 as requests
+from lake.core.storage.storage import Storage
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
 
@@ -116,7 +116,7 @@ def test_a_store_that_is_busy_for_a_moment_is_asked_again(faulty: Service, proxy
 _READS = """
 import json, sys
 from lake.core.errors import LakeError
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 storage = Storage(json.loads(sys.stdin.read()))
 for _ in range(3):
     left = b"<!x>" * 25_000

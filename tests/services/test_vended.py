@@ -14,7 +14,7 @@ from service_line import Service, csv
 from table_support import FixedClock
 from vending import PREFIX, Vending, vending
 
-from lake.core.table import credentials
+from lake.core.storage import credentials
 
 # After so many requests to the store; on both engines in the long tests.
 DEATHS = [(9, "inline")]

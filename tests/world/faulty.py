@@ -20,7 +20,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lake.core.table import exclusive, storage
+from lake.core.storage import atomic_files, storage
 
 CANARY = "canary-5e2f91"
 # What servers and proxies put into their errors.
@@ -95,8 +95,8 @@ class Layer:
             for owner, name, value in (
                 (storage, "_open_filesystem", lambda *_: disk),
                 (storage, "os", system),
-                (exclusive, "os", system),
-                (exclusive, "_write", self._around(exclusive._write)),
+                (atomic_files, "os", system),
+                (atomic_files, "_write", self._around(atomic_files._write)),
             ):
                 stack.enter_context(patch.object(owner, name, value))
             yield

@@ -33,12 +33,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from replay_support import write_manifest
 
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import commit_snapshots
+from lake.core.commit.operations import AppendFiles, RowDelta, Step
+from lake.core.commit.operations import Operation as TableOperation
 from lake.core.errors import CommitConflictError
-from lake.core.table.catalog import Table
-from lake.core.table.commit import commit_snapshots
-from lake.core.table.files import DataFile
-from lake.core.table.operations import AppendFiles, RowDelta, Step
-from lake.core.table.operations import Operation as TableOperation
+from lake.core.manifests.data_files import DataFile
 from world import foreign
 from world.model import ID, Effect, Model, Operation, State, adding, upserting
 from world.simulation import DAY_MS, PARTS, World

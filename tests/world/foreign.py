@@ -19,11 +19,11 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnap
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import StringType
 
-from lake.core.table.catalog import Table
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import DataFile
-from lake.core.table.operations import AppendFiles, DeleteKey, RowDelta
-from lake.core.table.operations import Operation as TableOperation
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles, DeleteKey, RowDelta
+from lake.core.commit.operations import Operation as TableOperation
+from lake.core.manifests.data_files import DataFile
 from world.model import ID, VALUE, Operation, adding, replacing, without
 from world.reference import POSITIONS, Entry, vector
 from world.simulation import DAY_MS, MAIN, PARTS, World

@@ -21,10 +21,11 @@ from pyiceberg.table import snapshots
 
 from lake.cli import app
 from lake.commands import compact, expire
+from lake.core.avro.container import Block
 from lake.core.errors import LakeError
-from lake.core.table import exclusive, manifest_decode, storage
-from lake.core.table.avro import Block
-from lake.core.table.storage import Storage
+from lake.core.manifests import decode
+from lake.core.storage import atomic_files, storage
+from lake.core.storage.storage import Storage
 
 Hook = Callable[[str, str], None]
 # A call, and what it is told as; the file is there, or gone, when the call returns.
@@ -46,14 +47,14 @@ def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
     """Call a hook with what is done and the location, before (and after) each call of storage."""
     with (
         patch.object(storage, "ThreadPoolExecutor", _OneByOne),
-        patch("lake.core.table.write_behind.ThreadPoolExecutor", _OneByOne),
+        patch("lake.core.storage.background_writer.ThreadPoolExecutor", _OneByOne),
     ):
         patches = [
             patch.object(Storage, name, _wrapped(getattr(Storage, name), kind, before, after))
             for name, kind in CALLS.items()
         ]
-        replace = _called(exclusive.replace, "create", before, after)
-        patches.append(patch.object(exclusive, "replace", replace))
+        replace = _called(atomic_files.replace, "create", before, after)
+        patches.append(patch.object(atomic_files, "replace", replace))
         for one in patches:
             one.start()
         try:
@@ -170,7 +171,7 @@ _KEPT_TABLES = 1024
 @contextmanager
 def remembered_decoding() -> Iterator[None]:
     """Decode equal bytes once: in a world the same manifests are read again and again."""
-    with patch.object(manifest_decode, "decode", _decode):
+    with patch.object(decode, "decode", _decode):
         yield
 
 
@@ -184,4 +185,4 @@ def _decode_once(layout: Any, data: Any, columns: Any, name: str) -> Any:
     return _real_decode(layout, [Block(*one) for one in data], columns, name=name)
 
 
-_real_decode = manifest_decode.decode
+_real_decode = decode.decode

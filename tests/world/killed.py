@@ -9,11 +9,11 @@ from typing import Any
 
 from replay_support import take_checkpoint, write_manifest
 
-from lake.core.checkpoints.state import FLINK_SINK
+from lake.core.catalogs import pyiceberg_patches
+from lake.core.catalogs.catalog import Table, open_catalog
+from lake.core.flink.state import FLINK_SINK
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table import pyiceberg_patches
-from lake.core.table.catalog import Table, open_catalog
 from world.foreign import data_files
 
 NOTHING, SAME, ONCE, GONE = "nothing", "same", "once", "gone"

@@ -169,8 +169,9 @@ def _counted(signals: Mapping[int, Any], writer: int) -> Iterator[None]:
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine.default import DefaultDialect
 
-    from lake.core.table import exclusive, lock_file
-    from lake.core.table.hadoop import HadoopCatalog
+    from lake.core.catalogs.hadoop import HadoopCatalog
+    from lake.core.locks import local
+    from lake.core.storage import atomic_files
     from world import hooks
 
     count = [0]
@@ -202,10 +203,10 @@ def _counted(signals: Mapping[int, Any], writer: int) -> Iterator[None]:
             (HadoopCatalog, "commit_table"),
             (HadoopCatalog, "load_table"),
             (HadoopCatalog, "create_namespace"),
-            (exclusive, "_write"),
-            (exclusive, "_link"),
-            (lock_file, "take"),
-            (lock_file.HeldLock, "release"),
+            (atomic_files, "_write"),
+            (atomic_files, "_link"),
+            (local, "take"),
+            (local.HeldLock, "release"),
         ):
             stack.enter_context(
                 patch.object(owner, name, _around(getattr(owner, name), name, before, after))
@@ -218,7 +219,7 @@ def _imaged(images: Path, arguments: Sequence[str]) -> Iterator[None]:
     """Note what would be left of the warehouse if the power went after each commit."""
     from pyiceberg.catalog.sql import SqlCatalog
 
-    from lake.core.table.hadoop import HadoopCatalog
+    from lake.core.catalogs.hadoop import HadoopCatalog
     from world.power import Disk
 
     disk = Disk(Path(arguments[arguments.index("--warehouse") + 1]), trusted="catalog.db")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from lake.core import processes
+from lake.core import process_identity
 
-_NAMED = ("lake.core.ingest.runs", "lake.core.table.withdrawal", "lake.core.table.lock_file")
-_ASKED = ("lake.core.table.withdrawal", "lake.core.table.lock_file", "lake.core.table.lock_object")
+_NAMED = ("lake.core.ingest.recovery", "lake.core.staging.claims", "lake.core.locks.local")
+_ASKED = ("lake.core.staging.claims", "lake.core.locks.local", "lake.core.locks.s3")
 
 
 class Processes:
@@ -48,9 +48,9 @@ class Processes:
 
     def _name(self) -> str:
         running = self._running.get(self._actor())
-        return running[-1] if running else processes.process_name()
+        return running[-1] if running else process_identity.process_name()
 
     def _runs(self, name: str) -> bool | None:
         if name.startswith("world#"):
             return any(name in running for running in self._running.values())
-        return processes.still_runs(name)
+        return process_identity.still_runs(name)

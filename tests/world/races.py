@@ -14,8 +14,8 @@ from random import Random
 
 from pyiceberg.transforms import BucketTransform
 
-from lake.core.table.operations import AppendFiles, RowDelta
-from lake.core.table.operations import Operation as TableOperation
+from lake.core.commit.operations import AppendFiles, RowDelta
+from lake.core.commit.operations import Operation as TableOperation
 from world import foreign
 from world.model import ID, Expiry, Operation, adding, replacing, upserting, without
 from world.simulation import DAY_MS, Config, World

@@ -31,14 +31,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lake.cli.app import State, build_app
-from lake.core import paths
+from lake.core import locations
+from lake.core.catalogs.catalog import Table, TableCatalog
 from lake.core.engine.inline import InlineEngine
 from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError
+from lake.core.flink.commits import LAKE_OPERATOR_ID
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.settings import Settings
-from lake.core.table.catalog import Table, TableCatalog
-from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
 from world import hooks
 from world.catalog import SimCatalog
 from world.model import Expiry, Model, Operation, adding, state_of
@@ -221,15 +221,15 @@ class World:
     def _check_quiet(self, kind: str, location: str) -> None:
         operation = self._operations.get(self.scheduler.actor())
         quiet = operation is not None and operation.quiet
-        under = paths.canonical(location).startswith(f"file://{self.warehouse}")
+        under = locations.canonical(location).startswith(f"file://{self.warehouse}")
         assert not (quiet and under), f"{kind} {location}, which should change nothing"
 
     def born(self, location: str) -> None:
         """Remember when a file was written: on the disk it has the real time."""
-        self._born[paths.canonical(location)] = self.clock.now
+        self._born[locations.canonical(location)] = self.clock.now
 
     def _written_ms(self, location: str) -> int | None:
-        return self._born.get(paths.canonical(location), START_MS)
+        return self._born.get(locations.canonical(location), START_MS)
 
     def _answer(self, commit: Callable[[], Any]) -> Any:
         """Answer a commit, now and then wrongly."""
@@ -530,20 +530,20 @@ class World:
         location = self.catalog.location(TABLE)
         if self._reachable[0] != location:
             metadata = self.metadata
-            found = {paths.canonical(location)}
+            found = {locations.canonical(location)}
             for snapshot in metadata.snapshots:
                 files = self.reference.contents(metadata, snapshot).files
-                found.update(map(paths.canonical, files))
-            found.update(map(paths.canonical, _statistics(metadata)))
+                found.update(map(locations.canonical, files))
+            found.update(map(locations.canonical, _statistics(metadata)))
             self._reachable = location, found
         return self._reachable[1]
 
     def _check_deletable(self, location: str) -> None:
         self.counts["deletes"] += 1
-        path = paths.canonical(location)
+        path = locations.canonical(location)
         if path.startswith(f"file://{self.warehouse}") and self.catalog.current(TABLE) is not None:
             assert path not in self._reachable_files(), f"{location} is deleted but reachable"
-            needed = {paths.canonical(one) for one in self.needed()}
+            needed = {locations.canonical(one) for one in self.needed()}
             assert path not in needed, f"{location} is deleted but a job's state names it"
         else:
             assert str(self.folder) in path, f"{location} lies outside"

@@ -7,7 +7,7 @@ from random import Random
 
 from lake.core.errors import LakeError
 from lake.core.outcome import Outcome
-from lake.core.table.staged_runs import job_id_of
+from lake.core.staging.staged_run import job_id_of
 from world.model import ID, Effect, Operation, adding, upserting
 from world.simulation import DAY_MS, MAIN, PARTS, World
 

@@ -12,11 +12,11 @@ from history_model import History, Row
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lake.core.changes import spool
-from lake.core.changes.plan import plan_changes
-from lake.core.changes.reading import changes_of
-from lake.core.changes.unit import Unit
-from lake.core.changes.units import units_of
+from lake.core.changelog import row_spool
+from lake.core.changelog.plan import plan_changes
+from lake.core.changelog.read import changes_of
+from lake.core.changelog.task_unit import Unit
+from lake.core.changelog.task_units import units_of
 from lake.core.scan.plan import ScanOptions
 
 CAME = {"insert", "update_after"}
@@ -188,7 +188,7 @@ def test_changes_that_do_not_fit_in_memory_are_the_same(
     start, end = (item for item, _ in history.states)
     small = changes(history, start, end, key=("id",))
 
-    monkeypatch.setattr(spool, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(row_spool, "MEMORY_BYTES", 1000)
     large = changes(history, start, end, key=("id",))
 
     assert applied(history.states[0][1], large) == history.rows

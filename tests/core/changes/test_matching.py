@@ -15,16 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lake.core.changes.identity import row_codes
-from lake.core.changes.matching import (
-    DELETE,
-    INSERT,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
-    match,
-)
-from lake.core.changes.spool import RowSpool
+from lake.core.changelog.row_diff import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, match
+from lake.core.changelog.row_spool import RowSpool
 from lake.core.errors import StorageError
+from lake.core.keys.row_identity import row_codes
 
 KINDS = {
     "int": (pa.int32(), st.integers(0, 2)),

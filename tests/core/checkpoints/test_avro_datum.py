@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lake.core.checkpoints.avro_datum import read_by_field_id
-from lake.core.checkpoints.byte_reader import ByteReader
 from lake.core.errors import CorruptFileError
+from lake.core.flink.avro_datum import read_by_field_id
+from lake.core.flink.byte_reader import ByteReader
 
 _SIMPLE: list[tuple[Any, st.SearchStrategy[Any]]] = [
     ("null", st.none()),

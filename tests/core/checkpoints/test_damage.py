@@ -29,9 +29,9 @@ from checkpoint_writer import (
 from flink_fixtures import shared
 from memory_storage import MemoryStorage
 
-from lake.core.checkpoints.read import read_checkpoint
-from lake.core.checkpoints.state import Checkpoint
 from lake.core.errors import LakeError, RefusedError
+from lake.core.flink.checkpoint import read_checkpoint
+from lake.core.flink.state import Checkpoint
 
 # One of each sink, with deletes and without, with empty checkpoints, and with the state in a file beside.
 _CHECKPOINTS = {

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from flink_fixtures import FlinkFixture, names, shared
 
-from lake.core.checkpoints.read import read_checkpoint
-from lake.core.checkpoints.state import (
+from lake.core.flink.checkpoint import read_checkpoint
+from lake.core.flink.state import (
     DYNAMIC_SINK,
     FLINK_SINK,
     ICEBERG_SINK,
     Checkpoint,
     ManifestReference,
 )
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 _SINKS = {
     "FlinkSink": FLINK_SINK,

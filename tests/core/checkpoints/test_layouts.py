@@ -38,8 +38,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_storage import MemoryStorage
 
-from lake.core.checkpoints.read import read_checkpoint
-from lake.core.checkpoints.state import (
+from lake.core.flink.checkpoint import read_checkpoint
+from lake.core.flink.state import (
     DYNAMIC_SINK,
     FLINK_SINK,
     ICEBERG_SINK,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from flink_fixtures import shared
 
-from lake.core.checkpoints.read import read_checkpoint
 from lake.core.errors import BadInputError, CorruptFileError, NotFoundError, RefusedError
-from lake.core.table.storage import Storage
+from lake.core.flink.checkpoint import read_checkpoint
+from lake.core.storage.storage import Storage
 
 
 def _copy(name: str, folder: str, target: Path) -> Path:

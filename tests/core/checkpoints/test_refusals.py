@@ -35,10 +35,10 @@ from checkpoint_writer import (
 )
 from memory_storage import MemoryStorage
 
-from lake.core.checkpoints.read import read_checkpoint
-from lake.core.checkpoints.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK, Checkpoint
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
-from lake.core.table.storage import MAX_METADATA_BYTES
+from lake.core.flink.checkpoint import read_checkpoint
+from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK, Checkpoint
+from lake.core.storage.storage import MAX_METADATA_BYTES
 
 _JOB, _OPERATOR = "0a" * 16, "0b" * 16
 _COLLECTOR = "streaming_committer_raw_states"

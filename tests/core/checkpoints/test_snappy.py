@@ -7,9 +7,9 @@ from checkpoint_writer import frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lake.core.checkpoints.byte_reader import ByteReader
-from lake.core.checkpoints.snappy import crc32c, unframe
 from lake.core.errors import CorruptFileError
+from lake.core.flink.byte_reader import ByteReader
+from lake.core.flink.snappy_framing import crc32c, unframe
 
 _STREAM = b"\xff\x06\x00\x00sNaPpY"
 _PADDING = b"\xfe\x03\x00\x00\x00\x00\x00"

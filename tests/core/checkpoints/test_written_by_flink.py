@@ -20,10 +20,10 @@ from checkpoint_writer import (
 from flink_fixtures import shared
 from memory_storage import MemoryStorage
 
-from lake.core.checkpoints.read import read_checkpoint
-from lake.core.checkpoints.state import ICEBERG_SINK, CommitterState, TakenCheckpoint
 from lake.core.errors import RefusedError
-from lake.core.table.storage import Storage
+from lake.core.flink.checkpoint import read_checkpoint
+from lake.core.flink.state import ICEBERG_SINK, CommitterState, TakenCheckpoint
+from lake.core.storage.storage import Storage
 
 _ARCHIVE = Path(__file__).parents[2] / "data/checkpoints/flink-written.tar.xz"
 _COLLECTORS = ["collectors/flink-1.18.1", "collectors/flink-1.20.1", "collectors/flink-2.1.2"]

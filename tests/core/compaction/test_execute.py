@@ -40,7 +40,9 @@ from table_support import (
     write_file,
 )
 
-from lake.core.compaction import rewriting, tasks
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
+from lake.core.compaction import rewrite, tasks
 from lake.core.compaction.execute import CompactionPlan, execute, plan_compaction
 from lake.core.compaction.options import compaction_options
 from lake.core.errors import (
@@ -49,12 +51,10 @@ from lake.core.errors import (
     CorruptFileError,
     LakeError,
 )
+from lake.core.manifests.api import read_manifest_list, read_manifests
+from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Outcome, Status
 from lake.core.rows.writer import TableWriter
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import DataFile
-from lake.core.table.manifests import read_manifest_list, read_manifests
-from lake.core.table.operations import AppendFiles
 
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"), spec_id=0)
 Fault = Callable[[Callable[[], Any]], Any]
@@ -192,7 +192,7 @@ def test_a_group_that_clashed_is_committed_by_the_second_plan(parts: World) -> N
 
 def drop_file(world: World, path: str) -> None:
     """Remove one data file from the table as another engine would."""
-    from lake.core.table.operations import OverwriteFiles
+    from lake.core.commit.operations import OverwriteFiles
 
     session = open_session(world.warehouse)
     table = session.table("db.t")
@@ -488,7 +488,7 @@ def test_an_output_never_has_the_name_of_an_input(
             yield value
 
     monkeypatch.setattr(tasks, "same_name", same_name, raising=False)
-    monkeypatch.setattr(rewriting, "_REWRITE", "lake.core.compaction.tasks:same_name")
+    monkeypatch.setattr(rewrite, "_REWRITE", "lake.core.compaction.tasks:same_name")
 
     with pytest.raises(LakeError, match="remove what it adds"):
         world.compact()

@@ -14,10 +14,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, IntegerType, NestedField
 
+from lake.core.compaction.grouping import FileGroup, output_files, pack, plan_groups, split_bytes
 from lake.core.compaction.options import CompactionOptions, compaction_options
-from lake.core.compaction.plan import FileGroup, output_files, pack, plan_groups, split_bytes
-from lake.core.table.files import DataFile
-from lake.core.table.manifests import entries_of
+from lake.core.manifests.api import entries_of
+from lake.core.manifests.data_files import DataFile
 
 MIB = 1024 * 1024
 SCHEMA = Schema(

@@ -17,8 +17,8 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from lake.core.compaction.verify import check_rows, disagreements, hash_all
 from lake.core.errors import CorruptFileError, LakeError
-from lake.core.table.files import DataFile
-from lake.core.table.manifests import entries_of
+from lake.core.manifests.api import entries_of
+from lake.core.manifests.data_files import DataFile
 
 ROW = pa.schema(
     [

@@ -26,15 +26,15 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from rows_support import shown
 
 from lake.core.deletes.apply import Deletes, EqualityGroups
-from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.puffin import PuffinWriter
+from lake.core.deletes.row_positions import RowPositions
 from lake.core.errors import CorruptFileError, RefusedError
-from lake.core.expressions import bind_filter
-from lake.core.rows.keys import key_schema
+from lake.core.expressions.filters import bind_filter
+from lake.core.keys.columns import key_schema
+from lake.core.manifests.data_files import DeleteFile
 from lake.core.rows.reader import FileSlice, ReadSettings, read_batches, read_positions
-from lake.core.rows.schema import arrow_schema
-from lake.core.table.files import DeleteFile
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

@@ -21,7 +21,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from rows_support import batch_of, write_settings
 
-from lake.core.deletes.delta import (
+from lake.core.deletes.delta_writer import (
     DELETE,
     INSERT,
     RETRACT,
@@ -33,9 +33,9 @@ from lake.core.deletes.delta import (
     DeltaWriter,
 )
 from lake.core.errors import RefusedError
+from lake.core.manifests.data_files import EQUALITY_DELETES, DataFile
 from lake.core.rows import writer
-from lake.core.table.files import EQUALITY_DELETES, DataFile
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

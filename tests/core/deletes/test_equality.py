@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lake.core.deletes import key_encoding, key_spool
 from lake.core.deletes.equality import EqualityDeletes
-from lake.core.deletes.spilled import RowKeys
+from lake.core.deletes.spilled_equality import RowKeys
 from lake.core.errors import InvalidRequestError, RefusedError, StorageError
+from lake.core.keys import encoding, sorted_runs
 
 INTEGERS = (pa.int64(), st.integers(-3, 3))
 TEXTS = (pa.string(), st.sampled_from(["", "a", "ab", "x" * 20, "x" * 300]))
@@ -74,12 +74,12 @@ def test_rows_go_whose_key_a_later_delete_has(case, memory_bytes, chunk):
 @given(case=cases())
 @settings(deadline=None, max_examples=60)
 def test_keys_on_disk_whose_hashes_are_equal_are_told_apart(case):
-    real = key_encoding.EncodedKeys.hashes
-    key_encoding.EncodedKeys.hashes = lambda self: real(self) & np.uint64(1 << 63)
+    real = encoding.EncodedKeys.hashes
+    encoding.EncodedKeys.hashes = lambda self: real(self) & np.uint64(1 << 63)
     try:
         test_rows_go_whose_key_a_later_delete_has.hypothesis.inner_test(case, 300, chunk=True)
     finally:
-        key_encoding.EncodedKeys.hashes = real
+        encoding.EncodedKeys.hashes = real
 
 
 def test_many_deletes_on_disk_find_what_those_in_memory_find():
@@ -125,7 +125,7 @@ def open_spools():
 def named(monkeypatch):
     """Make temporary files that can be told from others among those that are open."""
     monkeypatch.setattr(
-        key_spool.tempfile,
+        sorted_runs.tempfile,
         "TemporaryFile",
         lambda **_: tempfile.NamedTemporaryFile("w+b", 0, prefix="lake-keys-"),  # noqa: SIM115
     )
@@ -151,7 +151,7 @@ def test_temporary_files_go_after_an_error(named):
 
 def test_a_full_disk_is_told(monkeypatch):
     full = open("/dev/full", "r+b", buffering=0)  # noqa: SIM115 - closed as a spool is
-    monkeypatch.setattr(key_spool.tempfile, "TemporaryFile", lambda **_: full)
+    monkeypatch.setattr(sorted_runs.tempfile, "TemporaryFile", lambda **_: full)
     with pytest.raises(StorageError, match="No space left on device"):
         EqualityDeletes.load([(pa.record_batch({"a": [1]}), 1)], memory_bytes=0)
     assert full.closed
@@ -166,7 +166,7 @@ _TASK = """
 import sys
 import numpy as np, pyarrow as pa
 from lake.core.deletes.equality import EqualityDeletes
-from lake.core.deletes.spilled import RowKeys
+from lake.core.deletes.spilled_equality import RowKeys
 import lake.core.deletes.apply  # what a task loads in any case
 
 def numbers(start, count):

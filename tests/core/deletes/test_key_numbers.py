@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lake.core.deletes import key_numbers
-from lake.core.deletes.key_encoding import EncodedKeys
-from lake.core.deletes.key_numbers import KeyNumbers
+from lake.core.keys import numbering
+from lake.core.keys.encoding import EncodedKeys
+from lake.core.keys.numbering import KeyNumbers
 
 LONGS = st.one_of(st.none(), st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
 TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "b", "aa"]), st.text(max_size=12))
@@ -56,7 +56,7 @@ def test_keys_whose_hashes_are_all_the_same_are_told_apart(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EncodedKeys, "hashes", lambda self: np.full(len(self), 7, np.uint64))
-        patch.setattr(key_numbers, "_SMALLEST_TABLE", 2)
+        patch.setattr(numbering, "_SMALLEST_TABLE", 2)
         check(batches, KINDS)
 
 

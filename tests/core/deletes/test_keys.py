@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lake.core.deletes import key_encoding
-from lake.core.deletes.key_encoding import hash_keys, partition_of
-from lake.core.deletes.keys import NOT_FOUND, KeyIndex
 from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.keys import encoding
+from lake.core.keys.encoding import hash_keys, partition_of
+from lake.core.keys.index import NOT_FOUND, KeyIndex
 
 FLOATS = st.sampled_from(
     [0.0, -0.0, 1.5, -1.5, math.nan, -math.nan, math.inf, -math.inf, 5e-324, 1.0]
@@ -100,12 +100,12 @@ def test_the_index_finds_what_a_dictionary_finds(case, pieces, sliced, data):
 @settings(deadline=None, max_examples=100)
 def test_keys_whose_hashes_are_equal_are_told_apart(case, kept):
     types, keys, probes = case
-    real = key_encoding.EncodedKeys.hashes
-    key_encoding.EncodedKeys.hashes = lambda self: real(self) & np.uint64(kept)
+    real = encoding.EncodedKeys.hashes
+    encoding.EncodedKeys.hashes = lambda self: real(self) & np.uint64(kept)
     try:
         check(types, keys, probes, None)
     finally:
-        key_encoding.EncodedKeys.hashes = real
+        encoding.EncodedKeys.hashes = real
 
 
 def check(types, keys, probes, ranks, *, pieces=1, sliced=False):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lake.core.deletes.positions import RowPositions
+from lake.core.deletes.row_positions import RowPositions
 from lake.core.errors import CorruptFileError
 
 POSITIONS = st.sets(

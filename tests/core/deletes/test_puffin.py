@@ -10,11 +10,11 @@ import pytest
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
-from lake.core.deletes.positions import RowPositions
 from lake.core.deletes.puffin import PuffinWriter, read_blob
+from lake.core.deletes.row_positions import RowPositions
 from lake.core.errors import CorruptFileError
-from lake.core.table.files import POSITION_DELETES, DeleteFile
-from lake.core.table.storage import Storage
+from lake.core.manifests.data_files import POSITION_DELETES, DeleteFile
+from lake.core.storage.storage import Storage
 
 VECTORS = {
     "file:///a.parquet": [0, 5, 2**33],

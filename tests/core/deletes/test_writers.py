@@ -19,7 +19,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from rows_support import write_settings
 
-from lake.core.deletes.positions import RowPositions
+from lake.core.deletes.row_positions import RowPositions
 from lake.core.deletes.writers import (
     DeletedRows,
     PositionWriter,
@@ -27,10 +27,10 @@ from lake.core.deletes.writers import (
     open_position_writer,
 )
 from lake.core.errors import RefusedError
-from lake.core.rows.schema import arrow_schema
+from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.core.rows.writer import WriteSettings, open_writer
-from lake.core.table.files import EQUALITY_DELETES, POSITION_DELETES, DataFile
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

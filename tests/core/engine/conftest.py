@@ -10,9 +10,9 @@ from pathlib import Path
 import engine_drill
 import pytest
 
-from lake.core.engine import Engine
 from lake.core.engine.inline import InlineEngine
-from lake.core.engine.spark import SparkEngine
+from lake.core.engine.spark.engine import SparkEngine
+from lake.core.engine.tasks import Engine
 from lake.core.settings import Settings
 
 WORKER_PATH = Path(engine_drill.__file__).parent / "worker_path"

@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 
 from lake.core.clock import SystemClock
-from lake.core.engine import archive as archives
-from lake.core.engine.archive import ClassArchive, cache_folder, making, private, remove_unused
-from lake.core.engine.java import Java
+from lake.core.engine.jvm import class_archive as archives
+from lake.core.engine.jvm.class_archive import (
+    ClassArchive,
+    cache_folder,
+    making,
+    private,
+    remove_unused,
+)
+from lake.core.engine.jvm.java import Java
 
 DAY = 24 * 3600
 
@@ -95,7 +101,12 @@ def test_a_missing_archive_is_made_aside_in_a_private_folder(
 
     ClassArchive.of(java, ["/a/*"], []).make_aside(java)
 
-    assert made[0][-4:] == ["-P", "-m", "lake.core.engine.train", str(java.home)]
+    assert made[0][-4:] == [
+        "-P",
+        "-m",
+        "lake.core.engine.spark.build_class_archive",
+        str(java.home),
+    ]
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -183,8 +194,8 @@ def test_only_archives_long_unused_are_removed(folder: Path) -> None:
 
 
 def test_a_maker_on_a_java_that_is_none_leaves_the_reason(folder: Path, tmp_path: Path) -> None:
-    from lake.core.engine import train
-    from lake.core.engine.spark_start import archive_for
+    from lake.core.engine.spark import build_class_archive
+    from lake.core.engine.spark.session import archive_for
 
     home = tmp_path / "broken"
     (home / "bin").mkdir(parents=True)
@@ -194,7 +205,13 @@ def test_a_maker_on_a_java_that_is_none_leaves_the_reason(folder: Path, tmp_path
     (home / "lib" / "server").mkdir(parents=True)
     (home / "lib" / "server" / "classes.jsa").touch()
 
-    command = [train.sys.executable, "-P", "-m", "lake.core.engine.train", str(home)]
+    command = [
+        build_class_archive.sys.executable,
+        "-P",
+        "-m",
+        "lake.core.engine.spark.build_class_archive",
+        str(home),
+    ]
     subprocess.run(command, check=True, capture_output=True)
 
     (failure,) = folder.glob("*.failed")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lake.core.engine.busy import end_workers, working
+from lake.core.engine.spark.worker_locks import end_workers, working
 
 _HOLD = """
 import sys, time
-from lake.core.engine.busy import working
+from lake.core.engine.spark.worker_locks import working
 with working(sys.argv[1]) as wanted:
     print(wanted, flush=True)
     time.sleep(600)

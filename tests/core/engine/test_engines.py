@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lake.core.engine import Engine, Task, TaskResult
 from lake.core.engine.inline import InlineEngine
-from lake.core.engine.spark import SparkEngine
+from lake.core.engine.spark.engine import SparkEngine
+from lake.core.engine.tasks import Engine, Task, TaskResult
 from lake.core.errors import CorruptFileError, EngineError, LakeError, NotFoundError, RefusedError
 from lake.core.settings import Settings
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 DRILL = "lake.core.drill:"
 CANARY = "canary-8f3a6c1b"

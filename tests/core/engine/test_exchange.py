@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lake.core.engine import Engine, Task
-from lake.core.engine.spark import SparkEngine
+from lake.core.engine.spark.engine import SparkEngine
+from lake.core.engine.tasks import Engine, Task
 from lake.core.errors import CorruptFileError, EngineError, NotFoundError
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 DRILL = "lake.core.drill:"
 Sent = list[list[tuple[int, str]]]

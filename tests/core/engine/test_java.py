@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lake.core.engine import java
-from lake.core.engine.choose import choose_engine
-from lake.core.engine.java import find_java
+from lake.core.engine.jvm import java
+from lake.core.engine.jvm.java import find_java
+from lake.core.engine.selection import choose_engine
 from lake.core.errors import EngineError
 from lake.core.settings import Settings
 
@@ -119,7 +119,7 @@ def test_a_master_or_an_address_asks_for_spark() -> None:
 def test_pyspark_is_loaded_only_by_a_start() -> None:
     code = (
         "import sys\n"
-        "from lake.core.engine.choose import choose_engine\n"
+        "from lake.core.engine.selection import choose_engine\n"
         "from lake.core.settings import Settings\n"
         "choose_engine('inline', 0, Settings())\n"
         "choose_engine('spark', 0, Settings()).stop()\n"

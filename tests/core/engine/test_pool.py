@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from lake.core.engine.pool import Pool
+from lake.core.engine.thread_stream import Pool
 from lake.core.errors import EngineError
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lake.core.engine.inline import usable_cores
-from lake.core.engine.spark import SparkEngine
-from lake.core.engine.spark_conf import SparkConf
+from lake.core.engine.spark.conf import SparkConf
+from lake.core.engine.spark.engine import SparkEngine
 from lake.core.settings import Settings
 
 FOLDER = Path("/tmp/lake-x")

@@ -16,19 +16,20 @@ from typing import Any
 
 import pytest
 
-from lake.core.engine import Task, reachable, spark_start
-from lake.core.engine import spark_plans as plans
-from lake.core.engine.archive import ClassArchive
-from lake.core.engine.bridge import frame_of
-from lake.core.engine.executor import TASK_ROWS
-from lake.core.engine.java import find_java
-from lake.core.engine.jvm import Jvm
-from lake.core.engine.reachable import require_master
-from lake.core.engine.spark import SparkEngine
-from lake.core.engine.spark_start import archive_for
+from lake.core.engine.jvm.class_archive import ClassArchive
+from lake.core.engine.jvm.java import find_java
+from lake.core.engine.jvm.process import Jvm
+from lake.core.engine.spark import plans, preflight
+from lake.core.engine.spark import session as spark_start
+from lake.core.engine.spark.engine import SparkEngine
+from lake.core.engine.spark.preflight import require_master
+from lake.core.engine.spark.pyspark_internals import frame_of
+from lake.core.engine.spark.session import archive_for
+from lake.core.engine.spark.worker import TASK_ROWS
+from lake.core.engine.tasks import Task
 from lake.core.errors import EngineError
 from lake.core.settings import Settings
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 DRILL = "lake.core.drill:"
 CANARY = "canary-51f0d7e2"
@@ -64,7 +65,7 @@ def jvm_of(engine: SparkEngine) -> Jvm:
 
 
 def echo(engine: SparkEngine, storage: Storage | None = None) -> None:
-    function = "lake.core.engine.worker:echo"
+    function = "lake.core.engine.task_functions:echo"
     (result,) = engine.run([Task({"n": 1})], function, storage=storage or Storage())
     assert result.value["payload"] == {"n": 1}
 
@@ -77,7 +78,13 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAKE_CACHE_DIR", str(folder))
         patch.setenv("JAVA_HOME", str(bundled.home))
-        command = [sys.executable, "-P", "-m", "lake.core.engine.train", str(bundled.home)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "lake.core.engine.spark.build_class_archive",
+            str(bundled.home),
+        ]
         # As a session on a server leaves it, or the user's shell says it.
         server = {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": "sc://127.0.0.1:1"}
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, **server})
@@ -202,12 +209,12 @@ def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) 
 
 def test_no_word_of_java_reaches_the_terminal(tmp_path: Path) -> None:
     code = (
-        "from lake.core.engine import Task\n"
-        "from lake.core.engine.spark import SparkEngine\n"
+        "from lake.core.engine.tasks import Task\n"
+        "from lake.core.engine.spark.engine import SparkEngine\n"
         "from lake.core.settings import Settings\n"
-        "from lake.core.table.storage import Storage\n"
+        "from lake.core.storage.storage import Storage\n"
         "engine = SparkEngine(Settings(master='local[1]'))\n"
-        "print(len(list(engine.run([Task({})], 'lake.core.engine.worker:echo', storage=Storage()))))\n"
+        "print(len(list(engine.run([Task({})], 'lake.core.engine.task_functions:echo', storage=Storage()))))\n"
         "engine.stop()\n"
     )
 
@@ -224,10 +231,10 @@ def test_nothing_survives_a_driver_that_is_killed(tmp_path: Path) -> None:
     written.mkdir()
     code = (
         "import sys\n"
-        "from lake.core.engine import Task\n"
-        "from lake.core.engine.spark import SparkEngine\n"
+        "from lake.core.engine.tasks import Task\n"
+        "from lake.core.engine.spark.engine import SparkEngine\n"
         "from lake.core.settings import Settings\n"
-        "from lake.core.table.storage import Storage\n"
+        "from lake.core.storage.storage import Storage\n"
         "engine = SparkEngine(Settings(master='local[2]'))\n"
         "engine.start_in_background()\n"
         "print(engine._launch.running().jvm.process.pid, flush=True)\n"
@@ -359,7 +366,7 @@ def test_one_of_several_masters_is_enough() -> None:
 
 
 def test_something_else_that_listens_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reachable, "_READY_SECONDS", 0.3)
+    monkeypatch.setattr(preflight, "_READY_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"sc://127.0.0.1:{listening.getsockname()[1]}"
         engine = SparkEngine(Settings(remote=url))

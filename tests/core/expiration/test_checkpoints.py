@@ -17,9 +17,9 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from lake.core.errors import RefusedError
-from lake.core.expiration.checkpoints import held_branches
-from lake.core.expiration.plan import KeepReason, RetentionOptions, plan_retention
-from lake.core.table.flink_jobs import LAKE_OPERATOR_ID
+from lake.core.expiration.flink_retention import held_branches
+from lake.core.expiration.retention import KeepReason, RetentionOptions, plan_retention
+from lake.core.flink.commits import LAKE_OPERATOR_ID
 
 DAY_MS = 24 * 3_600_000
 NOW_MS = 1_800_000_000_000

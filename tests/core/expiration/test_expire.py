@@ -25,6 +25,8 @@ from table_support import (
     write_file,
 )
 
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles, RewriteFiles
 from lake.core.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -33,10 +35,8 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.expiration.execute import execute, plan_expiration
-from lake.core.expiration.plan import RetentionOptions, plan_retention
+from lake.core.expiration.retention import RetentionOptions, plan_retention
 from lake.core.outcome import Outcome, Status
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import AppendFiles, RewriteFiles
 
 DAY_MS = 24 * 3_600_000
 

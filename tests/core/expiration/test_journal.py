@@ -22,17 +22,17 @@ from table_support import (
     write_file,
 )
 
-from lake.cli.stops import Stops
+from lake.cli.signals import Stops
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles, RewriteFiles
 from lake.core.errors import CommitUnknownError, NotAuthorisedError, StoppedError, TimedOutError
 from lake.core.expiration import journal
 from lake.core.expiration.execute import execute, plan_expiration
-from lake.core.expiration.plan import RetentionOptions
-from lake.core.expiration.reach import KINDS
+from lake.core.expiration.reachability import KINDS
+from lake.core.expiration.retention import RetentionOptions
 from lake.core.outcome import Outcome, Status
-from lake.core.table import storage
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import AppendFiles, RewriteFiles
-from lake.core.table.storage import Storage
+from lake.core.storage import storage
+from lake.core.storage.storage import Storage
 
 DAY_MS = 24 * 3_600_000
 

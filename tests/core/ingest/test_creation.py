@@ -19,10 +19,10 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
-from lake.core.ingest.checking import SourceColumns, check_sources
-from lake.core.ingest.creation import NewColumns
-from lake.core.ingest.evolution import evolved
-from lake.core.table.terms import partition_spec, sort_order
+from lake.core.ingest.schema_checks import SourceColumns, check_sources
+from lake.core.ingest.schema_evolution import evolved
+from lake.core.ingest.table_creation import NewColumns
+from lake.core.types.transform_syntax import partition_spec, sort_order
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

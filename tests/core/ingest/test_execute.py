@@ -26,8 +26,8 @@ from table_support import (
     refused_with,
 )
 
-from lake.core.engine import TaskResult
 from lake.core.engine.inline import InlineEngine
+from lake.core.engine.tasks import TaskResult
 from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError, StoppedError
 from lake.core.ingest.execute import execute
 from lake.core.ingest.plan import IngestOptions, plan_ingest

@@ -37,17 +37,18 @@ from table_support import (
     write_file,
 )
 
-from lake.core.checkpoints.state import FLINK_SINK, ICEBERG_SINK
+from lake.core.catalogs import pyiceberg_patches
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
 from lake.core.errors import CommitConflictError, CommitUnknownError, ConflictingFilesError
+from lake.core.flink.state import FLINK_SINK, ICEBERG_SINK
+from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Outcome, Status
 from lake.core.replay.execute import execute
 from lake.core.replay.model import COMMITTED_LEFTOVER, UNPROVEN, FoundCheckpoint, ReplayPlan
 from lake.core.session import Session
-from lake.core.table import lineage, pyiceberg_patches
-from lake.core.table.catalog import Table
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import DataFile
-from lake.core.table.operations import AppendFiles
+from lake.core.snapshots import ancestry
 
 TESTS = Path(__file__).parents[2]
 
@@ -76,8 +77,8 @@ def test_a_replay_makes_the_snapshots_that_flink_made(name: str) -> None:
 
         assert outcome.status is Status.DONE
         after = session.table(fixture.table).metadata
-        made = list(lineage.ancestors(after, after.current_snapshot_id))[::-1]
-        made = made[len(list(lineage.ancestors(before, before.current_snapshot_id))) :]
+        made = list(ancestry.ancestors(after, after.current_snapshot_id))[::-1]
+        made = made[len(list(ancestry.ancestors(before, before.current_snapshot_id))) :]
         assert [snapshot.snapshot_id for snapshot in made] == list(outcome.snapshot_ids)
         flinks: list[dict[str, Any]] = fixture.truth["flink_restore_on_a_copy"]["new_snapshots"]
         for snapshot, flink in zip(made, flinks, strict=True):

@@ -11,7 +11,7 @@ from command_line import CommandLine
 from table_support import make_table, open_session, pyiceberg_catalog
 
 from lake.core.errors import NotFoundError
-from lake.core.replay.history import retained_since
+from lake.core.replay.retention_horizon import retained_since
 
 
 def made(warehouse: Path, version: int) -> Any:

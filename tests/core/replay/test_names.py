@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.core.replay.names import END_OF_INPUT, ManifestName, parse_name
+from lake.core.flink.manifest_names import END_OF_INPUT, ManifestName, parse_name
 
 JOB, OPERATOR = "33f41cfdfbbbb300c51092f400f1e229", "5c1bd6d270765b3e7a6bffe0969227ac"
 SUFFIX = "fb8cce36-53f0-4ad0-9668-8e8d32783fb3"

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lake.core.flink.manifest_names import END_OF_INPUT
+from lake.core.replay.classification import Doubt, Evidence, Judged, Surroundings, Trace, judge
 from lake.core.replay.model import (
     BROKEN,
     COMMITTED_LEFTOVER,
@@ -21,8 +23,6 @@ from lake.core.replay.model import (
     UNPROVEN,
     TemporaryManifest,
 )
-from lake.core.replay.names import END_OF_INPUT
-from lake.core.replay.states import Doubt, Evidence, Judged, Surroundings, Trace, judge
 
 JOB, OTHER, OPERATOR = "1" * 32, "2" * 32, "a" * 32
 KEY = (JOB, OPERATOR)

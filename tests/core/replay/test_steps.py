@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replay_support import JOB, OPERATOR, checkpoint
 
-from lake.core.checkpoints.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
+from lake.core.commit.operations import AppendFiles, FileColumns, ReplacePartitions, RowDelta
 from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
 from lake.core.replay.model import UNPROVEN, FoundCheckpoint, PendingJob, TemporaryManifest
-from lake.core.replay.steps import ReplayStep, replay_steps
-from lake.core.table.operations import AppendFiles, FileColumns, ReplacePartitions, RowDelta
+from lake.core.replay.snapshot_steps import ReplayStep, replay_steps
 
 SINKS = (FLINK_SINK, ICEBERG_SINK, DYNAMIC_SINK)
 ONE_BY_ONE = (ICEBERG_SINK, DYNAMIC_SINK)

@@ -14,16 +14,16 @@ import pytest
 from flink_fixtures import FlinkFixture
 from replay_support import session_on
 
-from lake.core.replay.manifests import (
+from lake.core.catalogs.catalog import Table
+from lake.core.manifests.schemas import ENTRY_COLUMNS
+from lake.core.replay.temporary_manifests import (
     Reading,
     find_manifests,
     manifest_folders,
     missing_files,
     read_temporary_manifests,
 )
-from lake.core.table.catalog import Table
-from lake.core.table.manifest_schemas import ENTRY_COLUMNS
-from lake.core.table.storage import StoredFile
+from lake.core.storage.storage import StoredFile
 
 Flink = Callable[[str], FlinkFixture]
 _SAME = (

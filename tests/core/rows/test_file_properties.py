@@ -25,7 +25,7 @@ from pyiceberg.types import (
 from rows_support import read, read_settings, write, write_settings
 
 from lake.core.errors import InvalidRequestError
-from lake.core.rows.schema import arrow_schema
+from lake.core.types.arrow_schema import arrow_schema
 
 ROWS = 50_000
 NESTED = Schema(

@@ -48,8 +48,8 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.rows.reader import FileSlice, read_positions
-from lake.core.rows.schema import arrow_schema
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema
 
 FORMATS = ["orc", "avro"]
 CODECS = {

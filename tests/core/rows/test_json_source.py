@@ -29,10 +29,10 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError
-from lake.core.rows import json_source
-from lake.core.rows.schema import arrow_schema
-from lake.core.rows.sources import Source
-from lake.core.table.storage import Storage
+from lake.core.sources import json_lines
+from lake.core.sources.discovery import Source
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema
 
 
 def optional(number: int, name: str, kind: Any) -> NestedField:
@@ -76,8 +76,8 @@ ROW = st.fixed_dictionaries(
 )
 
 
-def block_of(*lines: str) -> json_source._Block:
-    return json_source._Block("".join(line + "\n" for line in lines).encode(), 1)
+def block_of(*lines: str) -> json_lines._Block:
+    return json_lines._Block("".join(line + "\n" for line in lines).encode(), 1)
 
 
 def source_of(path: Path, text: str | bytes) -> Source:
@@ -86,23 +86,23 @@ def source_of(path: Path, text: str | bytes) -> Source:
 
 
 def read(path: Path, text: str | bytes, schema: Schema) -> list[dict[str, Any]]:
-    found = json_source.json_batches(Storage(), source_of(path, text), schema)
+    found = json_lines.json_batches(Storage(), source_of(path, text), schema)
     return [row for batch in found for row in batch.to_pylist()]
 
 
 def small_blocks(patch: pytest.MonkeyPatch, size: int) -> None:
-    patch.setattr(json_source, "_BLOCK_BYTES", size)
+    patch.setattr(json_lines, "_BLOCK_BYTES", size)
 
 
 @settings(max_examples=150, deadline=None)
 @given(rows=st.lists(ROW, min_size=1, max_size=6), ascii_only=st.booleans())
 def test_both_readers_give_the_same_rows(rows: list[dict[str, Any]], ascii_only: bool) -> None:
     block = block_of(*(json.dumps(row, ensure_ascii=ascii_only) for row in rows))
-    forms = json_source._forms(SCHEMA)
+    forms = json_lines._forms(SCHEMA)
     assert forms is not None
 
-    fast = json_source._fast(block, forms, SCHEMA, "f")
-    exact = json_source._exact(block, SCHEMA, "f")
+    fast = json_lines._fast(block, forms, SCHEMA, "f")
+    exact = json_lines._exact(block, SCHEMA, "f")
 
     assert fast is not None
     assert fast.schema.equals(arrow_schema(SCHEMA), check_metadata=True)
@@ -252,7 +252,7 @@ def test_a_line_without_end_is_not_gathered_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_blocks(monkeypatch, 10)
-    monkeypatch.setattr(json_source, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(json_lines, "_LONGEST_LINE", 100)
 
     with pytest.raises(BadInputError, match="longer than 100 bytes"):
         read(tmp_path / "x.json", '{"s": "' + "x" * 1000 + '"}', SCHEMA)
@@ -271,7 +271,7 @@ def test_columns_are_inferred_over_all_blocks(
     ]
     source = source_of(tmp_path / "x.json", "\n".join(json.dumps(row) for row in rows))
 
-    found = json_source.infer_columns(Storage(), source)
+    found = json_lines.infer_columns(Storage(), source)
 
     assert {item.name: str(item.type) for item in found} == {
         "n": "double",
@@ -294,17 +294,17 @@ def test_a_column_of_two_kinds_is_refused(
     source = source_of(tmp_path / "x.json", f'{{"a": 1}}\n{second}\n')
 
     with pytest.raises(BadInputError, match="a"):
-        json_source.infer_columns(Storage(), source)
+        json_lines.infer_columns(Storage(), source)
 
 
 def test_no_lines_have_no_columns(tmp_path: Path) -> None:
     source = source_of(tmp_path / "x.json", "\n\n")
 
-    assert json_source.infer_columns(Storage(), source) is None
-    assert json_source.first_columns(Storage(), source) is None
+    assert json_lines.infer_columns(Storage(), source) is None
+    assert json_lines.first_columns(Storage(), source) is None
     assert (
         pa.Table.from_batches(
-            json_source.json_batches(Storage(), source, SCHEMA), arrow_schema(SCHEMA)
+            json_lines.json_batches(Storage(), source, SCHEMA), arrow_schema(SCHEMA)
         ).num_rows
         == 0
     )
@@ -338,4 +338,4 @@ def test_lines_without_an_object_take_no_process_down(tmp_path: Path, line: str)
     for text in (line + "\n", '{"s": "a"}\n' + line):
         source = source_of(tmp_path / "x.json", text)
         with pytest.raises(BadInputError, match="is no JSON object"):
-            json_source.infer_columns(Storage(), source)
+            json_lines.infer_columns(Storage(), source)

@@ -36,9 +36,9 @@ from pyiceberg.types import (
 )
 from rows_support import EVERY_TYPE
 
-from lake.core.rows.byte_keys import PREFIX, byte_order, places_among
-from lake.core.rows.order_keys import RowOrder
-from lake.core.rows.schema import arrow_schema, arrow_type
+from lake.core.sorting.key_bytes import PREFIX, byte_order, places_among
+from lake.core.sorting.sort_keys import RowOrder
+from lake.core.types.arrow_schema import arrow_schema, arrow_type
 
 KINDS = list(EVERY_TYPE)
 Row = Sequence[Any]

@@ -41,13 +41,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from lake.core.columns.text_encoding import json_lines
 from lake.core.errors import BadInputError, InvalidRequestError
-from lake.core.rows.rendering import json_lines
-from lake.core.rows.schema import arrow_schema
-from lake.core.rows.sinks import FORMATS, open_sink, plain_rows
-from lake.core.rows.source_rows import source_batches
-from lake.core.rows.sources import Source
-from lake.core.table.storage import Storage
+from lake.core.exports.formats import FORMATS, open_sink, plain_rows
+from lake.core.sources.batches import source_batches
+from lake.core.sources.discovery import Source
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
     ["", "null", "NaN", '"', "\\", "\n", "a,b", " x ", "\x00\x1f\x7f", "1", "true", "\u2028", "𝄞"]

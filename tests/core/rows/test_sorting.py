@@ -18,14 +18,14 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from rows_support import write_settings
 
-from lake.core.engine import TaskContext
+from lake.core.engine.tasks import TaskContext
 from lake.core.errors import StoppedError
-from lake.core.rows import sorting
-from lake.core.rows.key_ranges import KeySample, Ranges, cuts, decoded
-from lake.core.rows.order_keys import RowOrder
-from lake.core.rows.ordered_writer import open_ordered_writer
-from lake.core.rows.sorting import RowSorter, keys_of, with_keys, without_keys
-from lake.core.table.storage import Storage
+from lake.core.rows.sorted_writer import open_ordered_writer
+from lake.core.sorting import external_sort
+from lake.core.sorting.external_sort import RowSorter, keys_of, with_keys, without_keys
+from lake.core.sorting.range_partitioning import KeySample, Ranges, cuts, decoded
+from lake.core.sorting.sort_keys import RowOrder
+from lake.core.storage.storage import Storage
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -69,8 +69,8 @@ def test_all_rows_come_back_once_in_order_whatever_fits_in_memory(
 def test_more_parts_than_are_merged_at_once_are_merged_in_levels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sorting, "_MOST_RUNS", 3)
-    monkeypatch.setattr(sorting, "_BLOCK_BYTES", 200)
+    monkeypatch.setattr(external_sort, "_MOST_RUNS", 3)
+    monkeypatch.setattr(external_sort, "_BLOCK_BYTES", 200)
     ids: list[int | None] = [random.Random(1).randrange(50) for _ in range(600)]
     ids += [random.Random(2).randrange(50) for _ in range(600)]
     sorter = RowSorter(memory_bytes=400)

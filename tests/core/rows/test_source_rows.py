@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lake.core.errors import BadInputError, LakeError
-from lake.core.ingest.creation import NewColumns
-from lake.core.rows.source_rows import source_batches, source_columns, split_parquet
-from lake.core.rows.sources import Source
-from lake.core.table.storage import Storage
+from lake.core.ingest.table_creation import NewColumns
+from lake.core.sources.batches import source_batches, source_columns, split_parquet
+from lake.core.sources.discovery import Source
+from lake.core.storage.storage import Storage
 
 MIXED = pa.table(
     {

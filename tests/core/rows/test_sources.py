@@ -9,8 +9,8 @@ import pyarrow.fs as pafs
 import pytest
 
 from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
-from lake.core.rows.sources import Source, find_sources, open_stream, readable
-from lake.core.table.storage import Storage
+from lake.core.sources.discovery import Source, find_sources, open_stream, readable
+from lake.core.storage.storage import Storage
 
 NAMES = [
     "in/a.parquet",

@@ -36,12 +36,12 @@ from rows_support import (
     write_settings,
 )
 
+from lake.core.columns.stored_columns import stored_schema
 from lake.core.errors import CorruptFileError, RefusedError
-from lake.core.rows.formats import form_of
-from lake.core.rows.schema import arrow_schema
-from lake.core.rows.stored_columns import stored_schema
-from lake.core.table.files import DataFile
-from lake.core.table.storage import Storage
+from lake.core.manifests.data_files import DataFile
+from lake.core.rows.file_formats import form_of
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema
 
 FORMATS = ["parquet", "orc", "avro"]
 INNER = StructType(

@@ -32,8 +32,8 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError
-from lake.core.rows.inference import Kind, joined, kind_of
-from lake.core.rows.texts import NULL_WORDS, Place, from_text
+from lake.core.sources.inference import Kind, joined, kind_of
+from lake.core.sources.text_values import NULL_WORDS, Place, from_text
 
 PLACE = Place("c", "f.csv", range(11, 1000))
 

@@ -16,7 +16,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import RefusedError
-from lake.core.rows.unsupported_columns import refuse_unsupported
+from lake.core.types.unsupported_columns import refuse_unsupported
 
 
 def struct(kind: IcebergType) -> StructType:

@@ -42,13 +42,13 @@ from rows_support import (
 )
 from table_support import FixedClock, make_table, open_session, pyiceberg_catalog
 
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.rows import writer as writing
-from lake.core.rows.schema import arrow_schema
 from lake.core.rows.writer import WriteSettings, open_writer
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import AppendFiles
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema
 
 IDS = Schema(
     NestedField(1, "id", LongType(), required=False),

@@ -11,7 +11,7 @@ import pytest
 from table_support import make_table, open_session
 
 from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
-from lake.core.scan.output import Output, opened, output_to, refuse_inside, replacing
+from lake.core.exports.destinations import Output, opened, output_to, refuse_inside, replacing
 
 
 @pytest.mark.parametrize(

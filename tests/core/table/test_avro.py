@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lake.core.errors import CorruptFileError, InvalidRequestError, RefusedError
-from lake.core.table.avro import (
+from lake.core.avro.container import (
     Block,
     encode_long,
     plain_container,
     read_container,
     write_container,
 )
-from lake.core.table.avro_decode import decode, layout_of
-from lake.core.table.avro_encode import encode_records
+from lake.core.avro.decode import decode, layout_of
+from lake.core.avro.encode import encode_records
+from lake.core.errors import CorruptFileError, InvalidRequestError, RefusedError
 
 PAIR = {"type": "record", "name": "pair", "fields": [
     {"name": "key", "type": "int", "field-id": 11},

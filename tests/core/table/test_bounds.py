@@ -30,7 +30,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.truncate import truncate_upper_bound_text_string
 
-from lake.core.table.bounds import (
+from lake.core.types.bounds import (
     bound_array,
     comparable,
     count_array,

@@ -41,7 +41,17 @@ from table_support import (
     write_file,
 )
 
-from lake.cli.stops import Stops
+from lake.cli.signals import Stops
+from lake.core.catalogs.catalog import TableCatalog
+from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.operations import (
+    AppendFiles,
+    Operation,
+    OverwriteFiles,
+    ReplacePartitions,
+    RewriteFiles,
+    RowDelta,
+)
 from lake.core.errors import (
     BadInputError,
     CommitConflictError,
@@ -53,18 +63,8 @@ from lake.core.errors import (
 )
 from lake.core.expiration.execute import execute as expire
 from lake.core.expiration.execute import plan_expiration
-from lake.core.expiration.plan import RetentionOptions
-from lake.core.table.catalog import TableCatalog
-from lake.core.table.commit import Committed, commit_snapshot
-from lake.core.table.operations import (
-    AppendFiles,
-    Operation,
-    OverwriteFiles,
-    ReplacePartitions,
-    RewriteFiles,
-    RowDelta,
-)
-from lake.core.table.run_ids import RUN_ID
+from lake.core.expiration.retention import RetentionOptions
+from lake.core.snapshots.run_ids import RUN_ID
 
 UNKNOWN = [
     CommitStateUnknownException("500"),

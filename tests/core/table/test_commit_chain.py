@@ -30,19 +30,11 @@ from table_support import (
     write_file,
 )
 
-from lake.core.errors import (
-    BadInputError,
-    CommitConflictError,
-    CommitUnknownError,
-    ConflictingFilesError,
-    RefusedError,
-)
-from lake.core.table import pyiceberg_patches
-from lake.core.table.catalog import Table
-from lake.core.table.commit import Committed, commit_snapshot, commit_snapshots
-from lake.core.table.file_columns import columns_of
-from lake.core.table.files import DataFile
-from lake.core.table.operations import (
+from lake.core.catalogs import pyiceberg_patches
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.added_entries import columns_of
+from lake.core.commit.commit import Committed, commit_snapshot, commit_snapshots
+from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
     FileColumns,
@@ -52,7 +44,15 @@ from lake.core.table.operations import (
     RowDelta,
     Step,
 )
-from lake.core.table.table_properties import SNAPSHOT
+from lake.core.errors import (
+    BadInputError,
+    CommitConflictError,
+    CommitUnknownError,
+    ConflictingFilesError,
+    RefusedError,
+)
+from lake.core.manifests.data_files import DataFile
+from lake.core.properties.table_properties import SNAPSHOT
 
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 

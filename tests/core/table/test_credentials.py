@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from table_support import FixedClock
 
+from lake.core.catalogs.trust import check_store
 from lake.core.errors import NotAuthorisedError, NotFoundError, RefusedError
-from lake.core.table.credentials import Credentials, Renewed
-from lake.core.table.foreign_code import check_store
-from lake.core.table.storage import Storage
+from lake.core.storage.credentials import Credentials, Renewed
+from lake.core.storage.storage import Storage
 
 NOW = 1_800_000_000_000
 

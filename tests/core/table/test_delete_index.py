@@ -20,9 +20,9 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransfo
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from lake.core.errors import CorruptFileError
-from lake.core.table.delete_index import DATA_BOUNDS, DELETE_COLUMNS, DeleteIndex
-from lake.core.table.manifest_schemas import ENTRY_COLUMNS
-from lake.core.table.partition_values import partition_struct, partition_type
+from lake.core.manifests.schemas import ENTRY_COLUMNS
+from lake.core.snapshots.delete_index import DATA_BOUNDS, DELETE_COLUMNS, DeleteIndex
+from lake.core.types.single_values import partition_struct, partition_type
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

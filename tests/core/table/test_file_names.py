@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.core.table.file_names import FileNames, unnamed
+from lake.core.storage.file_names import FileNames, unnamed
 
 
 def names_of(*locations: str) -> list[str]:

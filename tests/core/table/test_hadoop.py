@@ -17,9 +17,9 @@ from flink_fixtures import FlinkFixture, canonical_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lake.core.catalogs.hadoop import MetadataFile, current_metadata
 from lake.core.errors import CorruptFileError
-from lake.core.table.hadoop import MetadataFile, current_metadata
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 Flink = Callable[[str], FlinkFixture]
 HADOOP = flink_fixtures.names(catalog="hadoop")

@@ -31,13 +31,14 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import AssertCreate, AssertTableUUID, SetPropertiesUpdate
 from table_support import SCHEMA, files_below
 
+from lake.core.catalogs import hadoop
+from lake.core.catalogs.catalog import Table, TableCatalog, open_catalog
+from lake.core.catalogs.hadoop import HadoopCatalog, current_metadata
 from lake.core.clock import SystemClock
 from lake.core.errors import CorruptFileError, LakeError, RefusedError
 from lake.core.settings import Settings
-from lake.core.table import exclusive, hadoop
-from lake.core.table.catalog import Table, TableCatalog, open_catalog
-from lake.core.table.hadoop import HadoopCatalog, current_metadata
-from lake.core.table.storage import Storage
+from lake.core.storage import atomic_files
+from lake.core.storage.storage import Storage
 
 Write = Callable[..., Path]
 
@@ -370,8 +371,8 @@ def test_one_of_many_creates_a_file_and_it_is_whole(tmp_path: Path) -> None:
     def create(number: int) -> bool:
         start.wait()
         try:
-            exclusive.create(str(tmp_path / "file"), bytes([number]) * 100_000)
-        except exclusive.NotCreatedError:
+            atomic_files.create(str(tmp_path / "file"), bytes([number]) * 100_000)
+        except atomic_files.NotCreatedError:
             return False
         return True
 
@@ -440,7 +441,7 @@ def test_a_writer_that_never_lets_go_is_a_conflict(
     lake: CommandLine, source: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.ok("ingest", "db.t", source(0, 1), "--create", "--property", "commit.retry.num-retries=1")
-    monkeypatch.setattr("lake.core.table.hadoop._LOCK_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("lake.core.catalogs.hadoop._LOCK_WAIT_SECONDS", 0.1)
     before = files_below(lake.warehouse)
     descriptor = os.open(metadata_of(lake), os.O_RDONLY)
     try:
@@ -598,7 +599,7 @@ def test_an_error_behind_the_step_is_a_success(
     def lost(_: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(exclusive, "flush", lost)
+    monkeypatch.setattr(atomic_files, "flush", lost)
     lake.ok("ingest", "db.t", source(1, 2))
 
     assert ids(lake, tmp_path) == [0, 1]

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from lake.core.table import lock_file
-from lake.core.table.lock_file import HeldLock, Owner, take, this_process
+from lake.core.locks import local
+from lake.core.locks.local import HeldLock, Owner, take, this_process
 
-_GONE = -10 * lock_file.TTL_SECONDS
+_GONE = -10 * local.TTL_SECONDS
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def left_by_a_killed_process(path: Path) -> None:
     program = textwrap.dedent(
         """
         import os, sys
-        from lake.core.table.lock_file import take, this_process
+        from lake.core.locks.local import take, this_process
         take(sys.argv[1], this_process("expire", "op-0"))
         os._exit(9)
         """
@@ -69,7 +69,7 @@ def test_a_lock_tells_its_owner_and_goes_with_it(path: Path) -> None:
     assert (told["command"], told["operation_id"]) == ("compact", "op-1")
     assert told["host"]
     assert told["heartbeat_ms"] >= told["since_ms"]
-    assert told["ttl_seconds"] == lock_file.TTL_SECONDS
+    assert told["ttl_seconds"] == local.TTL_SECONDS
     assert private == 0
     assert not path.exists()
 
@@ -84,7 +84,7 @@ def test_whoever_meets_a_lock_in_its_first_moment_is_told_its_owner(
 
     def link(*arguments: Any, **named: Any) -> None:
         os_link(*arguments, **named)
-        met.append(lock_file.owner_in(path.read_bytes()).operation_id)
+        met.append(local.owner_in(path.read_bytes()).operation_id)
         raise Killed
 
     os_link = os.link
@@ -100,7 +100,7 @@ def test_a_disk_without_nameless_files_has_locks_too(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opened(place: Any, flags: int, *arguments: Any, **named: Any) -> int:
-        if flags == lock_file._MAKE_NAMELESS:
+        if flags == local._MAKE_NAMELESS:
             raise OSError(errno.EOPNOTSUPP, "not supported")
         return os_open(place, flags, *arguments, **named)
 
@@ -125,7 +125,7 @@ def test_the_second_is_told_who_holds_it(path: Path) -> None:
 
 
 def test_its_heartbeat_keeps_a_lock_young(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock_file, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(local, "HEARTBEAT_SECONDS", 0.01)
     lock = taken(path)
     aged(path, _GONE)
     old = path.stat().st_mtime
@@ -168,7 +168,7 @@ def test_a_paused_owner_that_lost_its_lock_leaves_it_to_the_next(
     paused = taken(path)
     aged(path, _GONE)
     lock = taken(path)
-    lock_file._tell(paused._descriptor, paused._owner)
+    local._tell(paused._descriptor, paused._owner)
     told = path.read_text()
     paused.release()
 

@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 from memory_storage import MemoryStorage
 
 from lake.core.errors import CorruptFileError, NotFoundError
-from lake.core.table.manifest_schemas import MANIFEST_SCHEMA
-from lake.core.table.manifests import (
-    encode_manifest_list,
-    read_manifest_list,
-    read_manifest_lists,
-)
+from lake.core.manifests.api import encode_manifest_list, read_manifest_list, read_manifest_lists
+from lake.core.manifests.schemas import MANIFEST_SCHEMA
 
 ROW = {
     "manifest_length": 10,

@@ -56,10 +56,9 @@ from pyiceberg.types import (
 )
 from table_support import unsealed
 
+from lake.core.avro.container import Block, read_container, write_container
 from lake.core.errors import BadInputError, CorruptFileError
-from lake.core.table.avro import Block, read_container, write_container
-from lake.core.table.files import DataFile
-from lake.core.table.manifests import (
+from lake.core.manifests.api import (
     ADDED,
     DELETED,
     ENTRY_COLUMNS,
@@ -76,8 +75,9 @@ from lake.core.table.manifests import (
     read_manifest_list,
     read_manifests,
 )
-from lake.core.table.partition_values import arrow_type, partition_type
-from lake.core.table.storage import Storage
+from lake.core.manifests.data_files import DataFile
+from lake.core.storage.storage import Storage
+from lake.core.types.single_values import arrow_type, partition_type
 
 DATA = Path(__file__).parents[2] / "data" / "manifests"
 UTC = dt.UTC

@@ -15,10 +15,10 @@ from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import NestedField
 
+from lake.core.catalogs import pyiceberg_patches
 from lake.core.errors import RefusedError
-from lake.core.table import pyiceberg_patches
-from lake.core.table.metadata_parser import parsed
-from lake.core.table.spec_types import GeographyType, GeometryType, VariantType
+from lake.core.metadata.parser import parsed
+from lake.core.types.specification_types import GeographyType, GeometryType, VariantType
 
 Plain = dict[str, Any]
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from table_support import make_table, open_session, pyiceberg_catalog
 
-from lake.core import paths
+from lake.core import locations
+from lake.core.catalogs.catalog import Table
 from lake.core.errors import CorruptFileError, NotFoundError
-from lake.core.table.catalog import Table
-from lake.core.table.occurrences import occurring
-from lake.core.table.spelling import same_name
+from lake.core.snapshots.referenced_files import occurring
+from lake.core.storage.location_columns import same_name
 
 
 def rows(*ids: int) -> pa.Table:
@@ -34,7 +34,7 @@ def everything(table: Any) -> set[str]:
         for manifest in records(snapshot.manifest_list)
     }
     return {
-        paths.canonical(entry["data_file"]["file_path"])
+        locations.canonical(entry["data_file"]["file_path"])
         for manifest in manifests
         for entry in records(manifest)
     }
@@ -120,5 +120,5 @@ def test_a_damaged_or_missing_list_or_manifest_stops_it(made: Any, warehouse: Pa
     ],
 )
 def test_columns_are_folded_as_single_locations_are(spellings: list[str]) -> None:
-    assert len({paths.canonical(text) for text in spellings}) == 1
+    assert len({locations.canonical(text) for text in spellings}) == 1
     assert len(set(same_name(pa.array(spellings)).to_pylist())) == 1

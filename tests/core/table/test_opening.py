@@ -7,8 +7,8 @@ from botocore import exceptions as botocore
 from command_line import CommandLine
 from sqlalchemy.exc import OperationalError
 
+from lake.core.catalogs.opening import catalog_errors
 from lake.core.errors import BadInputError, LakeError, NotAuthorisedError, TimedOutError
-from lake.core.table.opening import catalog_errors
 
 
 def refused(code: str) -> Exception:

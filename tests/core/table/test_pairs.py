@@ -17,18 +17,18 @@ from command_line import CommandLine
 from delete_support import equality_file, position_file, vectors
 from table_support import SCHEMA, open_session, pyiceberg_catalog, write_file
 
-from lake.core.errors import CommitConflictError
-from lake.core.table import terms
-from lake.core.table.catalog import Table
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.files import DataFile
-from lake.core.table.operations import (
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import (
     AppendFiles,
     Operation,
     OverwriteFiles,
     RewriteFiles,
     RowDelta,
 )
+from lake.core.errors import CommitConflictError
+from lake.core.manifests.data_files import DataFile
+from lake.core.types import transform_syntax
 
 FIRST, SECOND, NEW = {0, 1, 2, 3}, {4, 5, 6}, {3, 20}
 # A row's id, and whether it was there before both commits.
@@ -149,8 +149,8 @@ def make_base(warehouse: Path, version: int, isolation: str) -> Base:
     staged = session.catalog.stage(
         "db.t",
         SCHEMA,
-        terms.partition_spec(None, SCHEMA),
-        terms.sort_order(None, SCHEMA),
+        transform_syntax.partition_spec(None, SCHEMA),
+        transform_syntax.sort_order(None, SCHEMA),
         {"format-version": str(version)},
     )
     first, second = write_file(staged, FIRST), write_file(staged, SECOND)

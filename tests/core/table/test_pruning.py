@@ -71,11 +71,11 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from lake.core.expressions import bind_filter, row_mask
-from lake.core.filter_parser import parse_filter
-from lake.core.table.bounds import encode_bound
-from lake.core.table.manifest_schemas import MANIFEST_COLUMNS
-from lake.core.table.pruning import prune_files, prune_manifests, strict_files
+from lake.core.expressions.filters import bind_filter, row_mask
+from lake.core.expressions.parser import parse_filter
+from lake.core.manifests.schemas import MANIFEST_COLUMNS
+from lake.core.snapshots.pruning import prune_files, prune_manifests, strict_files
+from lake.core.types.bounds import encode_bound
 
 # Operations for which lake and PyIceberg say the same; for the others lake leaves out more.
 SAME_OPS = (

@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.statistics import BlobMetadata
 
-from lake.core.table import pyiceberg_patches
+from lake.core.catalogs import pyiceberg_patches
 
 PATCHED = (
     (types.IcebergType, "handle_primitive_type"),

@@ -20,21 +20,9 @@ from table_support import (
     write_file,
 )
 
-from lake.core.compaction import dangling
-from lake.core.errors import (
-    CommitConflictError,
-    ConflictingFilesError,
-    RefusedError,
-)
-from lake.core.expressions import bind_filter
-from lake.core.filter_parser import parse_filter
-from lake.core.table import terms
-from lake.core.table.catalog import Table
-from lake.core.table.commit import Committed, commit_snapshot
-from lake.core.table.files import DataFile
-from lake.core.table.live import live_files
-from lake.core.table.manifests import read_manifest_list, read_manifests
-from lake.core.table.operations import (
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
     Operation,
@@ -42,7 +30,19 @@ from lake.core.table.operations import (
     RewriteFiles,
     RowDelta,
 )
-from lake.core.table.producer import Producer
+from lake.core.commit.snapshot_producer import Producer
+from lake.core.compaction import dangling_deletes
+from lake.core.errors import (
+    CommitConflictError,
+    ConflictingFilesError,
+    RefusedError,
+)
+from lake.core.expressions.filters import bind_filter
+from lake.core.expressions.parser import parse_filter
+from lake.core.manifests.api import read_manifest_list, read_manifests
+from lake.core.manifests.data_files import DataFile
+from lake.core.snapshots.live_files import live_files
+from lake.core.types import transform_syntax
 
 
 class World:
@@ -60,8 +60,8 @@ class World:
             self.table = self.session.catalog.stage(
                 "db.t",
                 SCHEMA,
-                terms.partition_spec(None, SCHEMA),
-                terms.sort_order(None, SCHEMA),
+                transform_syntax.partition_spec(None, SCHEMA),
+                transform_syntax.sort_order(None, SCHEMA),
                 {"format-version": str(version), **named},
             )
         self.first = self.file(*range(10))
@@ -340,6 +340,6 @@ def test_positions_of_a_commits_own_rows_do_not_dangle(tmp_path: Path) -> None:
     head = world.table.metadata.current_snapshot()
     assert head is not None
 
-    found = live_files(world.table, head, columns=dangling.COLUMNS, paired=False)
+    found = live_files(world.table, head, columns=dangling_deletes.COLUMNS, paired=False)
 
-    assert dangling.dangling_deletes(found) == []
+    assert dangling_deletes.dangling_deletes(found) == []

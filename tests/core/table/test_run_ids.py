@@ -23,18 +23,12 @@ from table_support import (
     write_file,
 )
 
+from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.operations import AppendFiles
 from lake.core.expiration.execute import execute, plan_expiration
-from lake.core.expiration.plan import RetentionOptions
-from lake.core.table.commit import Committed, commit_snapshot
-from lake.core.table.operations import AppendFiles
-from lake.core.table.run_ids import (
-    EXPIRED_RUN_IDS,
-    MAX_NOTED,
-    RUN_ID,
-    RUN_IDS,
-    has_run,
-)
-from lake.core.table.snapshot_updates import RemoveSnapshots
+from lake.core.expiration.retention import RetentionOptions
+from lake.core.metadata.snapshot_updates import RemoveSnapshots
+from lake.core.snapshots.run_ids import EXPIRED_RUN_IDS, MAX_NOTED, RUN_ID, RUN_IDS, has_run
 
 DAY_MS = 24 * 3_600_000
 

@@ -14,12 +14,13 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from table_support import FixedClock, files_below, make_table, open_session, write_file
 
+from lake.core.catalogs.catalog import TableCatalog
 from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError
-from lake.core.processes import process_name
-from lake.core.table.catalog import TableCatalog
-from lake.core.table.files import EQUALITY_DELETES
-from lake.core.table.run_ids import OPERATION_ID
-from lake.core.table.staged_runs import (
+from lake.core.manifests.data_files import EQUALITY_DELETES
+from lake.core.process_identity import process_name
+from lake.core.snapshots.run_ids import OPERATION_ID
+from lake.core.staging.claims import clear, committing, look_for, withdraw
+from lake.core.staging.staged_run import (
     RunMarks,
     StagedRun,
     find_run,
@@ -28,7 +29,6 @@ from lake.core.table.staged_runs import (
     manifest_locations,
     remove_manifests,
 )
-from lake.core.table.withdrawal import clear, committing, look_for, withdraw
 
 OPERATION = "0a1b2c3d-0000-4000-8000-123456789abc"
 MARKS = RunMarks(run_id="r", operation_id=OPERATION, written_ms=5)
@@ -215,8 +215,8 @@ def test_nobody_commits_what_is_gone_or_going(session: Any) -> None:
 
 
 def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
-    from lake.core.table.commit import commit_snapshot
-    from lake.core.table.operations import AppendFiles
+    from lake.core.commit.commit import commit_snapshot
+    from lake.core.commit.operations import AppendFiles
 
     table = session.table("db.t")
     run = run_of(table)
@@ -238,8 +238,8 @@ def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
 def test_metadata_that_a_snapshot_is_made_of_outlives_the_run_it_is_named_after(
     session: Any, ended: str
 ) -> None:
-    from lake.core.table.commit import commit_snapshot
-    from lake.core.table.operations import AppendFiles
+    from lake.core.commit.commit import commit_snapshot
+    from lake.core.commit.operations import AppendFiles
 
     table = session.table("db.t")
     run = run_of(table)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lake.core.errors import BadInputError, CorruptFileError, NotAuthorisedError, NotFoundError
-from lake.core.table.storage import Storage
+from lake.core.storage.storage import Storage
 
 
 def test_what_is_written_is_read_back_under_every_spelling(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lake.core.errors import InvalidRequestError
-from lake.core.table import table_properties as tp
-from lake.core.table.property_values import Setting
-from lake.core.table.table_properties import Use, Verdict
+from lake.core.properties import table_properties as tp
+from lake.core.properties.table_properties import Use, Verdict
+from lake.core.properties.values import Setting
 
 ALL = (*tp.HONOURED, *tp.OF_DELETE_FILES)
 # Iceberg's TableProperties does not have these.

@@ -18,14 +18,14 @@ from table_support import (
     write_file,
 )
 
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles, RewriteFiles
 from lake.core.errors import CorruptFileError
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.manifests import MANIFEST_SCHEMA
-from lake.core.table.occurrences import occurring
-from lake.core.table.operations import AppendFiles, RewriteFiles
-from lake.core.table.storage import Storage
-from lake.core.table.table_properties import IGNORE_TOTALS
-from lake.core.table.whole_lists import Counts, count_lists
+from lake.core.manifests.api import MANIFEST_SCHEMA
+from lake.core.properties.table_properties import IGNORE_TOTALS
+from lake.core.snapshots.completeness import Counts, count_lists
+from lake.core.snapshots.referenced_files import occurring
+from lake.core.storage.storage import Storage
 
 
 @pytest.fixture
@@ -150,14 +150,14 @@ def test_a_table_may_say_that_its_totals_are_wrong(warehouse: Path, tmp_path: Pa
 def test_a_writer_that_did_not_count_what_it_removed_is_forgiven(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lake.core.table import producer
+    from lake.core.commit import snapshot_producer
 
     session = open_session(warehouse)
     table = session.table("db.t")
     head = table.metadata.current_snapshot_id
     first = _paths(warehouse)[:1]
     operation = RewriteFiles(added=[], removed_paths=first, base_snapshot_id=head)
-    monkeypatch.setattr(producer.SummaryCounter, "remove", lambda *_: None)
+    monkeypatch.setattr(snapshot_producer.SummaryCounter, "remove", lambda *_: None)
     commit_snapshot(session, table, operation, operation_id=session.ids.uuid())
     monkeypatch.undo()
     summary = pyiceberg_catalog(warehouse).load_table("db.t").metadata.snapshots[-1].summary

@@ -10,12 +10,12 @@ import pytest
 from memory_storage import MemoryStorage
 from table_support import files_below, ids_in, make_table, open_session, write_file
 
+from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.operations import AppendFiles
 from lake.core.errors import NotAuthorisedError, NotFoundError
-from lake.core.table import write_behind
-from lake.core.table.commit import commit_snapshot
-from lake.core.table.operations import AppendFiles
-from lake.core.table.storage import Storage
-from lake.core.table.write_behind import WriteBehind
+from lake.core.storage import background_writer
+from lake.core.storage.background_writer import WriteBehind
+from lake.core.storage.storage import Storage
 
 
 class Gated(MemoryStorage):
@@ -92,7 +92,7 @@ def test_an_error_in_the_block_is_not_hidden_by_a_write_that_fails() -> None:
 
 
 def test_only_so_much_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_behind, "_PENDING_BYTES", 100)
+    monkeypatch.setattr(background_writer, "_PENDING_BYTES", 100)
     slow = Gated()
     slow.gate.set()
     with WriteBehind(slow) as storage:

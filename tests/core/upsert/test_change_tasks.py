@@ -16,7 +16,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, TimestampType
 from rows_support import write_settings
 
-from lake.core.deletes.delta import (
+from lake.core.changelog_load.row_kinds import UNKNOWN, row_kinds
+from lake.core.changelog_load.tasks import send_changes
+from lake.core.deletes.delta_writer import (
     DELETE,
     INSERT,
     UPDATE_AFTER,
@@ -24,11 +26,9 @@ from lake.core.deletes.delta import (
     UPSERT,
     DeltaSettings,
 )
-from lake.core.engine import TaskContext
+from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.table.storage import Storage
-from lake.core.upsert.change_tasks import send_changes
-from lake.core.upsert.row_kinds import UNKNOWN, row_kinds
+from lake.core.storage.storage import Storage
 
 SCHEMA = Schema(
     NestedField(1, "id", DoubleType(), required=False),

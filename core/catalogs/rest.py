@@ -1,0 +1,292 @@
+"""PyIceberg's REST catalog, bounded: each request has a time limit, and goes to configured hosts only.
+
+Without a limit a server that stalls would hold a cron job for ever. And a server may tell its clients to go
+on elsewhere, by a redirect or by its configuration: they would carry their credentials there. Limits are set
+as for Java's client, by `rest.client.connection-timeout-ms` and `rest.client.socket-timeout-ms`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import requests
+from pyiceberg.catalog.rest import Capability, RestCatalog, auth
+from pyiceberg.exceptions import RESTError
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+
+from lake.core.catalogs import pyiceberg_patches
+from lake.core.catalogs.trust import as_configured, check_store, storage_properties
+from lake.core.clock import SystemClock, SystemIds
+from lake.core.errors import RefusedError
+from lake.core.properties.values import whole
+from lake.core.redaction import is_secret
+from lake.core.storage.credentials import Credentials
+from lake.core.units import natural_number
+
+_CONNECT_MS = whole("rest.client.connection-timeout-ms", 10_000, least=1)
+_READ_MS = whole("rest.client.socket-timeout-ms", 60_000, least=1)
+# Where credentials may go.
+_ADDRESSES = ("uri", "oauth2-server-uri")
+_PLAIN = "lake.allow-plain-http"
+_LOGIN = re.compile(r"token|credential|auth(\..*)?")
+# So long a server may ask its clients to wait before they come again.
+_LONGEST_PAUSE = 10.0
+# How often a change is sent again that certainly did not happen, or that the server will not do twice.
+_RESENDS = 3
+_TOO_MANY = 429
+_CONFLICT = 409
+_UNSURE = frozenset({500, 502, 503, 504})
+_KEY, _KEYS_TOLD = "Idempotency-Key", "idempotency-key-lifetime"
+
+
+class _Again(Retry):
+    """As often as told, and no longer after than a user may wait."""
+
+    def get_retry_after(self, response: Any) -> float | None:
+        """Return how many seconds to wait, as the server says."""
+        told = super().get_retry_after(response)
+        return None if told is None else min(told, _LONGEST_PAUSE)
+
+
+# Requests that change nothing are sent again; what changes something only as `_sent_safely` says.
+_AGAIN = _Again(
+    total=3,
+    read=1,
+    status_forcelist=(429, 502, 503, 504),
+    allowed_methods=("GET", "HEAD"),
+    backoff_factor=0.2,
+    raise_on_status=False,
+)
+_Send = Callable[..., requests.Response]
+_PORTS = {"http": 80, "https": 443}
+
+
+class BoundedRestCatalog(RestCatalog):
+    """A REST catalog as the user configured it."""
+
+    # Tables may come with properties, and credentials, of the server's.
+    vends = True
+    # What opens each table's store, as it came last.
+    vended: dict[tuple[str, ...], Credentials]
+
+    def __init__(self, name: str, **properties: Any) -> None:
+        """Open it.
+
+        Raises:
+            RefusedError: it would carry its credentials over the network in plain text.
+            InvalidRequestError: a timeout is not a whole number above zero.
+        """
+        _refuse_plain_text(properties)
+        pyiceberg_patches.apply_to_rest()
+        self._configured = dict(properties)
+        texts = {key: str(value) for key, value in properties.items()}
+        self._limits = tuple(setting.of(texts) / 1000 for setting in (_CONNECT_MS, _READ_MS))
+        # One way of logging in has no session of ours.
+        post = _limited(requests.post, self._limits)
+        auth.requests = SimpleNamespace(post=post)  # type: ignore[attr-defined,assignment]
+        self.vended = {}
+        # Whether the server does a change with a key only once, however often it is sent.
+        self._has_keys = False
+        super().__init__(name, **properties)
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: Any) -> Any:
+        self._keep(identifier_tuple, table_response)
+        return super()._response_to_table(identifier_tuple, table_response)
+
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: Any
+    ) -> Any:
+        self._keep(identifier_tuple, table_response)
+        return super()._response_to_staged_table(identifier_tuple, table_response)
+
+    def _keep(self, identifier: tuple[str, ...], answer: Any) -> None:
+        self.vended[identifier] = self._credentials(
+            storage_properties(as_configured(answer.config, {})), answer.storage_credentials
+        )
+
+    def _credentials(self, vended: Mapping[str, str], by_prefix: Iterable[Any]) -> Credentials:
+        grants = tuple(
+            (item.prefix, storage_properties(as_configured(item.config, {}))) for item in by_prefix
+        )
+        own = storage_properties(self.properties)
+        for given in ({}, *(given for _, given in grants)):
+            check_store({**own, **vended, **given}, storage_properties(self._configured))
+        return Credentials({**own, **vended}, grants)
+
+    def vend(self, identifier: tuple[str, ...]) -> Credentials:
+        """Ask for a table's credentials once more.
+
+        A server that gave some by prefix has an address for nothing else; others are asked for the table.
+        """
+        known = self.vended.get(identifier)
+        if known and known.grants and Capability.V1_LOAD_CREDENTIALS in self._supported_endpoints:
+            with suppress(RESTError):
+                answer = self._load_credentials(identifier)
+                fresh = self._credentials({}, answer.storage_credentials)
+                return Credentials(known.properties, fresh.grants)
+        self.load_table(identifier)
+        return self.vended[identifier]
+
+    def _config_headers(self, session: requests.Session) -> None:
+        # The first thing that happens to a new session, before it fetches a token.
+        super()._config_headers(session)
+        for scheme in _PORTS:
+            session.mount(f"{scheme}://", HTTPAdapter(max_retries=_AGAIN))
+        known = [self._configured[key] for key in _ADDRESSES if key in self._configured]
+        send = _guarded(session.send, self._limits, known)
+        session.send = self._sent_safely(send)  # type: ignore[method-assign]
+
+    def _sent_safely(self, send: _Send) -> _Send:
+        """Wrap a session's way to send: what changes something goes again where that cannot do it twice."""
+
+        def sent(request: requests.PreparedRequest, **options: Any) -> requests.Response:
+            changes = request.method not in {"GET", "HEAD"}
+            keyed = changes and self._has_keys
+            unheard: requests.Response | requests.RequestException | None = None
+            if keyed:
+                request.headers[_KEY] = _time_ordered_uuid()
+            for attempt in range(1, _RESENDS + 1):
+                try:
+                    answer = send(request, **options)
+                except (requests.ConnectionError, requests.Timeout) as error:
+                    if not keyed or attempt == _RESENDS:
+                        raise
+                    unheard, pause = error, 0.0
+                else:
+                    unsure = keyed and answer.status_code in _UNSURE
+                    unheard = answer if unsure else unheard
+                    again = unsure or (changes and answer.status_code == _TOO_MANY)
+                    if not again or attempt == _RESENDS:
+                        break
+                    pause = _pause(answer)
+                SystemClock().sleep(max(pause, 0.1 * 2**attempt))
+            answer = _surest(unheard, answer)
+            self._learn(request, answer)
+            return answer
+
+        return sent
+
+    def _learn(self, request: requests.PreparedRequest, answer: requests.Response) -> None:
+        if answer.ok and urlsplit(str(request.url)).path.endswith("/v1/config"):
+            with suppress(ValueError):
+                told = answer.json()
+                self._has_keys = isinstance(told, dict) and bool(told.get(_KEYS_TOLD))
+
+    def _refresh_token(self) -> None:
+        """Fetch another token: the server takes the one at hand for expired."""
+        super()._refresh_token()
+        provider = getattr(self._auth_manager, "token_provider", None)
+        if provider is not None:
+            provider._token = None  # noqa: SLF001 - its own way counts seconds only
+
+    def _fetch_config(self) -> None:
+        super()._fetch_config()
+        self.properties = as_configured(self.properties, self._configured)
+
+
+def check_host(address: str, known: list[str]) -> None:
+    """Refuse an address on a host that is none of those known, or that lacks their encryption.
+
+    Raises:
+        RefusedError: it is one.
+    """
+    scheme, host, port = _origin(address)
+    origins = [_origin(item) for item in known]
+    if (scheme, host, port) in origins or (
+        scheme == "https" and any(host == item[1] for item in origins)
+    ):
+        return
+    place = f"{scheme}://{host}:{port}"
+    raise RefusedError(
+        f"the catalog's server sends its clients on to {place}, which is not configured",
+        hint=f"if that is right, set the catalog's uri (or oauth2-server-uri) to {place}",
+    )
+
+
+def _refuse_plain_text(properties: Mapping[str, Any]) -> None:
+    allowed = str(properties.get(_PLAIN, "false")).lower() == "true"
+    if allowed or not _logs_in(properties):
+        return
+    for key in _ADDRESSES:
+        scheme, host, port = _origin(str(properties.get(key, "")))
+        if scheme == "http" and not _is_here(host):
+            raise RefusedError(
+                f"credentials would go to {scheme}://{host}:{port} for anyone on the way to read",
+                hint=f"use https, or set {_PLAIN}=true for the catalog where the network is private",
+            )
+
+
+def _logs_in(properties: Mapping[str, Any]) -> bool:
+    """Whether requests to the catalog carry credentials; the storage's own keys they do not."""
+    keys = [key.lower() for key in properties]
+    return (
+        any(_LOGIN.fullmatch(key) for key in keys)
+        or any(key.startswith("header.") and is_secret(key) for key in keys)
+        or any(urlsplit(str(properties.get(key, ""))).username for key in _ADDRESSES)
+    )
+
+
+def _is_here(host: str) -> bool:
+    """Whether a host is this machine, to which nothing goes over a network."""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def _origin(address: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(address)
+    scheme = parts.scheme.lower()
+    return scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(scheme)
+
+
+def _surest(
+    unheard: requests.Response | requests.RequestException | None, last: requests.Response
+) -> requests.Response:
+    """Return what is known of a change: one that is refused now may have been made when it was sent before.
+
+    Raises:
+        RequestException: it may have been made, and no answer came.
+    """
+    if unheard is None or last.ok or last.status_code == _CONFLICT:
+        return last
+    if isinstance(unheard, requests.RequestException):
+        raise unheard
+    return unheard
+
+
+def _pause(answer: requests.Response) -> float:
+    """Return the seconds for which a server asks its clients to stay away, as far as that can be borne."""
+    told = natural_number(answer.headers.get("Retry-After", ""))
+    return min(float(told or 0), _LONGEST_PAUSE)
+
+
+def _time_ordered_uuid() -> str:
+    """Return a new UUID of version 7 (RFC 9562), as the REST specification wants its keys."""
+    chance = UUID(SystemIds().uuid()).int
+    moment = SystemClock().now_ms() & ((1 << 48) - 1)
+    high = (moment << 16) | (7 << 12) | ((chance >> 64) & 0xFFF)
+    low = (0b10 << 62) | (chance & ((1 << 62) - 1))
+    return str(UUID(int=(high << 64) | low))
+
+
+def _guarded(send: _Send, limits: tuple[float, ...], known: list[str]) -> _Send:
+    def guarded(request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        check_host(str(request.url), known)
+        return send(request, **{**options, "timeout": options.get("timeout") or limits})
+
+    return guarded
+
+
+def _limited(post: _Send, limits: tuple[float, ...]) -> _Send:
+    def limited(*arguments: Any, **options: Any) -> requests.Response:
+        return post(*arguments, **{"timeout": limits, **options})
+
+    return limited

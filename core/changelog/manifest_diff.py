@@ -1,0 +1,179 @@
+"""The manifests of snapshots and of their parents, each read once however many snapshots have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.catalogs.catalog import Table
+from lake.core.changelog.file_diff import Entries
+from lake.core.errors import BadInputError
+from lake.core.manifests.api import read_manifests
+from lake.core.manifests.data_files import DATA
+from lake.core.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.snapshots.ancestry import is_first, snapshots_by_id
+from lake.core.snapshots.completeness import check_list, holds_only_own, read_list
+
+if TYPE_CHECKING:
+    from pyiceberg.table.snapshots import Snapshot
+
+_FETCH_THREADS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """Manifests of one kind, data or deletes, that a snapshot and its parent have.
+
+    Args:
+        after: the snapshot's.
+        before: the parent's; None if it has expired.
+        snapshot_id: the snapshot.
+    """
+
+    after: pa.Table
+    before: pa.Table | None
+    snapshot_id: int
+
+    @property
+    def new(self) -> pa.Table:
+        """Those that only the snapshot has."""
+        if self.before is not None:
+            return _without(self.after, self.before)
+        return self.after.filter(pc.equal(self.after["added_snapshot_id"], self.snapshot_id))
+
+    @property
+    def gone(self) -> pa.Table:
+        """Those that only the parent has, as far as it is known."""
+        return self.after.slice(0, 0) if self.before is None else _without(self.before, self.after)
+
+    @property
+    def shared(self) -> pa.Table:
+        """Those that are not new."""
+        return _without(self.after, self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A snapshot with the manifests that it and its parent have.
+
+    Args:
+        snapshot: it.
+        data: manifests of data files; the parent's may be unknown.
+        deletes: manifests of delete files.
+    """
+
+    snapshot: Snapshot
+    data: Manifests
+    deletes: Manifests
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether its parent has expired."""
+        return self.data.before is None
+
+
+def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
+    """Read the manifest lists of snapshots and of their parents.
+
+    Raises:
+        BadInputError: a parent has expired, and which rows its deletes left cannot be told without it.
+        CorruptFileError: a manifest list cannot be read.
+    """
+    known = snapshots_by_id(table.metadata)
+    parents = [known.get(item.parent_snapshot_id or 0) for item in snapshots]
+    wanted = {item.snapshot_id: item for item in (*snapshots, *parents) if item is not None}
+    with ThreadPoolExecutor(_FETCH_THREADS) as pool:
+        read = pool.map(lambda item: _whole(table, item), wanted.values())
+        lists = dict(zip(wanted, read, strict=True))
+    return [
+        _commit(table, item, lists[item.snapshot_id], lists.get(item.parent_snapshot_id or 0))
+        for item in snapshots
+    ]
+
+
+def _whole(table: Table, snapshot: Snapshot) -> pa.Table:
+    # What is missing in one list would be told as a change.
+    manifests = read_list(table.storage, table.metadata, snapshot)
+    check_list(table.storage, table.metadata, snapshot, manifests)
+    return manifests
+
+
+def _commit(table: Table, snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Commit:
+    if before is None and is_first(table.metadata, snapshot) and holds_only_own(snapshot, after):
+        before = MANIFEST_SCHEMA.empty_table()
+    data, deletes = _parted(after)
+    old_data, old_deletes = (None, None) if before is None else _parted(before)
+    number = snapshot.snapshot_id
+    found = Manifests(deletes, old_deletes, number)
+    if before is None:
+        if found.new.num_rows:
+            raise BadInputError(
+                f"which rows snapshot {number} deleted cannot be told: its parent has expired",
+                hint=f"begin with --from-snapshot {number}",
+            )
+        found = Manifests(deletes, deletes, number)
+    return Commit(snapshot, Manifests(data, old_data, number), found)
+
+
+def _parted(manifests: pa.Table) -> tuple[pa.Table, pa.Table]:
+    is_data = pc.equal(manifests["content"], DATA)
+    return manifests.filter(is_data), manifests.filter(pc.invert(is_data))
+
+
+def _without(manifests: pa.Table, others: pa.Table) -> pa.Table:
+    known = pc.is_in(manifests["manifest_path"], value_set=others["manifest_path"])
+    return manifests.filter(pc.invert(known))
+
+
+class EntryReader:
+    """Entries of manifests, each manifest read once.
+
+    Args:
+        table: whose they are.
+        columns: of the entries.
+    """
+
+    def __init__(self, table: Table, columns: Sequence[str]) -> None:
+        self._table = table
+        self._columns = columns
+        self._found: dict[str, tuple[int, pa.Table]] = {}
+
+    def read(self, manifests: Iterable[pa.Table]) -> None:
+        """Read what is not known yet, all together.
+
+        Raises:
+            CorruptFileError: a manifest is not what its list says.
+        """
+        rows = pa.concat_tables([MANIFEST_SCHEMA.empty_table(), *manifests])
+        paths = rows["manifest_path"].to_pylist()
+        first = {path: row for row, path in enumerate(paths) if path not in self._found}
+        wanted = rows.take(pa.array(sorted(first.values()), pa.int64()))
+        found = read_manifests(
+            self._table.storage, wanted, self._table.metadata, columns=self._columns
+        )
+        for spec_id, entries in found.items():
+            named = entries["manifest_path"].cast(pa.string()).combine_chunks().dictionary_encode()
+            codes = named.indices.to_numpy(zero_copy_only=False)
+            grouped = entries.take(pa.array(np.argsort(codes, kind="stable")))
+            edges = np.searchsorted(np.sort(codes), np.arange(len(named.dictionary) + 1))
+            for number, path in enumerate(named.dictionary.to_pylist()):
+                part = grouped.slice(edges[number], edges[number + 1] - edges[number])
+                self._found[path] = spec_id, part
+
+    def of(self, manifests: pa.Table) -> Entries:
+        """Return the entries of manifests that were read, by spec id."""
+        by_spec: dict[int, list[pa.Table]] = {}
+        for path in manifests["manifest_path"].to_pylist():
+            if path in self._found:
+                spec_id, entries = self._found[path]
+                by_spec.setdefault(spec_id, []).append(entries)
+        # Many small chunks cost more than a copy.
+        return {
+            spec_id: pa.concat_tables(parts).combine_chunks() for spec_id, parts in by_spec.items()
+        }

@@ -1,0 +1,323 @@
+"""What telling a table's changes reads: per snapshot the files that came, that went, and that lost rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+
+from lake.core.catalogs.catalog import Table
+from lake.core.changelog.file_diff import (
+    Entries,
+    Exchange,
+    count,
+    exchange,
+    identities,
+    joined,
+    live,
+    lived_before,
+)
+from lake.core.changelog.manifest_diff import Commit, EntryReader, Manifests, commits_of
+from lake.core.errors import InvalidRequestError
+from lake.core.manifests.api import live_manifests
+from lake.core.scan.incremental import Increment, operation_of, plan_span
+from lake.core.scan.plan import ScanOptions, ScanPlan, bound, file_columns, planned
+from lake.core.snapshots.delete_index import DATA_BOUNDS, DATA_COLUMNS, DELETE_COLUMNS, DeleteIndex
+from lake.core.snapshots.delete_scopes import all_schemas
+from lake.core.snapshots.live_files import LiveFiles
+from lake.core.snapshots.pruning import prune_files
+from lake.core.types.arrow_schema import project_schema
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table.snapshots import Snapshot
+
+# Iceberg's reserved columns of a change log.
+CHANGE_COLUMNS = (
+    NestedField(2147483543, "_change_type", StringType(), required=True),
+    NestedField(2147483542, "_change_ordinal", IntegerType(), required=True),
+    NestedField(2147483541, "_commit_snapshot_id", LongType(), required=True),
+)
+REPLACE = "replace"
+
+
+@dataclass(frozen=True)
+class SideFiles(LiveFiles):
+    """Some of a snapshot's data files, with its delete files as they were read already."""
+
+    index: DeleteIndex = field(kw_only=True)
+
+    @cached_property
+    def delete_index(self) -> DeleteIndex:
+        """The snapshot's live delete files."""
+        return self.index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one snapshot changed.
+
+    Args:
+        ordinal: its place among the snapshots told, from 0.
+        snapshot_id: the snapshot.
+        inserts: data files that came, with the deletes that apply to them in the snapshot.
+        deletes: data files that went, with the deletes that applied to them in its parent.
+        touched: data files of both whose deletes are others now, with those of the snapshot.
+        before: the same files with the deletes of the parent.
+        revives: whether a delete file went that applied to a touched file: rows may have come back.
+    """
+
+    ordinal: int
+    snapshot_id: int
+    inserts: ScanPlan
+    deletes: ScanPlan
+    touched: ScanPlan
+    before: LiveFiles
+    revives: bool
+
+    @property
+    def parts(self) -> tuple[ScanPlan, ScanPlan, ScanPlan]:
+        """All that is read."""
+        return self.inserts, self.deletes, self.touched
+
+    @property
+    def mixed(self) -> bool:
+        """Whether rows both went and came, so that they must be looked at together."""
+        went = self.deletes.found.count + self.touched.found.count
+        came = self.inserts.found.count + (self.touched.found.count if self.revives else 0)
+        return bool(went and came)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePlan:
+    """A decided change log.
+
+    Args:
+        table: what is read.
+        options: what was asked.
+        key: columns by which updates are told.
+        snapshot: the last snapshot, None for an empty table.
+        steps: what each snapshot changed, oldest first; those that changed no files are left out.
+        snapshots: how many snapshots are told of, with those.
+        projection: the columns to return.
+        reading: those and the key's.
+        truncated: whether what was before the first snapshot is not known.
+    """
+
+    table: Table
+    options: ScanOptions
+    key: tuple[str, ...]
+    snapshot: Snapshot | None
+    steps: Sequence[Step]
+    snapshots: int
+    projection: Schema
+    reading: Schema
+    truncated: bool
+
+    @property
+    def parts(self) -> Iterator[ScanPlan]:
+        """All that is read."""
+        return (part for step in self.steps for part in step.parts)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files that are read, each as often as it is read."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def records(self) -> int:
+        """Their rows, deleted or not, by their metadata."""
+        return sum(part.records for part in self.parts)
+
+    def facts(self) -> dict[str, int]:
+        """Return the plan as it is shown."""
+        parts = list(self.parts)
+        return {
+            "snapshots": self.snapshots,
+            "files": sum(part.found.count for part in parts),
+            "delete_files": self._delete_files(),
+            "records": self.records,
+            "bytes": self.bytes,
+            "splits": sum(len(part.splits) for part in parts),
+            "skipped_files": sum(part.found.skipped_files for part in parts),
+            "skipped_manifests": 0,
+        }
+
+    def _delete_files(self) -> int:
+        """Return how many delete files are live wherever something is read."""
+        found = [part.found for part in self.parts] + [step.before for step in self.steps]
+        indexes = {id(files.delete_index): files.delete_index for files in found if files.count}
+        names = [identities(index.by_spec) for index in indexes.values()]
+        chunks = [chunk for item in names for chunk in item.chunks]
+        return len(pc.unique(pa.chunked_array(chunks, pa.string())))
+
+
+def plan_changes(table: Table, options: ScanOptions, key: Sequence[str] = ()) -> ChangePlan:
+    """Find what the snapshots of a span changed.
+
+    Raises:
+        InvalidRequestError: the key or a column's name cannot be.
+        NotFoundError: a snapshot, ref or column does not exist.
+        BadInputError: the filter or the range of snapshots cannot be, or what was before it has expired.
+        CorruptFileError: a manifest is not what its list says.
+    """
+    span = plan_span(
+        table.metadata,
+        start=options.start,
+        inclusive=options.inclusive,
+        end=options.end,
+        branch=options.branch,
+    )
+    condition, projection = bound(table.schema, options)
+    reading, names = _with_key(table.schema, projection, options, key)
+    told = [item for item in reversed(span.snapshots) if operation_of(item) != REPLACE]
+    commits = commits_of(table, told)
+    steps = _Planner(table, options, condition, reading).steps(commits)
+    return ChangePlan(
+        table=table,
+        options=options,
+        key=names,
+        snapshot=span.end,
+        steps=steps,
+        snapshots=len(told),
+        projection=Schema(*projection.fields, *CHANGE_COLUMNS),
+        reading=reading,
+        truncated=span.truncated
+        or (options.start is None and any(item.is_orphan for item in commits)),
+    )
+
+
+def _with_key(
+    schema: Schema, projection: Schema, options: ScanOptions, key: Sequence[str]
+) -> tuple[Schema, tuple[str, ...]]:
+    """Return the columns to read and the key's among them."""
+    taken = {item.name for item in CHANGE_COLUMNS} & {item.name for item in projection.fields}
+    if taken:
+        raise InvalidRequestError(
+            f"the table has a column {sorted(taken)[0]}, which a change log has too",
+            hint="choose the other columns with --select",
+        )
+    fields = {item.field_id: item for item in projection.fields}
+    names = []
+    for name in key:
+        (wanted,) = project_schema(schema, [name], case_sensitive=options.case_sensitive).fields
+        if fields.setdefault(wanted.field_id, wanted) != wanted:
+            raise InvalidRequestError(f"--key {name} needs the whole of the column in --select")
+        names.append(wanted.name)
+    return Schema(*fields.values()), tuple(names)
+
+
+class _Planner:
+    """Plans commit after commit, reading each manifest once."""
+
+    def __init__(
+        self,
+        table: Table,
+        options: ScanOptions,
+        condition: BooleanExpression | None,
+        reading: Schema,
+    ) -> None:
+        self._table = table
+        self._options = options
+        self._condition = condition
+        self._reading = reading
+        columns = {*file_columns(condition), *DATA_COLUMNS, *DATA_BOUNDS}
+        self._data = EntryReader(table, sorted(columns))
+        self._deletes = EntryReader(table, DELETE_COLUMNS)
+        self._indexes: dict[tuple[str, ...], DeleteIndex] = {}
+
+    def steps(self, commits: Sequence[Commit]) -> list[Step]:
+        """Plan commits, oldest first; those that changed no files are left out."""
+        kinds = [item.deletes for item in commits]
+        self._deletes.read(part for item in kinds for part in (item.after, item.gone))
+        changed = [self._changed_deletes(item) for item in kinds]
+        self._data.read(
+            part
+            for item, deletes in zip(commits, changed, strict=True)
+            # Files on both sides are worth a look only where deletes are others.
+            for part in (item.data.new if deletes.is_empty else item.data.after, item.data.gone)
+        )
+        steps = [
+            self._step(ordinal, item, deletes)
+            for ordinal, (item, deletes) in enumerate(zip(commits, changed, strict=True))
+        ]
+        return [step for step in steps if any(part.found.count for part in step.parts)]
+
+    def _changed_deletes(self, manifests: Manifests) -> Exchange:
+        gone, new = (self._deletes.of(part) for part in (manifests.gone, manifests.new))
+        return exchange(live(gone), live(new))
+
+    def _changed_files(self, manifests: Manifests) -> Exchange:
+        new = self._data.of(manifests.new)
+        if manifests.before is None:
+            return exchange(lived_before(new, manifests.snapshot_id), live(new))
+        return exchange(live(self._data.of(manifests.gone)), live(new))
+
+    def _step(self, ordinal: int, commit: Commit, deletes: Exchange) -> Step:
+        files = self._changed_files(commit.data)
+        old, new = commit.deletes.before, commit.deletes.after
+        kept: Entries = {}
+        if not deletes.is_empty:
+            shared = live(self._data.of(commit.data.shared))
+            changed = [self._index_of(part) for part in (deletes.added, deletes.removed)]
+            kept = _touched(joined(files.kept, shared), changed)
+        touched = self._part(kept, new)
+        return Step(
+            ordinal=ordinal,
+            snapshot_id=commit.snapshot.snapshot_id,
+            inserts=self._part(files.added, new),
+            deletes=self._part(files.removed, old),
+            touched=touched,
+            before=self._side(touched.found.by_spec, old),
+            revives=bool(count(deletes.removed)),
+        )
+
+    def _part(self, entries: Entries, delete_manifests: pa.Table) -> ScanPlan:
+        """Plan to read data files as they are with some delete files."""
+        found = self._side(entries, delete_manifests)
+        whole = Increment(None, (), ())
+        return planned(self._table, self._options, whole, found, self._condition, self._reading)
+
+    def _side(self, entries: Entries, delete_manifests: pa.Table) -> SideFiles:
+        kept = {spec_id: self._pruned(spec_id, some) for spec_id, some in entries.items()}
+        return SideFiles(
+            table=self._table,
+            by_spec=kept,
+            delete_manifests=live_manifests(delete_manifests),
+            schema=self._table.schema,
+            skipped_files=count(entries) - count(kept),
+            index=self._index(delete_manifests),
+        )
+
+    def _pruned(self, spec_id: int, entries: pa.Table) -> pa.Table:
+        if self._condition is None:
+            return entries
+        spec = self._table.metadata.specs()[spec_id]
+        return entries.filter(prune_files(entries, spec, self._table.schema, self._condition))
+
+    def _index(self, delete_manifests: pa.Table) -> DeleteIndex:
+        """Return a snapshot's live delete files."""
+        paths = tuple(delete_manifests["manifest_path"].to_pylist())
+        if paths not in self._indexes:
+            self._indexes[paths] = self._index_of(live(self._deletes.of(delete_manifests)))
+        return self._indexes[paths]
+
+    def _index_of(self, entries: Entries) -> DeleteIndex:
+        metadata = self._table.metadata
+        return DeleteIndex(entries, metadata.specs(), all_schemas(metadata))
+
+
+def _touched(entries: Entries, changed: Sequence[DeleteIndex]) -> Entries:
+    """Return the data files to which some of the delete files may apply."""
+    found = {}
+    for spec_id, some in entries.items():
+        masks = [index.pair(spec_id, some).touched() for index in changed if index.count]
+        found[spec_id] = some.filter(pa.array(np.any(masks, axis=0)))
+    return found

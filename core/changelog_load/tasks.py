@@ -1,0 +1,239 @@
+"""A change log on the engine: its rows, in order, to the writer of their key, and there to files."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
+
+from lake.core.changelog_load.row_kinds import UNKNOWN, row_kinds, unknown_kind
+from lake.core.columns.defaults import without_write_defaults
+from lake.core.columns.nullability import null_in_required
+from lake.core.columns.text_encoding import json_lines
+from lake.core.deletes.delta_writer import (
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    UPSERT,
+    DeltaFiles,
+    DeltaSettings,
+    DeltaWriter,
+    Kinds,
+)
+from lake.core.engine.shuffle import Outbox, claim, claimed
+from lake.core.engine.tasks import TaskContext
+from lake.core.errors import BadInputError
+from lake.core.ingest.tasks import report, task_units
+from lake.core.keys.encoding import hash_keys, partition_of
+from lake.core.keys.extraction import unusable
+from lake.core.rows.reader import read_ahead
+from lake.core.types.arrow_schema import arrow_schema
+from lake.core.types.transforms import Places, group_places, partition_number
+from lake.core.upsert.checksummed_batches import batch_file
+
+# Of a row in a message; so many characters tell which it is.
+_SHOWN = 200
+
+
+def write_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Write a task's changes; reports each unit's end, then the files.
+
+    The payload: ``units``, ``reading`` and ``must_match`` as `lake.core.ingest.tasks.write_rows` has them,
+    ``delta`` (DeltaSettings), ``kinds`` (the column that tells what a row does), ``by_partition`` (whether
+    rows meet by partition, not by key), ``rejects`` (whether rows without a usable key are set aside) and
+    ``aside`` (how the names of files of these begin).
+    """
+    settings = DeltaSettings.from_plain(payload["delta"])
+    with (
+        _Changes(payload, settings, context) as changes,
+        DeltaWriter(
+            context.storage, settings, task=payload["task"], attempt=context.attempt
+        ) as writer,
+    ):
+        for unit, batches in changes.units():
+            for rows, kinds in batches:
+                writer.write(rows, kinds)
+            told = changes.claim()
+            progress = report([], rows_read=told["rows_read"], input_bytes=unit["input_bytes"])
+            yield {**progress, "claims": [told]}
+        files = writer.close()
+    yield {**_report(files), "claims": [changes.claim()]}
+
+
+def send_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
+    """Send each of a task's changes to the reducer of its partition or key."""
+    settings = DeltaSettings.from_plain(payload["delta"])
+    outbox = Outbox(payload["reducers"])
+    with _Changes(payload, settings, context) as changes:
+        for _, batches in changes.units():
+            for rows, kinds in batches:
+                if not rows.num_rows:
+                    continue
+                reducers = _reducers(rows, settings, payload)
+                order = np.argsort(reducers, kind="stable")
+                sent = _with_kinds(rows, kinds).take(pa.array(order))
+                cuts = np.flatnonzero(np.diff(reducers[order])) + 1
+                for start, end in pairwise([0, *cuts, len(order)]):
+                    reducer = int(reducers[order[start]])
+                    yield from outbox.add(reducer, sent.slice(start, end - start))
+    yield from outbox.rest()
+    yield 0, claim(changes.claim())
+
+
+def receive_changes(
+    payload: Mapping[str, Any], blobs: Iterable[bytes], context: TaskContext
+) -> Iterator[Mapping[str, Any]]:
+    """Write the changes that were sent to one reducer; reports the files, and what tasks claim."""
+    settings = DeltaSettings.from_plain(payload["delta"])
+    claims = []
+    with DeltaWriter(
+        context.storage, settings, task=payload["task"], attempt=context.attempt
+    ) as writer:
+        for blob in blobs:
+            context.go_on()
+            stream = pa.ipc.open_stream(blob)
+            if (told := claimed(stream)) is not None:
+                claims.append(told)
+            for batch in stream:
+                rows = batch.select(range(batch.num_columns - 1))
+                writer.write(rows, batch.column(batch.num_columns - 1).to_numpy())
+        files = writer.close()
+    yield {**_report(files), "claims": claims}
+
+
+def _report(files: DeltaFiles) -> dict[str, Any]:
+    return {**report(files.data), "deletes": [file.to_plain() for file in files.deletes]}
+
+
+def _with_kinds(rows: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [*rows.columns, pa.array(kinds)], schema=rows.schema.append(pa.field("", pa.int8()))
+    )
+
+
+def _reducers(rows: pa.RecordBatch, settings: DeltaSettings, payload: Mapping[str, Any]) -> Places:
+    count: int = payload["reducers"]
+    if not payload["by_partition"]:
+        return partition_of(hash_keys(rows.select(settings.key_names)), count)
+    found = np.empty(rows.num_rows, np.int64)
+    write = settings.write
+    for partition, members in group_places(rows, write.spec, write.schema):
+        found[members] = partition_number(partition, count)
+    return found
+
+
+class _Changes:
+    """The changes that a task reads, checked; those without a usable key are set aside or an error."""
+
+    def __init__(
+        self, payload: Mapping[str, Any], settings: DeltaSettings, context: TaskContext
+    ) -> None:
+        self._payload = payload
+        self._by_key = settings.mode == UPSERT
+        self._key = settings.key_names
+        self._columns = arrow_schema(settings.write.schema)
+        # A row that lacks its key is unusable, not one of a default key.
+        read = without_write_defaults(settings.write.schema, settings.key_ids)
+        self._schema = source_schema(read, payload["kinds"])
+        self._context = context
+        self._counts = dict.fromkeys(("rows_read", "rows", "rejected"), 0)
+        self._aside_path = f"{payload['aside']}-{payload['task']:05d}-{context.attempt}.arrow"
+        self._aside: Any = None
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._files.close()
+
+    def units(self) -> Iterator[tuple[Mapping[str, Any], Iterator[tuple[pa.RecordBatch, Kinds]]]]:
+        """Yield each unit with its changes, but those that do nothing."""
+        for unit, batches in task_units(self._payload, self._schema, self._context):
+            yield unit, self._known(batches, unit["source"]["path"])
+
+    def claim(self) -> dict[str, Any]:
+        """Return what was read since it was last asked; once closed, also what was set aside."""
+        told = {**self._counts, "task": self._payload["task"]}
+        self._counts = dict.fromkeys(self._counts, 0)
+        return {**told, "rejects": None if self._aside is None else self._aside_path}
+
+    def _known(
+        self, batches: Iterator[pa.RecordBatch], where: str
+    ) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
+        for batch in read_ahead(batches):
+            self._context.go_on()
+            self._counts["rows_read"] += batch.num_rows
+            usable = self._usable(batch, where)
+            *columns, texts = usable.columns
+            kinds = row_kinds(texts)
+            for place in np.flatnonzero(kinds == UNKNOWN):
+                row = self._shown(usable, int(place))
+                raise unknown_kind(texts[place].as_py(), self._payload["kinds"], where, row)
+            rows = pa.RecordBatch.from_arrays(columns, schema=self._columns)
+            if self._by_key:
+                does = kinds != UPDATE_BEFORE
+                rows, kinds = rows.filter(pa.array(does)), kinds[does]
+            inserts = (kinds == INSERT) | (kinds == UPDATE_AFTER)
+            # Of what an upsert deletes only the key is known.
+            whole = rows.filter(pa.array(inserts)) if self._by_key else rows
+            if missing := null_in_required(whole):
+                row = self._shown(whole, _first_with_null(whole))
+                raise BadInputError(f"{where} has NULL in the required column {missing}{row}")
+            self._counts["rows"] += int(np.count_nonzero(inserts))
+            yield rows, kinds
+
+    def _usable(self, batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
+        bad = np.zeros(batch.num_rows, np.bool_)
+        for name in self._key:
+            if (found := unusable(batch.column(name))) is None:
+                continue
+            if not self._payload["rejects"]:
+                row = self._shown(batch, int(np.argmax(found[0])))
+                raise BadInputError(
+                    f"{where} has {found[1]} in the key column {name}{row}",
+                    hint="--rejects PATH sets such rows aside",
+                )
+            bad |= found[0]
+        if not bad.any():
+            return batch
+        self._set_aside(batch.filter(pa.array(bad)))
+        return batch.filter(pa.array(~bad))
+
+    def _shown(self, rows: pa.RecordBatch, place: int) -> str:
+        """Return a row to end a message with; nothing if it has no form as text."""
+        schema = self._schema.select(*rows.schema.names)
+        try:
+            lines = json_lines(rows.slice(place, 1), schema)
+        except BadInputError:
+            return ""
+        return f", in the row {lines[0].as_py().strip()[:_SHOWN]}"
+
+    def _set_aside(self, batch: pa.RecordBatch) -> None:
+        self._counts["rejected"] += batch.num_rows
+        if self._aside is None:
+            file = batch_file(self._context.storage, self._aside_path)
+            self._aside = self._files.enter_context(file)
+        self._aside.write_batch(batch)
+
+
+def _first_with_null(rows: pa.RecordBatch) -> int:
+    """Return the first row that lacks something required; there is one."""
+
+    def among(place: int) -> bool:
+        return null_in_required(rows.slice(0, place + 1)) is not None
+
+    return bisect_left(range(rows.num_rows), True, key=among)  # noqa: FBT003 - what is looked for
+
+
+def source_schema(schema: Schema, kinds: str) -> Schema:
+    """Return the columns of a change log: of a row that is deleted by its key most may be missing."""
+    fields = [field.model_copy(update={"required": False}) for field in schema.fields]
+    return Schema(*fields, NestedField(schema.highest_field_id + 1, kinds, StringType()))

@@ -1,0 +1,199 @@
+"""What is read of data files and how: plain data that tasks are given."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from lake.core.expressions.filters import bind_filter, filter_from_plain, filter_to_plain
+from lake.core.keys.columns import key_schema
+from lake.core.manifests.data_files import DataFile, DeleteFile
+from lake.core.manifests.entries import files_of
+from lake.core.properties.table_properties import NAME_MAPPING
+from lake.core.snapshots.delete_scopes import all_schemas
+from lake.core.types.arrow_schema import (
+    schema_from_plain,
+    schema_to_plain,
+    spec_from_plain,
+    spec_to_plain,
+)
+from lake.core.types.unsupported_columns import refuse_unsupported
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.partitioning import PartitionSpec
+
+    from lake.core.catalogs.catalog import Table
+
+BATCH_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSlice:
+    """A data file, or the row groups of it that begin in a range of its bytes.
+
+    `partition` holds single values as in `lake.core.manifests.data_files.DataFile`, `sequence_number` is the file's data
+    sequence number. Of the slice's rows the first `skip_rows` are left out, and of the others all but the
+    first `take_rows`; both count rows of the file, deleted or not.
+    """
+
+    path: str
+    format: str = "PARQUET"
+    size_bytes: int
+    record_count: int
+    spec_id: int
+    partition: tuple[bytes | None, ...] = ()
+    start: int = 0
+    length: int | None = None
+    skip_rows: int = 0
+    take_rows: int | None = None
+    sequence_number: int = 0
+    first_row_id: int | None = None
+
+    @classmethod
+    def of(cls, file: DataFile, *, sequence_number: int = 0) -> FileSlice:
+        """Return the whole of a data file."""
+        return cls(
+            path=file.path,
+            format=file.format,
+            size_bytes=file.size_bytes,
+            record_count=file.record_count,
+            spec_id=file.spec_id,
+            partition=file.partition,
+            sequence_number=sequence_number,
+            first_row_id=file.first_row_id,
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["partition"] = [
+            None if value is None else base64.b64encode(value).decode() for value in self.partition
+        ]
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> FileSlice:
+        """Rebuild from `to_plain`'s values."""
+        values = dict(plain)
+        values["partition"] = tuple(
+            None if value is None else base64.b64decode(value) for value in values["partition"]
+        )
+        return cls(**values)
+
+
+def slices_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[FileSlice]:
+    """Return the whole of the data files of manifest entries that share a spec.
+
+    Args:
+        entries: among their columns `sequence_number`, and `first_row_id` where row ids are read.
+        spec: their partition spec.
+        schema: where the spec's source columns are looked up.
+    """
+    files = files_of(entries, spec=spec, schema=schema)
+    numbers = entries["sequence_number"].to_pylist()
+    return [
+        FileSlice.of(file, sequence_number=number)
+        for file, number in zip(files, numbers, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSettings:
+    """How files of one table are read.
+
+    Args:
+        projection: the columns to return.
+        schema: the table's schema; the filter is bound to it.
+        specs: by id; they tell which missing column is a partition's value.
+        row_filter: rows to return, bound to `schema`; None for all.
+        name_mapping: the table's ``schema.name-mapping.default``, for files without field ids.
+        batch_bytes: about what one batch may take.
+        deletes: delete files that may apply to the files; what deletes their rows is made of these.
+        key_types: columns that equality deletes among them compare, found by id; None without such deletes.
+        complete: a column that a file lacks is an error, even where NULL or a default could stand for it.
+    """
+
+    projection: Schema
+    schema: Schema
+    specs: Mapping[int, PartitionSpec]
+    row_filter: BooleanExpression | None = None
+    name_mapping: str | None = None
+    batch_bytes: int = BATCH_BYTES
+    deletes: tuple[DeleteFile, ...] = ()
+    key_types: Schema | None = None
+    complete: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        *,
+        schema: Schema | None = None,
+        projection: Schema | None = None,
+        row_filter: BooleanExpression | None = None,
+        deletes: Sequence[DeleteFile] = (),
+    ) -> ReadSettings:
+        """Return how a table's files are read.
+
+        Args:
+            table: the table.
+            schema: a past one of it; None for the current one.
+            projection: the columns to return; None for all.
+            row_filter: bound to the schema.
+            deletes: the delete files that may apply to the files.
+
+        Raises:
+            RefusedError: a column to return is of a type that lake cannot read.
+        """
+        schema = table.schema if schema is None else schema
+        refuse_unsupported(schema if projection is None else projection)
+        ids = {column for item in deletes for column in item.equality_ids or ()}
+        return cls(
+            projection=schema if projection is None else projection,
+            schema=schema,
+            specs=table.metadata.specs(),
+            row_filter=row_filter,
+            name_mapping=NAME_MAPPING.of(table.properties),
+            deletes=tuple(deletes),
+            key_types=key_schema(ids, all_schemas(table.metadata)) if ids else None,
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "projection": schema_to_plain(self.projection),
+            "schema": schema_to_plain(self.schema),
+            "specs": [spec_to_plain(spec) for spec in self.specs.values()],
+            "row_filter": None if self.row_filter is None else filter_to_plain(self.row_filter),
+            "name_mapping": self.name_mapping,
+            "batch_bytes": self.batch_bytes,
+            "deletes": [item.to_plain() for item in self.deletes],
+            "key_types": None if self.key_types is None else schema_to_plain(self.key_types),
+            "complete": self.complete,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> ReadSettings:
+        """Rebuild from `to_plain`'s values."""
+        schema = schema_from_plain(plain["schema"])
+        condition = plain["row_filter"]
+        specs = [spec_from_plain(spec) for spec in plain["specs"]]
+        return cls(
+            projection=schema_from_plain(plain["projection"]),
+            schema=schema,
+            specs={spec.spec_id: spec for spec in specs},
+            row_filter=None
+            if condition is None
+            else bind_filter(filter_from_plain(condition), schema),
+            name_mapping=plain["name_mapping"],
+            batch_bytes=plain["batch_bytes"],
+            deletes=tuple(DeleteFile.from_plain(item) for item in plain["deletes"]),
+            key_types=None if plain["key_types"] is None else schema_from_plain(plain["key_types"]),
+            complete=plain["complete"],
+        )

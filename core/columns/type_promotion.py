@@ -1,0 +1,228 @@
+"""Arrow columns of a file as the types of a table, nested fields matched by id or by name.
+
+Only conversions that keep every value are made: Iceberg's promotions, and other storage forms of one type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.types import (
+    BooleanType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    UnknownType,
+    UUIDType,
+)
+
+from lake.core.columns.defaults import initial_column, write_column
+from lake.core.columns.int96 import Int96Type
+from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.types.arrow_schema import arrow_type, field_id
+from lake.core.types.unsupported_columns import UNSUPPORTED, unsupported
+
+
+def convert(
+    column: pa.Array,
+    item: NestedField,
+    where: str,
+    *,
+    by_name: bool = False,
+    labels: pa.DataType | None = None,
+) -> pa.Array:
+    """Return a column as a table's field has it.
+
+    Args:
+        column: as the file holds it.
+        item: the table's field.
+        where: the file's name, for errors.
+        by_name: match nested fields by name even where the file carries ids (they are another table's).
+        labels: the column's type with the ids of its nested fields, if it does not carry them itself.
+
+    Raises:
+        CorruptFileError: its type cannot hold the field's values.
+        RefusedError: lake cannot read values of the field's type.
+        BadInputError: a value does not fit.
+    """
+    kind, labels = item.field_type, _storage(column.type if labels is None else labels)
+    if column.type == pa.bool8() and isinstance(kind, BooleanType):
+        column, labels = column.storage.cast(pa.bool_()), pa.bool_()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not promotable(labels, kind, by_name=by_name):
+        raise CorruptFileError(f"column {item.name} of {where} is {labels}, the table has {kind}")
+    if isinstance(kind, UNSUPPORTED) and not pa.types.is_null(column.type):
+        raise unsupported(item.name, kind)
+    if isinstance(kind, UnknownType) and column.null_count < len(column):
+        raise CorruptFileError(
+            f"column {item.name} of {where} has values, and its type in the table is unknown"
+        )
+    if pa.types.is_null(column.type) or isinstance(kind, UnknownType):
+        return pa.nulls(len(column), arrow_type(kind))
+    nested = _Nested(where, by_name, labels)
+    if isinstance(kind, StructType):
+        return _convert_struct(column, kind, nested)
+    if isinstance(kind, ListType):
+        return _convert_list(column, kind, nested)
+    if isinstance(kind, MapType):
+        return _convert_map(column, kind, nested)
+    target = arrow_type(kind)
+    try:
+        return column if column.type == target else column.cast(target)
+    except pa.ArrowInvalid as error:
+        raise BadInputError(
+            f"column {item.name} of {where} has a value that {kind} cannot hold: {error}"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Nested:
+    """How a nested column's parts are converted."""
+
+    where: str
+    by_name: bool
+    labels: pa.DataType
+
+    def part(self, column: pa.Array, item: NestedField, labels: pa.DataType) -> pa.Array:
+        return convert(column, item, self.where, by_name=self.by_name, labels=labels)
+
+
+def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False) -> bool:
+    """Whether a file's type can become a table's without losing a value (values are checked again)."""
+    if source == pa.bool8() and isinstance(kind, BooleanType):
+        return True
+    source = _storage(source)
+    if pa.types.is_dictionary(source):
+        source = source.value_type
+    if pa.types.is_null(source):
+        return True
+    if isinstance(kind, (UnknownType, *UNSUPPORTED)):
+        # A file of the table may hold the column all the same: `convert` looks at its values.
+        return not by_name
+    if isinstance(source, Int96Type):
+        return isinstance(kind, TimestampType | TimestamptzType)
+    if isinstance(kind, StructType):
+        return pa.types.is_struct(source) and _struct_promotable(source, kind, by_name=by_name)
+    if isinstance(kind, ListType):
+        is_list = pa.types.is_list(source) or pa.types.is_large_list(source)
+        is_list = is_list or pa.types.is_fixed_size_list(source)
+        return is_list and promotable(source.value_type, kind.element_type, by_name=by_name)
+    if isinstance(kind, MapType):
+        return (
+            pa.types.is_map(source)
+            and promotable(source.key_type, kind.key_type, by_name=by_name)
+            and promotable(source.item_type, kind.value_type, by_name=by_name)
+        )
+    if isinstance(kind, UUIDType):
+        return bool(source == pa.binary(16))
+    return _primitive_promotable(source, arrow_type(kind))
+
+
+def _struct_promotable(source: pa.DataType, kind: StructType, *, by_name: bool) -> bool:
+    for index in range(source.num_fields):
+        child = source.field(index)
+        number = None if by_name else field_id(child)
+        for item in kind.fields:
+            same = item.name == child.name if number is None else item.field_id == number
+            if same and not promotable(child.type, item.field_type, by_name=by_name):
+                return False
+    return True
+
+
+def _primitive_promotable(source: pa.DataType, target: pa.DataType) -> bool:
+    types = pa.types
+    if source == target:
+        return True
+    if types.is_integer(source) and types.is_integer(target):
+        # No Iceberg type is wider than a 64-bit integer: whether a value fits is seen value by value.
+        widest = source == pa.uint64() and target == pa.int64()
+        return bool(
+            source.bit_width < target.bit_width
+            or widest
+            or (source.bit_width == target.bit_width and types.is_signed_integer(source))
+        )
+    if types.is_float32(source) or types.is_float16(source):
+        return bool(types.is_float64(target) or types.is_float32(target))
+    if types.is_decimal(source) and types.is_decimal(target):
+        return bool(source.scale == target.scale and source.precision <= target.precision)
+    if types.is_timestamp(source) and types.is_timestamp(target):
+        return bool((source.tz is None) == (target.tz is None))
+    if types.is_date(source):
+        return bool(types.is_date32(target) or (types.is_timestamp(target) and target.tz is None))
+    if types.is_time(source):
+        return bool(types.is_time(target))
+    return _same_bytes(source, target)
+
+
+def _same_bytes(source: pa.DataType, target: pa.DataType) -> bool:
+    types = pa.types
+    text = (types.is_string, types.is_large_string, types.is_string_view)
+    raw = (types.is_binary, types.is_large_binary, types.is_binary_view)
+    if any(test(source) for test in text):
+        return bool(types.is_string(target) or types.is_binary(target))
+    if any(test(source) for test in raw):
+        # Old writers do not mark text as text.
+        return bool(types.is_binary(target) or types.is_string(target))
+    return False
+
+
+def _children(kind: pa.DataType, *, by_name: bool) -> dict[int | str, int]:
+    """Return the positions of a struct's fields by id, or by name where there is none (or it is not ours)."""
+    found: dict[int | str, int] = {}
+    for index, item in enumerate(kind):
+        number = None if by_name else field_id(item)
+        found[item.name if number is None else number] = index
+    return found
+
+
+def _convert_struct(column: pa.Array, kind: StructType, nested: _Nested) -> pa.Array:
+    children = _children(nested.labels, by_name=nested.by_name)
+    parts = []
+    for item in kind.fields:
+        index = children.get(item.field_id, children.get(item.name))
+        if index is not None:
+            part = nested.part(column.field(index), item, nested.labels.field(index).type)
+        else:
+            # What is matched by name is a source; what is matched by id is a file of the table.
+            missing = write_column if nested.by_name else initial_column
+            part = missing(item, len(column))
+        parts.append(part)
+    mask = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind)), mask=mask)
+
+
+def _convert_list(column: pa.Array, kind: ListType, nested: _Nested) -> pa.Array:
+    if pa.types.is_fixed_size_list(column.type):
+        column = column.cast(pa.list_(column.type.value_type))
+    column = _from_start(column)
+    values = nested.part(column.values, kind.element_field, nested.labels.value_type)
+    mask = column.is_null() if column.null_count else None
+    offsets = column.offsets.cast(pa.int32())
+    return pa.ListArray.from_arrays(offsets, values, type=arrow_type(kind), mask=mask)
+
+
+def _convert_map(column: pa.Array, kind: MapType, nested: _Nested) -> pa.Array:
+    column = _from_start(column)
+    keys = nested.part(column.keys, kind.key_field, nested.labels.key_type)
+    items = nested.part(column.items, kind.value_field, nested.labels.item_type)
+    mask = column.is_null() if column.null_count else None
+    return pa.MapArray.from_arrays(column.offsets, keys, items, type=arrow_type(kind), mask=mask)
+
+
+def _from_start(column: pa.Array) -> pa.Array:
+    """Return a list column that begins where its memory does, as Arrow wants it with NULLs."""
+    return pa.concat_arrays([column, column.slice(0, 0)]) if column.offset else column
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, Int96Type):
+        return kind
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

@@ -1,0 +1,69 @@
+"""Files that a commit adds, brought into columns whichever way they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.core.commit.operations import FileColumns, Files
+from lake.core.errors import BadInputError, RefusedError
+from lake.core.manifests.data_files import DataFile
+from lake.core.manifests.entries import entries_of
+from lake.core.manifests.schemas import ADDED, ENTRY_COLUMNS
+from lake.core.types.single_values import partition_struct, stored_partition_type
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.metadata import TableMetadata
+
+# What the snapshot that adds a file gives it; ids of its rows come from the manifest list that first holds it.
+_GIVEN = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+
+
+def columns_of(files: Files, metadata: TableMetadata) -> list[FileColumns]:
+    """Return files as added entries without anything inherited, those of each spec in one table, in order of specs.
+
+    Raises:
+        BadInputError: the table has no such spec.
+        RefusedError: a file is encrypted.
+    """
+    tables: dict[int, list[pa.Table]] = {}
+    for part in _as_columns(files, metadata):
+        tables.setdefault(part.spec_id, []).append(_bare(part, metadata))
+    return [FileColumns(spec_id, pa.concat_tables(tables[spec_id])) for spec_id in sorted(tables)]
+
+
+def _as_columns(files: Files, metadata: TableMetadata) -> Iterator[FileColumns]:
+    single: dict[int, list[DataFile]] = {}
+    for file in files:
+        if isinstance(file, DataFile):
+            single.setdefault(file.spec_id, []).append(file)
+        elif file.entries.num_rows:
+            yield file
+    schema = metadata.schema()
+    for spec_id, group in single.items():
+        spec = _spec(metadata, spec_id)
+        entries = entries_of(group, spec=spec, schema=schema, status=ADDED, snapshot_id=None)
+        yield FileColumns(spec_id, entries)
+
+
+def _bare(files: FileColumns, metadata: TableMetadata) -> pa.Table:
+    entries, spec = files.entries, _spec(metadata, files.spec_id)
+    if entries["key_metadata"].null_count < entries.num_rows:
+        raise RefusedError("some of the files are encrypted, which lake does not write")
+    columns = {name: entries[name] for name in ENTRY_COLUMNS}
+    columns |= {name: pa.nulls(entries.num_rows, ENTRY_COLUMNS[name]) for name in _GIVEN}
+    columns["status"] = pa.repeat(pa.scalar(ADDED, pa.int32()), entries.num_rows)
+    kind = stored_partition_type(spec, metadata.schema(), columns["partition"].type)
+    if kind.fields:
+        columns["partition"] = columns["partition"].cast(partition_struct(kind))
+    return pa.table(columns)
+
+
+def _spec(metadata: TableMetadata, spec_id: int) -> PartitionSpec:
+    found = metadata.specs().get(spec_id)
+    if found is None:
+        raise BadInputError(f"the table has no partition spec {spec_id}")
+    return found

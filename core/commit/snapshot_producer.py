@@ -1,0 +1,580 @@
+"""Turn an operation into the manifests of one new snapshot on a given parent.
+
+What stays is not rewritten: manifests without a removed file are carried over as they are. Merging follows
+Iceberg Java's ManifestMergeManager. Source: MergingSnapshotProducer, ManifestFilterManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import locations
+from lake.core.avro.codecs import codec_of_manifests
+from lake.core.commit import conflicts
+from lake.core.commit.added_entries import columns_of
+from lake.core.commit.delete_conflicts import DeleteClashes
+from lake.core.commit.operations import (
+    AppendFiles,
+    FileColumns,
+    Operation,
+    OverwriteFiles,
+    ReplacePartitions,
+    RewriteFiles,
+    RowDelta,
+)
+from lake.core.commit.partition_index import LivePartitions
+from lake.core.commit.removed_files import Removal, check_sole_spec, find_live
+from lake.core.errors import BadInputError, CorruptFileError, RefusedError
+from lake.core.manifests.api import (
+    describe_manifest,
+    encode_manifest,
+    read_manifest,
+    read_manifests,
+)
+from lake.core.manifests.data_files import DATA
+from lake.core.manifests.schemas import ADDED, DELETED, EXISTING, MANIFEST_SCHEMA
+from lake.core.properties.table_properties import (
+    MANIFEST_BYTES,
+    MANIFEST_MERGE,
+    MANIFESTS_TO_MERGE,
+    SERIALIZABLE,
+)
+from lake.core.snapshots.completeness import check_list, read_list
+from lake.core.snapshots.row_lineage import assign_row_ids
+from lake.core.snapshots.summary import REPLACE_PARTITIONS, SummaryCounter
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.catalogs.catalog import Table
+    from lake.core.storage.storage import Storage
+
+_LIST_COUNTS = tuple(name for name in MANIFEST_SCHEMA.names if name.endswith("_count"))
+# A manifest's content, as its row in the list has it.
+_DELETES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What a new snapshot is built on.
+
+    Args:
+        snapshot: the branch's head, or the step before; None at the very beginning.
+        manifests: rows of its manifest list, newest first.
+        clashes: knows the live delete files that the commit's steps care for.
+        partitions: knows where the partitions lie that they replace.
+        fresh: live entries, with ``spec_id``, of manifests that earlier steps wrote, by location.
+    """
+
+    snapshot: Snapshot | None
+    manifests: list[dict[str, Any]]
+    clashes: DeleteClashes
+    partitions: LivePartitions
+    fresh: dict[str, pa.Table]
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot's id."""
+        return self.snapshot.snapshot_id if self.snapshot else None
+
+    @classmethod
+    def read(
+        cls,
+        storage: Storage,
+        metadata: TableMetadata,
+        snapshot: Snapshot | None,
+        producers: Iterable[Producer],
+    ) -> Parent:
+        """Read a branch's head from storage, for so many steps in a row.
+
+        Raises:
+            CorruptFileError: its manifest list is damaged, or not whole: what it lacks would be lost.
+        """
+        fresh: dict[str, pa.Table] = {}
+        clashes = DeleteClashes(storage, fresh)
+        for producer in producers:
+            producer.watch(clashes)
+        listed = MANIFEST_SCHEMA.empty_table()
+        if snapshot is not None:
+            listed = read_list(storage, metadata, snapshot, sure=True)
+            check_list(storage, metadata, snapshot, listed)
+            _check_head(metadata, snapshot, listed)
+        return cls(snapshot, listed.to_pylist(), clashes, LivePartitions(storage, fresh), fresh)
+
+    def keep(self, added: _Added) -> None:
+        """Spare the steps to come the reading of what was just written."""
+        if len(added.rows) == 1:
+            entries = added.entries
+            ids = pa.repeat(pa.scalar(added.spec_id, pa.int32()), entries.num_rows)
+            location = added.rows[0]["manifest_path"]
+            self.fresh[location] = entries.append_column("spec_id", ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One attempt's snapshot.
+
+    Args:
+        manifests: rows of its manifest list, newest first.
+        operation: its name in the summary.
+        summary: counters and totals.
+        added_rows: how many row ids it takes, in format version 3.
+    """
+
+    manifests: list[dict[str, Any]]
+    operation: str
+    summary: dict[str, str]
+    added_rows: int = 0
+
+
+@dataclass(slots=True)
+class Producer:
+    """Writes the manifests of one snapshot, attempt after attempt.
+
+    Args:
+        table: where manifests go.
+        storage: the table's, or one in front of it.
+        operation: what the snapshot does.
+        snapshot_id: the new snapshot's, the same in every attempt.
+        operation_id: a UUID that names the files.
+        written: takes the location of whatever is written.
+    """
+
+    table: Table
+    storage: Storage
+    operation: Operation
+    snapshot_id: int
+    operation_id: str
+    written: list[str] = field(default_factory=list)
+    _data: list[FileColumns] | None = None
+    _deletes: list[FileColumns] = field(default_factory=list)
+    _added: list[_Added] | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that it adds, once it was drafted."""
+        columns = [*(self._data or []), *self._deletes]
+        return [path for part in columns for path in part.entries["file_path"].to_pylist()]
+
+    def watch(self, clashes: DeleteClashes) -> None:
+        """Tell which delete files the operation brings and replaces."""
+        if isinstance(self.operation, RowDelta):
+            _, deletes = self._columns(self.table.metadata)
+            clashes.watch([part.entries for part in deletes], self.operation.replaced_deletes)
+
+    def draft(self, metadata: TableMetadata, parent: Parent) -> Draft:
+        """Validate against everything since the base, then write what the new snapshot needs.
+
+        Raises:
+            CommitConflictError: the operation no longer holds on this parent.
+        """
+        data, deletes = self._columns(metadata)
+        removal = self._removal(metadata, parent, data, deletes)
+        counter = SummaryCounter()
+        kept, rewritten = self._without(metadata, parent.manifests, removal, counter)
+        fresh = self._write_added(metadata, counter, parent)
+        live = [
+            row
+            for row in (*fresh, *rewritten, *kept)
+            if row["added_snapshot_id"] == self.snapshot_id or _has_live(row)
+        ]
+        rows = [
+            *self._merge(metadata, [row for row in live if row["content"] == DATA]),
+            *self._merge(metadata, [row for row in live if row["content"] != DATA]),
+        ]
+        # As in Java, one that is left out because all its entries are deleted does not count as replaced.
+        empty = _paths(kept) - _paths(live)
+        before = _paths(parent.manifests) - empty
+        after = _paths(rows)
+        counter.manifests(
+            created=len(after - before), kept=len(after & before), replaced=len(before - after)
+        )
+        rows, added_rows = assign_row_ids(metadata, rows)
+        summary = self._summary(metadata, parent.snapshot, counter)
+        return Draft(rows, self._operation_name(removal), summary, added_rows)
+
+    def _summary(
+        self, metadata: TableMetadata, parent: Snapshot | None, counter: SummaryCounter
+    ) -> dict[str, str]:
+        mark = {REPLACE_PARTITIONS: "true"} if isinstance(self.operation, ReplacePartitions) else {}
+        previous = parent.summary.additional_properties if parent and parent.summary else None
+        if parent and previous is None:
+            return mark
+        return {**mark, **counter.summary(previous), **counter.partitions(metadata)}
+
+    def _columns(self, metadata: TableMetadata) -> tuple[list[FileColumns], list[FileColumns]]:
+        """Return the data files and the delete files that are added."""
+        if self._data is None:
+            deletes = self.operation.deletes if isinstance(self.operation, RowDelta) else ()
+            self._deletes = columns_of(deletes, metadata)
+            self._data = columns_of(self.operation.added, metadata)
+        return self._data, self._deletes
+
+    def _operation_name(self, removal: Removal) -> str:
+        operation = self.operation
+        if isinstance(operation, AppendFiles):
+            return "append"
+        if isinstance(operation, RewriteFiles):
+            return "replace"
+        if isinstance(operation, ReplacePartitions):
+            return "overwrite"
+        if isinstance(operation, RowDelta):
+            plain = "append" if self._data else "delete"
+            return "overwrite" if bool(self._data) == bool(self._deletes) else plain
+        if not self._data:
+            return "delete"
+        by_filter = operation.conflict_filter is not None
+        return "overwrite" if removal.paths or by_filter else "append"
+
+    # Removing
+
+    def _removal(
+        self,
+        metadata: TableMetadata,
+        parent: Parent,
+        data: list[FileColumns],
+        deletes: list[FileColumns],
+    ) -> Removal:
+        """Return what goes, having checked that the operation still holds on this parent."""
+        operation, storage = self.operation, self.storage
+        head_id = parent.snapshot_id
+        if isinstance(operation, AppendFiles):
+            return Removal()
+        since = conflicts.Since(storage, metadata, head_id, operation.base_snapshot_id)
+        if isinstance(operation, ReplacePartitions):
+            return self._replaced(metadata, operation, parent, since, data)
+        if isinstance(operation, RowDelta):
+            return self._superseded(metadata, operation, parent, since, data, deletes)
+        removed = frozenset(operation.removed_paths)
+        files = find_live(storage, metadata, parent.manifests, removed)
+        if head_id != operation.base_snapshot_id:
+            if isinstance(operation, OverwriteFiles):
+                if operation.isolation == SERIALIZABLE:
+                    conflicts.no_new_data(since, operation.conflict_filter)
+                conflicts.no_new_deletes(since)
+            else:
+                keeps_sequence = operation.data_sequence_number is not None
+                conflicts.no_new_deletes_for(since, files.places, ignore_equality=keeps_sequence)
+        dangling = operation.removed_deletes if isinstance(operation, RewriteFiles) else ()
+        return Removal(removed, files.manifests, frozenset(dangling))
+
+    def _superseded(
+        self,
+        metadata: TableMetadata,
+        operation: RowDelta,
+        parent: Parent,
+        since: conflicts.Since,
+        data: list[FileColumns],
+        deletes: list[FileColumns],
+    ) -> Removal:
+        replaced = frozenset(operation.replaced_deletes)
+        added = [part.entries for part in deletes]
+        parent.clashes.check(metadata, parent.manifests, added, replaced)
+        if operation.sole_spec is not None:
+            check_sole_spec(self.table.storage, metadata, parent.manifests, operation.sole_spec)
+        if operation.validates:
+            named = _texts(deletes, "referenced_data_file") - _texts(data, "file_path")
+            files = find_live(self.storage, metadata, parent.manifests, named)
+            if since.head_id != since.base_id:
+                if operation.isolation == SERIALIZABLE:
+                    conflicts.no_new_data(since, operation.conflict_filter)
+                conflicts.no_new_deletes_for(since, files.places, ignore_equality=False)
+        return Removal(deletes=replaced)
+
+    def _replaced(
+        self,
+        metadata: TableMetadata,
+        operation: ReplacePartitions,
+        parent: Parent,
+        since: conflicts.Since,
+        data: list[FileColumns],
+    ) -> Removal:
+        if not data:
+            raise BadInputError("cannot determine the partitions to replace: no files were added")
+        places = _added_places(metadata, data)
+        if operation.validates and since.head_id != since.base_id:
+            if operation.isolation == SERIALIZABLE:
+                conflicts.no_new_data(since, None, places)
+            conflicts.no_new_deletes(since, places)
+        gone: list[str] = []
+        columns = ["file_path", "partition"]
+        holders = parent.partitions.holders(metadata, parent.manifests, places)
+        for row in holders:
+            entries = read_manifest(self.storage, row, metadata, columns=columns, live_only=True)
+            if places is not None:
+                mask = pa.array(conflicts.in_partitions(entries, places), pa.bool_())
+                entries = entries.filter(mask)
+            gone += entries["file_path"].to_pylist()
+        return Removal(frozenset(gone), frozenset(row["manifest_path"] for row in holders))
+
+    def _without(
+        self,
+        metadata: TableMetadata,
+        current: list[dict[str, Any]],
+        removal: Removal,
+        counter: SummaryCounter,
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the manifests kept as they are, and new ones in place of those with removed files."""
+        if not removal:
+            return current, []
+        storage = self.storage
+        kept, rewritten = [], []
+        for row in current:
+            if not removal.among(storage, row, metadata):
+                kept.append(row)
+                continue
+            entries = read_manifest(storage, row, metadata, live_only=True, rewritten=True)
+            hit = removal.hits(entries, is_data=row["content"] == DATA)
+            counter.remove(entries.filter(hit), row["partition_spec_id"])
+            marked = self._mark(entries, hit)
+            rewritten += self._write(metadata, row["partition_spec_id"], marked, row["content"])
+        return kept, rewritten
+
+    def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
+        """Set entries to existing, or to deleted by this snapshot; sequence numbers stay."""
+        status = pc.if_else(
+            deleted, pa.scalar(DELETED, pa.int32()), pa.scalar(EXISTING, pa.int32())
+        )
+        owner = pc.if_else(deleted, pa.scalar(self.snapshot_id, pa.int64()), entries["snapshot_id"])
+        return _with(_with(entries, "status", status), "snapshot_id", owner)
+
+    # Adding
+
+    def _write_added(
+        self, metadata: TableMetadata, counter: SummaryCounter, parent: Parent
+    ) -> list[dict[str, Any]]:
+        if self._added is None:
+            # Written once: added entries inherit the sequence number of the attempt that lands.
+            data, deletes = self._columns(metadata)
+            self._added = [
+                self._added_of(metadata, part, content)
+                for content, added in ((DATA, data), (_DELETES, deletes))
+                for part in added
+            ]
+        for added in self._added:
+            counter.add(added.entries, added.spec_id)
+            parent.keep(added)
+        sequence_number = next_sequence_number(metadata)
+        return [_at_sequence(row, sequence_number) for one in self._added for row in one.rows]
+
+    def _added_of(self, metadata: TableMetadata, part: FileColumns, content: int) -> _Added:
+        rewrite = self.operation if isinstance(self.operation, RewriteFiles) else None
+        entries = part.entries
+        number = rewrite.data_sequence_number if rewrite else None
+        for column, value in (("snapshot_id", self.snapshot_id), ("sequence_number", number)):
+            values = pa.repeat(pa.scalar(value, pa.int64()), entries.num_rows)
+            entries = _with(entries, column, values)
+        written = self._write(metadata, part.spec_id, entries, content)
+        return _Added(part.spec_id, entries, written)
+
+    def _write(
+        self, metadata: TableMetadata, spec_id: int, entries: pa.Table, content: int
+    ) -> list[dict[str, Any]]:
+        """Write entries of one spec to as many manifests as the target size asks for."""
+        target = MANIFEST_BYTES.of(metadata.properties)
+        spec, schema = metadata.specs()[spec_id], metadata.schema()
+        codec, level = codec_of_manifests(metadata.properties)
+        rows = []
+        for part in _pieces(entries, target):
+            try:
+                data = encode_manifest(
+                    part,
+                    format_version=metadata.format_version,
+                    spec=spec,
+                    schema=schema,
+                    content=content,
+                    codec=codec,
+                    level=level,
+                )
+            except ValueError as error:
+                if pc.any(pc.equal(part["status"], ADDED)).as_py():
+                    raise
+                # It is from a manifest that was there before.
+                raise CorruptFileError(
+                    f"an entry of {self.table.identifier} is damaged: {error}"
+                ) from error
+            location = self._new_manifest()
+            self.storage.write(location, data)
+            rows.append(
+                describe_manifest(
+                    part,
+                    location=location,
+                    length=len(data),
+                    spec=spec,
+                    schema=schema,
+                    content=content,
+                    sequence_number=next_sequence_number(metadata),
+                    added_snapshot_id=self.snapshot_id,
+                )
+            )
+        return rows
+
+    def _new_manifest(self) -> str:
+        name = f"{self.operation_id}-m{len(self.written)}.avro"
+        location = locations.join(self.table.metadata_folder, name)
+        self.written.append(location)
+        return location
+
+    # Merging
+
+    def _merge(
+        self, metadata: TableMetadata, manifests: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        if not MANIFEST_MERGE.of(metadata.properties) or not manifests:
+            return list(manifests)
+        target = MANIFEST_BYTES.of(metadata.properties)
+        fewest = MANIFESTS_TO_MERGE.of(metadata.properties)
+        newest = manifests[0]["manifest_path"]
+        merged: list[dict[str, Any]] = []
+        for spec_id in sorted({row["partition_spec_id"] for row in manifests}, reverse=True):
+            group = [row for row in manifests if row["partition_spec_id"] == spec_id]
+            for packed in pack_end(group, target):
+                holds_newest = any(row["manifest_path"] == newest for row in packed)
+                if len(packed) == 1 or (holds_newest and len(packed) < fewest):
+                    merged += packed
+                else:
+                    merged += self._merge_bin(metadata, spec_id, packed)
+        return merged
+
+    def _merge_bin(
+        self, metadata: TableMetadata, spec_id: int, packed: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        rows = pa.Table.from_pylist(packed, schema=MANIFEST_SCHEMA)
+        try:
+            entries = read_manifests(self.storage, rows, metadata, rewritten=True)[spec_id]
+        except RefusedError:
+            # What lake does not know is kept by leaving the manifests as they are.
+            return list(packed)
+        own = pc.equal(entries["snapshot_id"], self.snapshot_id)
+        entries = entries.filter(pc.or_(own, pc.not_equal(entries["status"], DELETED)))
+        own = pc.equal(entries["snapshot_id"], self.snapshot_id)
+        status = pc.if_else(own, entries["status"], pa.scalar(EXISTING, pa.int32()))
+        entries = self._inheriting(metadata, _with(entries, "status", status))
+        return self._write(metadata, spec_id, entries, packed[0]["content"])
+
+    def _inheriting(self, metadata: TableMetadata, entries: pa.Table) -> pa.Table:
+        """Leave this snapshot's own sequence number to inheritance: a later attempt may have another."""
+        own = pc.and_(
+            pc.equal(entries["status"], ADDED),
+            pc.equal(entries["sequence_number"], next_sequence_number(metadata)),
+        )
+        null = pa.scalar(None, pa.int64())
+        entries = _with(
+            entries, "sequence_number", pc.if_else(own, null, entries["sequence_number"])
+        )
+        added = pc.equal(entries["status"], ADDED)
+        return _with(
+            entries,
+            "file_sequence_number",
+            pc.if_else(added, null, entries["file_sequence_number"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """Entries of added files of one spec and content, and the manifests that hold them."""
+
+    spec_id: int
+    entries: pa.Table
+    rows: list[dict[str, Any]]
+
+
+def next_sequence_number(metadata: TableMetadata) -> int:
+    """Return the sequence number of the snapshot that comes next (always 0 in format version 1)."""
+    return 0 if metadata.format_version == 1 else metadata.last_sequence_number + 1
+
+
+def _check_head(metadata: TableMetadata, snapshot: Snapshot, listed: pa.Table) -> None:
+    """Refuse a head on which nothing can be built: one newer than the table's last, or without counts.
+
+    Raises:
+        CorruptFileError: it is one.
+    """
+    if metadata.format_version == 1:
+        return
+    if (snapshot.sequence_number or 0) > metadata.last_sequence_number:
+        raise CorruptFileError(
+            f"snapshot {snapshot.snapshot_id} has sequence number {snapshot.sequence_number}, the table's "
+            f"last is {metadata.last_sequence_number}"
+        )
+    for column in ("added_snapshot_id", *_LIST_COUNTS):
+        if listed[column].null_count:
+            raise CorruptFileError(
+                f"{snapshot.manifest_list} holds a manifest without {column}, which format version "
+                f"{metadata.format_version} requires"
+            )
+
+
+def pack_end(manifests: Sequence[dict[str, Any]], target: int) -> list[list[dict[str, Any]]]:
+    """Pack neighbours into bins of at most the target's bytes, filling from the end.
+
+    The last bins are the full ones, so that what is merged stays merged. Source: Iceberg's
+    BinPacking.ListPacker.packEnd with a lookback of 1.
+    """
+    bins: list[list[dict[str, Any]]] = []
+    size = 0
+    for row in reversed(manifests):
+        length = row["manifest_length"]
+        if bins and size + length <= target:
+            bins[-1].insert(0, row)
+            size += length
+        else:
+            bins.append([row])
+            size = length
+    return bins[::-1]
+
+
+def _added_places(
+    metadata: TableMetadata, added: list[FileColumns]
+) -> frozenset[conflicts.Partition] | None:
+    """Return the partitions that files are added to; None when the table is unpartitioned."""
+    found: set[conflicts.Partition] = set()
+    specs = metadata.specs()
+    for part in added:
+        if specs[part.spec_id].is_unpartitioned():
+            return None
+        ids = pa.repeat(pa.scalar(part.spec_id, pa.int32()), part.entries.num_rows)
+        found.update(conflicts.places(part.entries.append_column("spec_id", ids)))
+    return frozenset(found)
+
+
+def _paths(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {row["manifest_path"] for row in rows}
+
+
+def _texts(parts: list[FileColumns], column: str) -> frozenset[str]:
+    found = (text for part in parts for text in part.entries[column].to_pylist())
+    return frozenset(text for text in found if text is not None)
+
+
+def _has_live(row: Mapping[str, Any]) -> bool:
+    # Version 1 lists may lack the counts: unknown means there may be some.
+    counts = (row["added_files_count"], row["existing_files_count"])
+    return None in counts or sum(counts) > 0
+
+
+def _with(entries: pa.Table, name: str, values: Any) -> pa.Table:
+    index = entries.schema.get_field_index(name)
+    return entries.set_column(index, entries.schema.field(index), values)
+
+
+def _at_sequence(row: Mapping[str, Any], sequence_number: int) -> dict[str, Any]:
+    """Return an added manifest's row for the attempt that will have this sequence number."""
+    moved = dict(row)
+    inherits = row["min_sequence_number"] == row["sequence_number"]
+    moved["sequence_number"] = sequence_number
+    if inherits:
+        moved["min_sequence_number"] = sequence_number
+    return moved
+
+
+def _pieces(entries: pa.Table, target: int) -> list[pa.Table]:
+    # About what an entry with statistics of 15 columns takes once compressed.
+    rows = max(1000, target // 200)
+    return [entries.slice(start, rows) for start in range(0, max(entries.num_rows, 1), rows)]

@@ -1,0 +1,160 @@
+"""Snapshots written one on the other, for one request, and which of their files the landed ones hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.core import locations
+from lake.core.commit.operations import Step
+from lake.core.commit.snapshot_producer import Draft, Parent, Producer, next_sequence_number
+from lake.core.manifests.api import encode_manifest_list
+from lake.core.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.metadata.commit_times import latest_ms
+from lake.core.session import Session
+from lake.core.snapshots.row_lineage import LINEAGE_SINCE, next_row_id
+from lake.core.snapshots.run_ids import OPERATION_ID
+from lake.core.snapshots.summary import engine_marks
+from lake.core.storage.background_writer import WriteBehind
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.catalogs.catalog import Table
+
+
+@dataclass(slots=True)
+class Chain:
+    """Writes the snapshots of one commit, attempt after attempt.
+
+    Args:
+        session: clock and ids.
+        storage: in front of the table's; given up before anything of what was written is removed.
+        operation_id: a UUID that names the files and marks the snapshots.
+        written: the location of whatever was written.
+    """
+
+    session: Session
+    storage: WriteBehind
+    operation_id: str
+    written: list[str] = field(default_factory=list)
+    _producers: dict[Step, Producer] = field(default_factory=dict)
+    # What each manifest list names.
+    _listed: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def build(
+        self, table: Table, head: Snapshot | None, steps: Sequence[Step], schema_id: int
+    ) -> list[Snapshot]:
+        """Write each step's manifests on what the step before it leaves.
+
+        Args:
+            table: as it is now.
+            head: what the first step is built on; None at the very beginning.
+            steps: what to do; one of an earlier attempt keeps its snapshot id and what was written for it.
+            schema_id: the schema of all snapshots.
+
+        Raises:
+            CommitConflictError: a step does not hold on the head.
+        """
+        from lake.core.metadata.snapshot_updates import with_snapshot  # noqa: PLC0415
+
+        metadata, snapshots = table.metadata, []
+        producers = [self._producer(table, step) for step in steps]
+        parent = Parent.read(self.storage, metadata, head, producers)
+        for step, producer in zip(steps, producers, strict=True):
+            draft = producer.draft(metadata, parent)
+            location = self._write_list(producer, metadata, parent, draft)
+            snapshot = self._snapshot(step, metadata, parent, draft, location, schema_id)
+            metadata = with_snapshot(metadata, snapshot)
+            parent = replace(parent, snapshot=snapshot, manifests=draft.manifests)
+            snapshots.append(snapshot)
+        self.storage.settle()
+        return snapshots
+
+    def paths_of(self, steps: Iterable[Step]) -> list[str]:
+        """Return the files that steps add, once they were built."""
+        return [path for step in steps for path in self._producers[step].paths]
+
+    def ids_of(self, steps: Iterable[Step]) -> list[int]:
+        """Return the snapshot ids of steps, once they were built."""
+        return [self._producers[step].snapshot_id for step in steps]
+
+    def steps_of(self, snapshot_ids: Iterable[int]) -> list[Step]:
+        """Return what was done in own snapshots."""
+        made = {producer.snapshot_id: step for step, producer in self._producers.items()}
+        return [made[snapshot_id] for snapshot_id in snapshot_ids]
+
+    def unused(self, landed: Iterable[Snapshot]) -> list[str]:
+        """Return what was written and own snapshots that landed do not hold."""
+        used: set[str] = set()
+        for snapshot in landed:
+            used |= {snapshot.manifest_list, *self._listed[snapshot.manifest_list]}
+        return [location for location in self.written if location not in used]
+
+    def _producer(self, table: Table, step: Step) -> Producer:
+        if step not in self._producers:
+            snapshot_id = self._free_snapshot_id(table)
+            self._producers[step] = Producer(
+                table, self.storage, step.operation, snapshot_id, self.operation_id, self.written
+            )
+        return self._producers[step]
+
+    def _free_snapshot_id(self, table: Table) -> int:
+        taken = {producer.snapshot_id for producer in self._producers.values()}
+        while True:
+            candidate = self.session.ids.snapshot_id()
+            if candidate not in taken and table.metadata.snapshot_by_id(candidate) is None:
+                return candidate
+
+    def _write_list(
+        self, producer: Producer, metadata: TableMetadata, parent: Parent, draft: Draft
+    ) -> str:
+        name = f"snap-{producer.snapshot_id}-{len(self.written)}-{self.operation_id}.avro"
+        location = locations.join(producer.table.metadata_folder, name)
+        self.written.append(location)
+        data = encode_manifest_list(
+            pa.Table.from_pylist(draft.manifests, schema=MANIFEST_SCHEMA),
+            format_version=metadata.format_version,
+            snapshot_id=producer.snapshot_id,
+            parent_snapshot_id=parent.snapshot_id,
+            sequence_number=next_sequence_number(metadata),
+            first_row_id=_first_row_id(metadata),
+        )
+        self.storage.write(location, data)
+        self._listed[location] = frozenset(row["manifest_path"] for row in draft.manifests)
+        return location
+
+    def _snapshot(
+        self,
+        step: Step,
+        metadata: TableMetadata,
+        parent: Parent,
+        draft: Draft,
+        location: str,
+        schema_id: int,
+    ) -> Snapshot:
+        from pyiceberg.table.snapshots import Operation as Kind  # noqa: PLC0415
+        from pyiceberg.table.snapshots import Snapshot as NewSnapshot  # noqa: PLC0415
+        from pyiceberg.table.snapshots import Summary  # noqa: PLC0415
+
+        keys = {**step.summary, OPERATION_ID: self.operation_id, **engine_marks()}
+        return NewSnapshot(
+            snapshot_id=self._producers[step].snapshot_id,
+            parent_snapshot_id=parent.snapshot_id,
+            sequence_number=next_sequence_number(metadata),
+            # A clock behind the last writer's must not make history run backwards.
+            timestamp_ms=max(self.session.clock.now_ms(), latest_ms(metadata)),
+            manifest_list=location,
+            summary=Summary(Kind(draft.operation), **{**draft.summary, **keys}),
+            schema_id=schema_id,
+            first_row_id=_first_row_id(metadata),
+            added_rows=draft.added_rows if metadata.format_version >= LINEAGE_SINCE else None,
+        )
+
+
+def _first_row_id(metadata: TableMetadata) -> int | None:
+    return next_row_id(metadata) if metadata.format_version >= LINEAGE_SINCE else None

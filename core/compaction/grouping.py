@@ -1,0 +1,326 @@
+"""Which files are rewritten together: pure functions over Arrow columns.
+
+Source: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner, whose choice this is, file by
+file, so that a user of either finds the same work done.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.compaction.options import BINPACK, CompactionOptions
+from lake.core.types.partition_codes import partition_codes
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+
+# A split is this much larger than its share, so that rounding makes no extra file.
+_SPLIT_OVERHEAD = 5 * 1024
+_LITTLE_LARGER = 1.1
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Rows of a group that one task rewrites.
+
+    Args:
+        first_file: the group's file that holds the first of them.
+        end_file: the file after the last that holds any.
+        skip: rows of the first file that belong to the range before.
+        rows: how many there are.
+        input_bytes: their share of the group's bytes.
+    """
+
+    first_file: int
+    end_file: int
+    skip: int
+    rows: int
+    input_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files that are rewritten together, in order.
+
+    Args:
+        number: its place in the plan.
+        files: one row per file: the entries' columns but ``partition``, the ``spec_id``, ``delete_files``
+            and ``deleted_rows`` (of deletes that are for the file alone), and ``place``, the file's row among
+            the entries of its spec.
+        output_files: how many files Java would write.
+        split_bytes: input bytes that become one output file.
+        moves_rows: whether rows may go to other partitions than their file's.
+    """
+
+    number: int
+    files: pa.Table
+    output_files: int
+    split_bytes: int
+    moves_rows: bool = False
+
+    @property
+    def paths(self) -> list[str]:
+        """The files' paths."""
+        return self.files["file_path"].to_pylist()  # type: ignore[no-any-return]
+
+    @property
+    def bytes(self) -> int:
+        """The files' sizes together."""
+        return int(_sizes(self.files).sum())
+
+    @property
+    def rows(self) -> int:
+        """The files' rows together."""
+        return int(_column(self.files, "record_count").sum())
+
+    def ranges(self) -> list[RowRange]:
+        """Cut the group's rows, in order, into one range per output file, each of ``split_bytes``.
+
+        Rows that may go to any partition are not cut: each range would make files of its own in each.
+        """
+        return self.cut(self.split_bytes, 1 if self.moves_rows else self.output_files)
+
+    def cut(self, piece_bytes: int, pieces: int) -> list[RowRange]:
+        """Cut the group's rows, in order, into so many ranges of so many bytes, and what is left."""
+        if self.rows == 0:
+            return [RowRange(0, self.files.num_rows, 0, 0, self.bytes)]
+        bytes_before = np.concatenate([[0], np.cumsum(_sizes(self.files))])
+        rows_before = np.concatenate([[0], np.cumsum(_column(self.files, "record_count"))])
+        inner = np.arange(1, pieces) * min(piece_bytes, self.bytes)
+        cuts = np.interp(inner, bytes_before, rows_before).astype(np.int64)
+        edges = np.unique(np.concatenate([[0], cuts, [rows_before[-1]]]))
+        at_bytes = np.interp(edges, rows_before, bytes_before).astype(np.int64)
+        at_bytes[[0, -1]] = 0, bytes_before[-1]
+        first = np.maximum(np.searchsorted(rows_before, edges[:-1], side="right") - 1, 0)
+        end = np.searchsorted(rows_before, edges[1:], side="left")
+        return [
+            RowRange(
+                first_file=int(first[index]),
+                end_file=int(end[index]),
+                skip=int(edges[index] - rows_before[first[index]]),
+                rows=int(edges[index + 1] - edges[index]),
+                input_bytes=int(at_bytes[index + 1] - at_bytes[index]),
+            )
+            for index in range(len(edges) - 1)
+        ]
+
+
+def plan_groups(
+    by_spec: Mapping[int, pa.Table],
+    options: CompactionOptions,
+    *,
+    table_spec_id: int,
+    output_spec: PartitionSpec,
+    least_bytes: int = 0,
+) -> list[FileGroup]:
+    """Choose files and group them, the oldest first.
+
+    A group that would become more files is left out, unless that splits files which are too large, applies
+    deletes, sorts rows or moves them to another spec.
+
+    Args:
+        by_spec: live data files by spec id, canonical entry columns in planning order, with
+            ``delete_files`` and ``deleted_rows``.
+        options: thresholds.
+        table_spec_id: the table's spec: its files are grouped by partition, all others lie together.
+        output_spec: what files are written with.
+        least_bytes: what a written file has at least, see `least_file_bytes`.
+    """
+    if not by_spec:
+        return []
+    files, partitions = _numbered(by_spec, table_spec_id)
+    # In the order in which their rows were committed. Columns are copied once, when all groups are known.
+    order = np.argsort(_column(files, "sequence_number"), kind="stable")
+    sizes, burdened = _sizes(files)[order], _burdened(files, options)[order]
+    if not options.takes_every_file:
+        chosen = _misfits(sizes, options) | burdened
+        order, sizes, burdened = order[chosen], sizes[chosen], burdened[chosen]
+    gains = _gains(files, options, output_spec, least_bytes)[order]
+    groups: list[Integers] = []
+    left = len(order) if options.max_files is None else options.max_files
+    for rows in _by_partition(partitions[order]):
+        for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
+            group = rows[packed]
+            worth_it = options.takes_every_file or (
+                _worth_it(sizes[group], burdened[group], options)
+                and (gains[group].any() or _output_files(sizes[group], options) <= len(group))
+            )
+            if left and worth_it:
+                groups.append(group[:left])
+                left -= len(groups[-1])
+    if not groups:
+        return []
+    groups = _in_job_order(groups, sizes, options.job_order)
+    grouped = files.take(pa.array(order[np.concatenate(groups)]))
+    ends = np.cumsum([len(group) for group in groups]).tolist()
+    return [
+        _group(number, grouped.slice(end - len(group), len(group)), options, output_spec)
+        for number, (group, end) in enumerate(zip(groups, ends, strict=True))
+    ]
+
+
+def output_files(input_bytes: int, options: CompactionOptions) -> int:
+    """Return how many files Java makes of so many bytes: no small rest, no file beyond the largest."""
+    target = options.target_bytes
+    if input_bytes < target:
+        return 1
+    with_rest = math.ceil(input_bytes / target)
+    without_rest = input_bytes // target
+    if input_bytes % target > options.min_bytes:
+        return with_rest
+    average = input_bytes // without_rest
+    if average < min(_LITTLE_LARGER * target, options.write_max_bytes):
+        return without_rest
+    return with_rest
+
+
+def least_file_bytes(columns: int, file_format: str) -> int:
+    """Return about how many bytes a file of one row has, most of which are its footer's.
+
+    Args:
+        columns: how many leaf columns the schema has.
+        file_format: ``parquet``, ``orc`` or ``avro``.
+    """
+    # Measured on files that lake writes.
+    each = 200 if file_format == "parquet" else 50
+    return 100 + each * columns
+
+
+def split_bytes(input_bytes: int, options: CompactionOptions) -> int:
+    """Return how many input bytes Java puts into one output file: full files and one rest."""
+    share = input_bytes // output_files(input_bytes, options) + _SPLIT_OVERHEAD
+    return min(max(share, options.target_bytes), options.write_max_bytes)
+
+
+def pack(sizes: Sequence[int], most_bytes: int, most_files: int) -> list[slice]:
+    """Pack neighbours, in order, into bins within both limits; a file larger than a bin sits alone.
+
+    Source: Iceberg's BinPacking.ListPacker.pack with a lookback of 1.
+    """
+    ends: list[int] = []
+    start = total = 0
+    for index, size in enumerate(sizes):
+        if index > start and (total + size > most_bytes or index - start >= most_files):
+            ends.append(index)
+            start, total = index, 0
+        total += size
+    edges = [0, *ends, len(sizes)] if sizes else []
+    return [slice(begin, end) for begin, end in itertools.pairwise(edges)]
+
+
+def _group(
+    number: int, files: pa.Table, options: CompactionOptions, output_spec: PartitionSpec
+) -> FileGroup:
+    total = _expected_bytes(_sizes(files), options)
+    stays = np.all(_column(files, "spec_id") == output_spec.spec_id)
+    return FileGroup(
+        number,
+        files,
+        output_files(total, options),
+        split_bytes(total, options),
+        moves_rows=not (stays or output_spec.is_unpartitioned()),
+    )
+
+
+def _numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
+    """Return all files in one table, each with its place among those of its spec, and their partitions.
+
+    A partition is a number; 0 is the one whose values are all NULL, and where files of other specs lie.
+    """
+    parts, numbers = [], []
+    for spec_id, entries in by_spec.items():
+        count = entries.num_rows
+        place = pa.array(np.arange(count), pa.int64())
+        parts.append(entries.drop_columns(["partition"]).append_column("place", place))
+        own = spec_id == table_spec_id
+        numbers.append(_partition_numbers(entries) if own else np.zeros(count, np.int64))
+    return pa.concat_tables(parts).combine_chunks(), np.concatenate(numbers)
+
+
+def _partition_numbers(entries: pa.Table) -> Integers:
+    """Return a number per file that is equal for equal partitions, 0 for one of NULLs only."""
+    kind = entries.schema.field("partition").type
+    nulls = pa.chunked_array([pa.array([{field.name: None for field in kind}], kind)])
+    codes, null = partition_codes([entries["partition"], nulls])
+    return np.where(codes == null[0], 0, codes + 1)
+
+
+def _by_partition(partitions: Integers) -> Iterator[Integers]:
+    """Yield each partition's rows in order; the partition of the first row comes first."""
+    if not len(partitions):
+        return
+    order = np.argsort(partitions, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1)
+    yield from sorted(groups, key=lambda rows: int(rows[0]))
+
+
+def _misfits(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool_]:
+    return (sizes < options.min_bytes) | (sizes > options.max_bytes)
+
+
+def _burdened(files: pa.Table, options: CompactionOptions) -> npt.NDArray[np.bool_]:
+    """Return which files have so many deletes that they are rewritten for them alone."""
+    rows = _column(files, "record_count")
+    deleted = np.minimum(_column(files, "deleted_rows"), rows)
+    too_high = (rows > 0) & (deleted >= options.delete_ratio * rows) & (deleted > 0)
+    return too_high | (_column(files, "delete_files") >= options.delete_file_threshold)
+
+
+def _worth_it(sizes: Integers, burdened: npt.NDArray[np.bool_], options: CompactionOptions) -> bool:
+    count, total = len(sizes), int(sizes.sum())
+    enough_files = count > 1 and count >= options.min_input_files
+    enough_content = count > 1 and total > options.target_bytes
+    return enough_files or enough_content or total > options.max_bytes or bool(burdened.any())
+
+
+def _gains(
+    files: pa.Table, options: CompactionOptions, output_spec: PartitionSpec, least_bytes: int
+) -> npt.NDArray[np.bool_]:
+    """Return which files a rewrite improves even if it makes more files of them."""
+    if options.strategy != BINPACK:
+        return np.ones(files.num_rows, np.bool_)
+    moved = _column(files, "spec_id") != output_spec.spec_id
+    deleted = _column(files, "delete_files") > 0
+    # Each part gets a footer of its own; with it, it must not be too large again.
+    splits = options.target_bytes + least_bytes <= options.max_bytes
+    too_large = (_sizes(files) > options.max_bytes) & splits
+    return np.asarray(moved | deleted | too_large, np.bool_)
+
+
+def _output_files(sizes: Integers, options: CompactionOptions) -> int:
+    return output_files(_expected_bytes(sizes, options), options)
+
+
+def _expected_bytes(sizes: Integers, options: CompactionOptions) -> int:
+    return int(sizes.sum() * options.compression_factor)
+
+
+def _in_job_order(groups: list[Integers], sizes: Integers, order: str) -> list[Integers]:
+    measure, _, direction = order.partition("-")
+    if measure == "none":
+        return groups
+
+    def measured(group: Integers) -> int:
+        return int(sizes[group].sum()) if measure == "bytes" else len(group)
+
+    return sorted(groups, key=measured, reverse=direction == "desc")
+
+
+def _sizes(files: pa.Table) -> Integers:
+    return _column(files, "file_size_in_bytes")
+
+
+def _column(files: pa.Table, name: str) -> Integers:
+    """Return a column of integers; NULL (version 1 has no sequence numbers) is 0."""
+    values: Any = pc.fill_null(files[name], 0).to_numpy()
+    return np.asarray(values, dtype=np.int64)

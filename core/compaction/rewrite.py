@@ -1,0 +1,283 @@
+"""Groups of files rewritten on the engine: as they come, or sorted.
+
+A group that fills one file is sorted by the task that reads it. The rows of larger ones are sent to tasks by
+ranges of their keys, as many ranges as files; a look at the keys of some files shows where to cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from lake.core.compaction.grouping import FileGroup, RowRange
+from lake.core.compaction.verify import hash_together
+from lake.core.engine.tasks import Task
+from lake.core.errors import LakeError
+from lake.core.manifests.data_files import DataFile
+from lake.core.rows.reader import FileSlice
+from lake.core.rows.writer import WriteSettings
+from lake.core.session import Session
+from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
+from lake.core.types.arrow_schema import top_columns
+
+if TYPE_CHECKING:
+    from lake.core.compaction.execute import CompactionPlan
+
+_TASKS = "lake.core.compaction.tasks"
+_REWRITE = f"{_TASKS}:rewrite"
+# Groups are sent together up to so many bytes: what is sent lies on the executors' disks.
+_SENT_BYTES = 16 * 1024**3
+# What one task reads and sends.
+_PIECE_BYTES = 64 * 1024 * 1024
+_SAMPLED_FILES = 64
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """What has become of one group so far."""
+
+    group: FileGroup
+    slices: list[FileSlice]
+    unfinished: int
+    files: list[DataFile] = field(default_factory=list)
+    rows: int = 0
+    dropped: int = 0
+
+
+class Rewriter:
+    """Rewrites a plan's groups.
+
+    Args:
+        session: the engine and progress.
+        plan: what to rewrite.
+        operation_id: part of every file's name.
+        first_task: the number of its first task, part of file names too.
+    """
+
+    def __init__(
+        self, session: Session, plan: CompactionPlan, operation_id: str, first_task: int
+    ) -> None:
+        self.tasks = first_task
+        self._session = session
+        self._plan = plan
+        self._operation_id = operation_id
+        self._engine = session.engine(plan.input_bytes)
+
+    def groups(self, together: int) -> Iterator[Rewritten]:
+        """Yield groups as they are completely rewritten.
+
+        Args:
+            together: how many groups are wanted at a time; the others need not be begun.
+        """
+        alone = [group for group in self._plan.groups if self._is_read_by_its_writer(group)]
+        sent = [group for group in self._plan.groups if not self._is_read_by_its_writer(group)]
+        if alone:
+            yield from self._directly(alone)
+        for batch in _batches(sent, together):
+            yield from self._by_ranges(batch)
+
+    def _is_read_by_its_writer(self, group: FileGroup) -> bool:
+        if self._plan.order is None:
+            return True
+        enough_groups = len(self._plan.groups) >= self._engine.parallelism
+        return group.output_files == 1 and (enough_groups or group.bytes <= _PIECE_BYTES)
+
+    def _directly(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
+        plan, progress = self._plan, self._session.progress
+        tasks: list[Task] = []
+        owners: list[Rewritten] = []
+        for group in groups:
+            ranges = group.ranges() if plan.order is None else group.cut(group.bytes, 1)
+            slices = plan.slices(group)
+            state = Rewritten(group, slices, len(ranges))
+            owners += [state] * len(ranges)
+            tasks += [self._task(group, slices, rows) for rows in ranges]
+        bytes_per_row = [task.input_bytes / max(task.payload["rows"], 1) for task in tasks]
+        progress.start("rewriting", tasks=len(tasks), total_bytes=_bytes(groups))
+        for result in self._engine.run(tasks, _REWRITE, storage=plan.table.storage):
+            state, value = owners[result.task], result.value
+            state.rows += value["rows"]
+            ended = "files" in value
+            progress.advance(
+                tasks=int(ended),
+                done_bytes=int(bytes_per_row[result.task] * value["rows"]),
+                rows=value["rows"],
+            )
+            if ended:
+                state.dropped += value["dropped"]
+                state.files += [DataFile.from_plain(file) for file in value["files"]]
+                state.unfinished -= 1
+                if state.unfinished == 0:
+                    yield state
+        progress.finish()
+        lost = sum(state.unfinished for state in owners)
+        if lost:
+            raise LakeError(f"the engine lost {lost} tasks: nothing of them was committed")
+
+    def _task(
+        self,
+        group: FileGroup,
+        slices: Sequence[FileSlice],
+        rows: RowRange,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Task:
+        plan = self._plan
+        inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
+        payload = {
+            "files": [item.to_plain() for item in _cut(slices, rows)],
+            "rows": rows.rows,
+            "reading": plan.reading(plan.deletes(inputs)).to_plain(),
+            "write": self._writing(group).to_plain(),
+            "task": self._next_task(),
+            "verify": plan.options.verify,
+            **(extra or {}),
+        }
+        return Task(payload, rows.input_bytes)
+
+    def _next_task(self) -> int:
+        self.tasks += 1
+        return self.tasks - 1
+
+    def _writing(self, group: FileGroup) -> WriteSettings:
+        plan = self._plan
+        settings = plan.writing(self._operation_id)
+        return replace(settings, order=plan.order_in(group), sort_order_id=plan.sort_order_id)
+
+    # By ranges of keys
+
+    def _by_ranges(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
+        """Sort groups whose rows meet in other tasks than read them."""
+        states = [Rewritten(group, self._plan.slices(group), 0) for group in groups]
+        bounds = self._bounds(states)
+        senders: list[Task] = []
+        receivers: list[dict[str, Any]] = []
+        owners: list[Rewritten] = []
+        for state, cut in zip(states, bounds, strict=True):
+            extra = {"first": len(receivers), "bounds": cut}
+            pieces = -(-state.group.bytes // _PIECE_BYTES)
+            senders += [
+                self._task(state.group, state.slices, rows, extra)
+                for rows in state.group.cut(_PIECE_BYTES, pieces)
+            ]
+            receivers += [self._receiver(state.group) for _ in range(len(cut) + 1)]
+            owners += [state] * (len(cut) + 1)
+        self._session.progress.start("sorting", tasks=len(receivers), total_bytes=0)
+        hashes: list[tuple[list[str], list[str]]] = []
+        for result in self._engine.exchange(
+            senders,
+            f"{_TASKS}:send",
+            f"{_TASKS}:receive",
+            receivers,
+            storage=self._plan.table.storage,
+        ):
+            self._take(owners[result.task], result.value)
+            told = [claim["hash"] for claim in result.value["claims"]]
+            hashes.append((told, [result.value["hash"]]))
+        self._session.progress.finish()
+        if self._plan.options.verify:
+            _check_hashes(hashes)
+        yield from states
+
+    def _take(self, state: Rewritten, value: Mapping[str, Any]) -> None:
+        files = [DataFile.from_plain(file) for file in value["files"]]
+        state.files += files
+        state.rows += sum(claim["rows"] for claim in value["claims"])
+        state.dropped += sum(claim["dropped"] for claim in value["claims"])
+        self._session.progress.advance(tasks=1, rows=sum(file.record_count for file in files))
+
+    def _receiver(self, group: FileGroup) -> dict[str, Any]:
+        reading = self._plan.reading(()).to_plain() if self._plan.options.verify else None
+        return {
+            "write": self._writing(group).to_plain(),
+            "reading": reading,
+            "task": self._next_task(),
+        }
+
+    def _bounds(self, states: Sequence[Rewritten]) -> list[list[str]]:
+        """Return where each group's keys are cut, looking at the files of those that are."""
+        looks: list[Task] = []
+        owners: list[int] = []
+        for place, state in enumerate(states):
+            if state.group.output_files > 1:
+                found = self._looks(state)
+                looks += found
+                owners += [place] * len(found)
+        samples: list[list[tuple[int, Mapping[str, Any]]]] = [[] for _ in states]
+        storage = self._plan.table.storage
+        for result in self._engine.run(looks, f"{_TASKS}:sample", storage=storage):
+            samples[owners[result.task]].append((result.task, result.value))
+        return [
+            encoded(
+                cuts([value for _, value in sorted(mine, key=_number)], state.group.output_files)
+            )
+            for mine, state in zip(samples, states, strict=True)
+        ]
+
+    def _looks(self, state: Rewritten) -> list[Task]:
+        """Return tasks that look at the keys of some files of a group, evenly chosen."""
+        order, group = self._plan.order_in(state.group), state.group
+        if order is None:
+            return []
+        reading = self._plan.reading(())
+        columns = top_columns(reading.projection, order.column_ids)
+        narrow = replace(reading, projection=columns)
+        step = max(1, len(state.slices) // max(_SAMPLED_FILES, group.output_files))
+        chosen = state.slices[::step]
+        size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * group.output_files // len(chosen))
+        return [
+            Task(
+                {
+                    "files": [file.to_plain()],
+                    "reading": narrow.to_plain(),
+                    "order": order.to_plain(),
+                    "sampled": size,
+                    "task": number,
+                },
+                file.size_bytes // max(1, len(reading.projection.fields)),
+            )
+            for number, file in enumerate(chosen)
+        ]
+
+
+def _number(pair: tuple[int, Mapping[str, Any]]) -> int:
+    return pair[0]
+
+
+def _batches(groups: Sequence[FileGroup], together: int) -> Iterator[list[FileGroup]]:
+    """Put neighbours together, up to so many groups and `_SENT_BYTES`."""
+    batch: list[FileGroup] = []
+    for group in groups:
+        if batch and (len(batch) >= together or _bytes([*batch, group]) > _SENT_BYTES):
+            yield batch
+            batch = []
+        batch.append(group)
+    if batch:
+        yield batch
+
+
+def _bytes(groups: Sequence[FileGroup]) -> int:
+    return sum(group.bytes for group in groups)
+
+
+def _check_hashes(hashes: Sequence[tuple[list[str], list[str]]]) -> None:
+    """Compare every value that was read with every value that was written.
+
+    Raises:
+        LakeError: they differ.
+    """
+    read = hash_together(text for told, _ in hashes for text in told)
+    written = hash_together(text for _, told in hashes for text in told)
+    if read != written:
+        raise LakeError(f"the content hash was {read} and is {written}: nothing was committed")
+
+
+def _cut(slices: Sequence[FileSlice], rows: RowRange) -> list[FileSlice]:
+    """Return a range's part of a group's files."""
+    files = list(slices[rows.first_file : rows.end_file])
+    if not files:
+        return []
+    files[0] = replace(files[0], skip_rows=rows.skip)
+    before = sum(file.record_count - file.skip_rows for file in files[:-1])
+    files[-1] = replace(files[-1], take_rows=rows.rows - before)
+    return files

@@ -1,0 +1,256 @@
+"""Change logs into data files and delete files, without a look at the table: what Flink's writers do.
+
+The first change of a key deletes, by equality, what older commits hold of it; a row that this commit itself
+wrote is deleted by its position. Source: Iceberg's BaseEqualityDeltaWriter and Flink's BaseDeltaTaskWriter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lake.core.deletes.equality_coverage import check_columns, check_partitions
+from lake.core.deletes.row_positions import RowPositions
+from lake.core.deletes.writers import DeletedRows, open_equality_writer, open_position_writer
+from lake.core.errors import RefusedError
+from lake.core.keys.numbering import KeyNumbers
+from lake.core.manifests.data_files import DataFile
+from lake.core.rows.writer import AbortedUnlessClosed, TableWriter, WriteSettings, open_writer
+from lake.core.storage.storage import Storage
+from lake.core.types.transforms import Partition, Places, group_places, partition_columns
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+UPSERT, RETRACT = "upsert", "retract"
+# Kinds of rows of a change log, numbered as Flink does.
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
+Kinds = npt.NDArray[np.int8]
+
+_NOWHERE = -1
+# A row's place is its partition's number and, in so many bits, its own number in that partition.
+_ROW_BITS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSettings:
+    """How a change log is written.
+
+    Args:
+        write: how its rows are.
+        key_ids: field ids of the columns that tell which row of the table is meant.
+        mode: ``upsert``: a key's new row replaces the old one, whose other columns are not known;
+            ``retract``: the old row comes too, whole, before the new one.
+        format_version: the table's.
+        fresh: the table is made by the same commit: there are no older rows to delete.
+    """
+
+    write: WriteSettings
+    key_ids: Sequence[int]
+    mode: str
+    format_version: int
+    fresh: bool = False
+
+    @property
+    def key_names(self) -> list[str]:
+        """Names of the key's columns, in the table's order."""
+        return [item.name for item in self.write.schema.fields if item.field_id in self.key_ids]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "write": self.write.to_plain(),
+            "key_ids": list(self.key_ids),
+            "mode": self.mode,
+            "format_version": self.format_version,
+            "fresh": self.fresh,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> DeltaSettings:
+        """Rebuild from `to_plain`'s values."""
+        return cls(**{**plain, "write": WriteSettings.from_plain(plain["write"])})
+
+
+def check_key(schema: Schema, spec: PartitionSpec, key_ids: Sequence[int], mode: str) -> None:
+    """Refuse a key by which old rows could not be deleted.
+
+    Raises:
+        RefusedError: it has no column, one that is nested, or lacks one that partitions derive from.
+    """
+    if not key_ids:
+        raise RefusedError("a change log needs a key: columns that tell rows apart")
+    check_columns(schema, key_ids)
+    if mode == UPSERT:
+        check_partitions(schema, spec, key_ids, hint="--changes-mode retract")
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFiles:
+    """What a change log became."""
+
+    data: list[DataFile]
+    deletes: list[DataFile]
+
+
+class DeltaWriter(AbortedUnlessClosed):
+    """Writes changes, in their order, as rows and deletes of one commit. Use it as a context manager."""
+
+    def __init__(
+        self, storage: Storage, settings: DeltaSettings, *, task: int, attempt: str
+    ) -> None:
+        """Open the writer.
+
+        Args:
+            storage: where files go.
+            settings: the table's, and the key.
+            task: the task's number; makes names unique, as ``attempt`` does.
+            attempt: a text that no other attempt at the task has.
+
+        Raises:
+            RefusedError: the key does not go with the table's partitions, or the format version has no deletes.
+        """
+        write = settings.write
+        check_key(write.schema, write.spec, settings.key_ids, settings.mode)
+        self._settings = settings
+        self._upsert = settings.mode == UPSERT
+        self._key = [
+            field.name for field in write.schema.fields if field.field_id in settings.key_ids
+        ]
+        self._deleted_columns = write.schema.select(*self._key) if self._upsert else write.schema
+        names = write.file_names(task=task, attempt=attempt)
+        self._positions = open_position_writer(
+            storage, write, format_version=settings.format_version, names=names
+        )
+        self._data = open_writer(storage, write, task=task, attempt=attempt, names=names)
+        self._equality = open_equality_writer(
+            storage,
+            write,
+            columns=self._deleted_columns,
+            equality_ids=settings.key_ids,
+            names=names,
+        )
+        self._numbers = KeyNumbers()
+        # By a key's number: the place of its row among those written here.
+        self._live = np.full(0, _NOWHERE)
+        self._partitions: dict[Partition, int] = {}
+        self._written: list[int] = []
+        self._gone: list[Places] = []
+
+    @property
+    def keys(self) -> int:
+        """How many different keys there were."""
+        return len(self._numbers)
+
+    def write(self, rows: pa.RecordBatch, kinds: Kinds) -> None:
+        """Take changes.
+
+        Args:
+            rows: the table's columns; of what an upsert deletes only the key is looked at.
+            kinds: each row's.
+        """
+        if self._upsert and np.any(kinds == UPDATE_BEFORE):
+            known = kinds != UPDATE_BEFORE
+            rows, kinds = rows.filter(pa.array(known)), kinds[known]
+        if not rows.num_rows:
+            return
+        write = self._settings.write
+        inserted = (kinds == INSERT) | (kinds == UPDATE_AFTER)
+        groups = group_places(rows, write.spec, write.schema)
+        places = np.full(rows.num_rows, _NOWHERE)
+        for partition, members in groups:
+            mine = members[inserted[members]]
+            places[mine] = self._new_places(partition, len(mine))
+            _write_to(self._data, partition, rows, mine)
+        before = self._moved(self._numbers.of(self._identity(rows)), places)
+        found = before != _NOWHERE
+        self._gone.append(before[found])
+        missing = ~found if self._upsert else ~found & ~inserted
+        if self._settings.fresh:
+            return
+        deleted = rows.select([field.name for field in self._deleted_columns.fields])
+        for partition, members in groups:
+            _write_to(self._equality, partition, deleted, members[missing[members]])
+
+    def _identity(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what tells rows apart: the key, and in which partition it is, if that does not follow."""
+        write = self._settings.write
+        key = rows.select(self._key)
+        if {field.source_id for field in write.spec.fields} <= set(self._settings.key_ids):
+            return key
+        partition = partition_columns(rows, write.spec, write.schema)
+        columns = [*key.columns, *partition]
+        return pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
+
+    def _new_places(self, partition: Partition, count: int) -> Places:
+        number = self._partitions.setdefault(partition, len(self._partitions))
+        if number == len(self._written):
+            self._written.append(0)
+        first = (number << _ROW_BITS) + self._written[number]
+        self._written[number] += count
+        return np.arange(first, first + count)
+
+    def _moved(self, keys: Places, places: Places) -> Places:
+        """Note where each change, in turn, leaves its key's row; return where it was before."""
+        more = len(self._numbers) - len(self._live)
+        self._live = np.append(self._live, np.full(more, _NOWHERE))
+        order = np.argsort(keys, kind="stable")
+        in_order, after = keys[order], places[order]
+        again = np.flatnonzero(in_order[1:] == in_order[:-1]) + 1
+        before = self._live[in_order]
+        before[again] = after[again - 1]
+        last = np.ones(len(order), np.bool_)
+        last[again - 1] = False
+        self._live[in_order[last]] = after[last]
+        found = np.empty_like(before)
+        found[order] = before
+        return found
+
+    def close(self) -> DeltaFiles:
+        """Finish all files; none for no changes."""
+        data = self._data.close()
+        for deleted in self._deleted_rows(data):
+            self._positions.add(deleted)
+        deletes = [*self._equality.close(), *self._positions.close()]
+        self.closed = True
+        return DeltaFiles(data, deletes)
+
+    def _deleted_rows(self, data: Sequence[DataFile]) -> Iterator[DeletedRows]:
+        gone = np.sort(np.concatenate([np.zeros(0, np.int64), *self._gone]))
+        files: dict[Partition, list[DataFile]] = defaultdict(list)
+        for file in data:
+            files[file.partition].append(file)
+        for partition, number in self._partitions.items():
+            ends = np.cumsum([0, *(file.record_count for file in files[partition])])
+            cuts = np.searchsorted(gone, ends + (number << _ROW_BITS))
+            for file, start, rows in zip(
+                files[partition], ends[:-1], np.split(gone, cuts)[1:-1], strict=True
+            ):
+                if len(rows):
+                    yield DeletedRows(
+                        path=file.path,
+                        spec_id=file.spec_id,
+                        partition=partition,
+                        positions=RowPositions(rows - (start + (number << _ROW_BITS))),
+                    )
+
+    def abort(self) -> None:
+        """Remove everything that was written."""
+        for writer in (self._data, self._equality, self._positions):
+            writer.abort()
+
+
+def _write_to(
+    writer: TableWriter, partition: Partition, rows: pa.RecordBatch, chosen: Places
+) -> None:
+    if len(chosen) == rows.num_rows:
+        writer.write_to(partition, rows)
+    elif len(chosen):
+        writer.write_to(partition, rows.take(pa.array(chosen)))

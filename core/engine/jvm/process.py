@@ -1,0 +1,220 @@
+"""The JVM that holds Spark: started without Spark's launcher scripts, heard, and ended.
+
+PySpark's own start runs two shells and a second JVM to find out the command line that is written here,
+and cannot pass the options that make a start fast. What is started speaks PySpark's protocol: the JVM
+writes the port and the secret of its Py4J gateway to a file, and ends when its standard input closes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lake.core.clock import Clock, SystemClock
+from lake.core.engine.jvm.java import Java
+from lake.core.errors import EngineError
+
+_POLL_SECONDS = 0.01
+_TAIL_BYTES = 16 * 1024
+
+# Packages that Spark reaches into, as org.apache.spark.launcher.JavaModuleOptions opens them.
+_OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+# A short run never profits from the optimising compiler; a small heap never from a parallel collector.
+FAST_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "--enable-native-access=ALL-UNNAMED",
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "-Dlog4j2.disable.jmx=true",
+)
+
+
+class Tail:
+    """The last lines that a process wrote; whatever it writes is read, so that it never waits.
+
+    `descriptor` is what the process gets as its standard output and error; `close_descriptor` gives up
+    this process's own copy, and the reading ends with the last process that holds one.
+    """
+
+    def __init__(self) -> None:
+        self._source, self.descriptor = os.pipe()
+        self._kept = b""
+        self._thread = threading.Thread(target=self._read, name="jvm-output", daemon=True)
+        self._thread.start()
+
+    def close_descriptor(self) -> None:
+        """Give up this process's copy of the descriptor."""
+        os.close(self.descriptor)
+
+    def text(self) -> str:
+        """Return what is kept."""
+        return self._kept.decode("utf-8", "replace")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the process has closed its end."""
+        self._thread.join(seconds)
+
+    def _read(self) -> None:
+        with os.fdopen(self._source, "rb", buffering=0) as source:
+            while part := source.read(_TAIL_BYTES):
+                self._kept = (self._kept + part)[-_TAIL_BYTES:]
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Where PySpark reaches the JVM."""
+
+    port: int
+    secret: str
+
+
+class Jvm:
+    """A running JVM.
+
+    Args:
+        process: started with a pipe as its standard input.
+        output: what it wrote.
+    """
+
+    def __init__(self, process: subprocess.Popen[Any], output: Tail) -> None:
+        self.process = process
+        self.output = output
+
+    @classmethod
+    def launch(
+        cls,
+        java: Java,
+        class_path: Sequence[str],
+        options: Sequence[str],
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+    ) -> Jvm:
+        """Start Spark's gateway; it tells its port in ``folder``.
+
+        It gets a session of its own, so that Ctrl-C in a terminal reaches lake alone.
+        """
+        command = [
+            str(java.executable),
+            "-cp",
+            ":".join(class_path),
+            *options,
+            "org.apache.spark.deploy.SparkSubmit",
+            *arguments,
+            "pyspark-shell",
+        ]
+        output = Tail()
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the Java that was found
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output.descriptor,
+                stderr=output.descriptor,
+                env={**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_told_in(folder))},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise EngineError(f"{java.executable} does not run: {error.strerror}") from error
+        finally:
+            output.close_descriptor()
+        return cls(process, output)
+
+    def gateway(
+        self,
+        folder: Path,
+        stopped: threading.Event,
+        seconds: float,
+        clock: Clock | None = None,
+    ) -> Gateway:
+        """Wait until the gateway is up, for so many seconds.
+
+        Raises:
+            EngineError: the JVM ended, took too long, or ``stopped`` was set.
+        """
+        clock = clock or SystemClock()
+        deadline = clock.monotonic() + seconds
+        told = _told_in(folder)
+        while not told.exists():
+            if ended := self.ended():
+                raise EngineError(ended)
+            if clock.monotonic() > deadline:
+                raise EngineError(f"Java did not answer in {seconds:.0f} s")
+            if stopped.wait(_POLL_SECONDS):
+                raise EngineError("the engine was stopped")
+        data = told.read_bytes()
+        told.unlink()
+        # A 4-byte port, then a text with its 4-byte length, as PySpark's serialisers write them.
+        port, length = struct.unpack_from(">ii", data)
+        return Gateway(port, data[8 : 8 + length].decode())
+
+    def ended(self, seconds: float = 0) -> str | None:
+        """Return what tells of its end, where it has come or comes within so many seconds."""
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        self.output.wait(1)
+        return f"Java ended with {code}{self._last_words()}"
+
+    def close(self, seconds: float) -> None:
+        """Let it end by itself; kill it if that takes longer."""
+        if self.process.stdin:
+            with suppress(OSError):
+                self.process.stdin.close()
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once; the Python workers' parent ends when the JVM does."""
+        if self.process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            if os.getpgid(self.process.pid) == self.process.pid:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
+        self.process.wait()
+        if self.process.stdin:
+            with suppress(OSError):
+                self.process.stdin.close()
+
+    def _last_words(self) -> str:
+        lines = [line.strip() for line in self.output.text().splitlines() if line.strip()]
+        return f": {' / '.join(lines[-3:])}" if lines else ""
+
+
+def _told_in(folder: Path) -> Path:
+    return folder / "gateway"

@@ -1,0 +1,33 @@
+"""Which engine a plan gets."""
+
+from __future__ import annotations
+
+from lake.core.engine.inline import InlineEngine
+from lake.core.engine.jvm.java import find_java
+from lake.core.engine.tasks import Engine
+from lake.core.settings import Settings
+
+# Below this a JVM's start costs more than the work.
+INLINE_BYTES = 64 * 1024 * 1024
+
+
+def choose_engine(kind: str, input_bytes: int, settings: Settings) -> Engine:
+    """Return the engine that was asked for, or the one that suits the plan's input.
+
+    Raises:
+        EngineError: Spark was asked for and there is no Java.
+    """
+    if engine_name(kind, input_bytes, settings) == InlineEngine.name:
+        return InlineEngine()
+    if not settings.remote:
+        # Before any work: the answer costs nothing, and starts nothing where Java is where it should be.
+        find_java()
+    from lake.core.engine.spark.engine import SparkEngine  # noqa: PLC0415 - only when Spark is wanted
+
+    return SparkEngine(settings)
+
+
+def engine_name(kind: str, input_bytes: int, settings: Settings) -> str:
+    """Return the name of the engine that `choose_engine` gives, starting nothing."""
+    small = input_bytes <= INLINE_BYTES and not (settings.master or settings.remote)
+    return InlineEngine.name if kind == "inline" or (kind == "auto" and small) else "spark"

@@ -1,0 +1,111 @@
+"""What Spark is to compute for a batch of tasks: rows of plain data, and what to make of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from lake.core.engine.spark.partition_keys import keys_of_partitions
+from lake.core.engine.spark.worker import (
+    BLOB_ROWS,
+    RESULT_ROWS,
+    reduce_blobs,
+    run_tasks,
+    send_blobs,
+)
+from lake.core.engine.tasks import Task
+from lake.core.storage.credentials import Credentials
+
+# A job costs some hundredths of a second: small tasks share one, but every core gets a few to balance.
+_JOB_BYTES = 8 * 1024 * 1024
+_FEWEST_PER_CORE = 4
+_MOST_PER_CORE = 16
+
+# The values of a row of TASK_ROWS.
+TaskRow = tuple[str, str, str, str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A batch of tasks for Spark.
+
+    Args:
+        function: what each row's tasks call.
+        groups: JSON-ready tasks of each row.
+        build: makes of a frame of TASK_ROWS one of RESULT_ROWS.
+        shuffled: rows meet rows of other partitions on the way.
+    """
+
+    function: str
+    groups: Sequence[Any]
+    build: Callable[[Any], Any]
+    shuffled: bool = False
+
+    def rows(self, batch: str, folder: str, credentials: Credentials) -> list[TaskRow]:
+        """Return the rows; ``folder`` is where workers hold locks, empty on a cluster."""
+        secrets = credentials.to_bytes()
+        return [(json.dumps(group), self.function, batch, folder, secrets) for group in self.groups]
+
+
+def run(tasks: Sequence[Task], function: str, cores: int) -> Plan:
+    """Return the plan of independent tasks for so many cores."""
+    return Plan(function, list(_groups(tasks, _jobs(tasks, cores))), _run)
+
+
+def exchange(
+    tasks: Sequence[Task],
+    map_function: str,
+    reduce_function: str,
+    reduce_payloads: Sequence[Mapping[str, Any]],
+    cores: int,
+) -> Plan:
+    """Return the plan of tasks that send and reducers that receive, for so many cores."""
+    jobs = _jobs(tasks, cores)
+    partitions = min(len(reduce_payloads), jobs)
+    shared = {
+        "reducers": len(reduce_payloads),
+        "places": keys_of_partitions(partitions),
+        "function": reduce_function,
+    }
+    # The first row brings the reducers' payloads along.
+    payloads: list[Any] = [dict(payload) for payload in reduce_payloads]
+    groups = [
+        {**shared, "tasks": group, "payloads": [] if number else payloads}
+        for number, group in enumerate(_groups(tasks, jobs))
+    ]
+    return Plan(map_function, groups, partial(_exchange, max(1, partitions)), shuffled=True)
+
+
+def _run(frame: Any) -> Any:
+    return frame.mapInArrow(run_tasks, RESULT_ROWS)
+
+
+def _exchange(partitions: int, frame: Any) -> Any:
+    sent = frame.mapInArrow(send_blobs, BLOB_ROWS)
+    placed = sent.repartition(partitions, "place").sortWithinPartitions("reducer", "task", "number")
+    return placed.mapInArrow(reduce_blobs, RESULT_ROWS)
+
+
+def _jobs(tasks: Sequence[Task], cores: int) -> int:
+    """Return into about how many jobs the tasks are to be cut."""
+    by_size = sum(task.input_bytes for task in tasks) // _JOB_BYTES
+    return min(max(by_size, _FEWEST_PER_CORE * cores), _MOST_PER_CORE * cores)
+
+
+def _groups(tasks: Sequence[Task], most: int) -> Iterator[list[tuple[int, Any]]]:
+    """Cut tasks into runs of neighbours, alike in number and bytes; gives (number, payload)."""
+    count_limit = -(-len(tasks) // most)
+    bytes_limit = sum(task.input_bytes for task in tasks) / most
+    group: list[tuple[int, Any]] = []
+    size = 0
+    for number, task in enumerate(tasks):
+        group.append((number, dict(task.payload)))
+        size += task.input_bytes
+        if len(group) >= count_limit or size > bytes_limit:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -1,0 +1,234 @@
+"""What Spark's Python workers run: rows that describe tasks come in, rows that hold results go out.
+
+Everything a task needs is in its row; storage properties are in the binary column and nowhere else.
+Failures travel as rows too, so that an error keeps its class and no text of Spark's repeats it.
+
+An exchange's rows are ordered by (reducer, task, number): first failures, under reducer -1, then for each
+reducer its own payload, under task -1, then the blobs in the order in which its tasks sent them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from lake.core.engine.spark.worker_locks import working
+from lake.core.engine.task_functions import context_for, encode_defect, encode_error, resolve
+from lake.core.errors import EngineError, LakeError
+from lake.core.storage.credentials import Credentials, Renewed
+from lake.core.storage.storage import Storage
+
+# What each step of a job takes and gives, in Spark's words and in Arrow's.
+TASK_ROWS = "tasks string, function string, batch string, folder string, secrets binary"
+RESULT_ROWS = "results string"
+BLOB_ROWS = f"place int, reducer int, task int, number int, blob binary, {TASK_ROWS}"
+_RESULT_SCHEMA = pa.schema([("results", pa.string())])
+_BLOB_SCHEMA = pa.schema(
+    [
+        *[(name, pa.int32()) for name in ("place", "reducer", "task", "number")],
+        ("blob", pa.binary()),
+        *[(name, pa.string()) for name in ("tasks", "function", "batch", "folder")],
+        ("secrets", pa.binary()),
+    ]
+)
+# Results are gathered into texts of about this many characters.
+_TEXT_CHARACTERS = 256 * 1024
+_FAILURE = -1
+_PAYLOAD = -1
+
+Row = dict[str, Any]
+
+
+class _Failed(str):
+    """An error that ended a task, as text."""
+
+    __slots__ = ()
+
+
+def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the tasks of each row; rows are TASK_ROWS, results RESULT_ROWS.
+
+    A text is ``{"attempt", "results"}``: Spark's number of this attempt, and a list of ``[task, value]``, which
+    ``[null, error]`` ends. There is at least one, so that the driver learns of every attempt that ended well.
+    """
+    _forget_archives()
+    yield from _texts(chain.from_iterable(_run_row(row) for row in _rows(batches)))
+
+
+def _run_row(row: Row) -> Iterator[tuple[int, str]]:
+    storage = _storage(row)
+    with working(row["folder"]) as wanted:
+        for number, payload in json.loads(row["tasks"]) if wanted else []:
+            for value in _guarded(storage, _task_values(row, storage, number, payload)):
+                yield number, value
+                if isinstance(value, _Failed):
+                    return
+
+
+def _task_values(row: Row, storage: Storage, number: int, payload: Any) -> Iterator[str]:
+    context = context_for(storage, _attempt(row, number))
+    for value in resolve(row["function"])(payload, context):
+        yield json.dumps(value)
+
+
+def send_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the first half of an exchange; rows are TASK_ROWS, results BLOB_ROWS.
+
+    A row's ``tasks`` is ``{"tasks", "reducers", "places", "function", "payloads"}``: besides the tasks, how
+    many reducers there are, the keys by which Spark brings a reducer's rows to its partition, and what the
+    second half is to run. ``payloads`` is in one row only.
+    """
+    _forget_archives()
+    for row in _rows(batches):
+        with working(row["folder"]) as wanted:
+            if wanted:
+                yield from _send_row(row, json.loads(row["tasks"]))
+
+
+def _send_row(row: Row, plan: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    storage = _storage(row)
+    places = plan["places"]
+    for reducer, payload in enumerate(plan["payloads"]):
+        yield _blob_record(
+            {**row, "tasks": json.dumps(payload), "function": plan["function"]},
+            place=places[reducer % len(places)],
+            reducer=reducer,
+            task=_PAYLOAD,
+        )
+    for task, payload in plan["tasks"]:
+        sent = _sent(row, storage, task, payload, plan["reducers"])
+        for number, item in enumerate(_guarded(storage, sent)):
+            if isinstance(item, _Failed):
+                # Every partition learns of it first, so none reduces half of what it was to get.
+                for place in places:
+                    yield _blob_record({"tasks": item}, place=place, reducer=_FAILURE, task=task)
+                return
+            reducer, blob = item
+            place = places[reducer % len(places)]
+            yield _blob_record(
+                {}, place=place, reducer=reducer, task=task, number=number, blob=blob
+            )
+
+
+def _sent(
+    row: Row, storage: Storage, task: int, payload: Any, reducers: int
+) -> Iterator[tuple[int, bytes]]:
+    context = context_for(storage, _attempt(row, task))
+    for reducer, blob in resolve(row["function"])(payload, context):
+        if not 0 <= reducer < reducers:
+            raise EngineError(f"task {task} sent to reducer {reducer} of {reducers}")
+        yield reducer, blob
+
+
+def reduce_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run the second half of an exchange; rows are BLOB_ROWS in order, results as of `run_tasks`."""
+    _forget_archives()
+    yield from _texts(_reduced(_rows(batches)))
+
+
+def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str]]:
+    for reducer, group in groupby(rows, key=itemgetter("reducer")):
+        first = next(group)
+        if reducer == _FAILURE:
+            yield reducer, _Failed(first["tasks"])
+            return
+        blob = next(group, None)  # noqa: B031 - a group is read on, not again
+        if blob is None:
+            continue
+        storage = _storage(first)
+        blobs = (row["blob"] for row in chain([blob], group))
+        with working(first["folder"]) as wanted:
+            values = _reducer_values(first, storage, blobs) if wanted else iter(())
+            for value in _guarded(storage, values):
+                yield reducer, value
+                if isinstance(value, _Failed):
+                    return
+
+
+def _reducer_values(first: Row, storage: Storage, blobs: Iterator[bytes]) -> Iterator[str]:
+    context = context_for(storage, _attempt(first, first["reducer"]))
+    for value in resolve(first["function"])(json.loads(first["tasks"]), blobs, context):
+        yield json.dumps(value)
+
+
+def _guarded(storage: Storage, values: Iterator[Any]) -> Iterator[Any]:
+    """Yield values; a failure becomes the last of them."""
+    try:
+        yield from values
+    except LakeError as error:
+        yield _Failed(encode_error(error))
+    except Exception as error:  # noqa: BLE001 - told to the driver, which raises it
+        yield _Failed(encode_defect(error, storage))
+
+
+def _storage(row: Row) -> Storage:
+    return Storage(renewed=Renewed(Credentials.from_bytes(row["secrets"])))
+
+
+def _attempt(row: Row, number: int) -> str:
+    """Return a text that no other attempt has."""
+    return f"{row['batch']}-{_attempt_number()}-{number}"
+
+
+def _attempt_number() -> int:
+    """Return Spark's number of this attempt, counted through the whole application from 0."""
+    from pyspark import TaskContext  # noqa: PLC0415 - a worker has loaded it already
+
+    context = TaskContext.get()
+    return int(context.taskAttemptId()) if context else 0
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+    for batch in batches:
+        names = batch.schema.names
+        for index in range(batch.num_rows):
+            yield {name: batch.column(name)[index].as_py() for name in names}
+
+
+def _texts(results: Iterator[tuple[int, str]]) -> Iterator[pa.RecordBatch]:
+    """Gather results into rows."""
+    parts: list[str] = []
+    length = 0
+    for number, value in results:
+        failed = isinstance(value, _Failed)
+        parts.append(f"[null,{json.dumps(value)}]" if failed else f"[{number},{value}]")
+        length += len(parts[-1])
+        if length >= _TEXT_CHARACTERS:
+            yield _text(parts)
+            parts, length = [], 0
+    yield _text(parts)
+
+
+def _text(parts: list[str]) -> pa.RecordBatch:
+    text = f'{{"attempt":{_attempt_number()},"results":[{",".join(parts)}]}}'
+    return _record(_RESULT_SCHEMA, {"results": text})
+
+
+def _blob_record(
+    row: Row, *, place: int, reducer: int, task: int, number: int = 0, blob: bytes = b""
+) -> pa.RecordBatch:
+    values = {"place": place, "reducer": reducer, "task": task, "number": number, "blob": blob}
+    return _record(_BLOB_SCHEMA, {**row, **values})
+
+
+def _record(schema: pa.Schema, values: Row) -> pa.RecordBatch:
+    columns = [pa.array([values.get(field.name)], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _forget_archives() -> None:
+    """Take Spark's own jar off the import path.
+
+    Spark puts it there for clusters that ship PySpark in it, and has every task read the path's archives
+    again: 60 ms of each task for a jar that holds no module which a worker has not imported.
+    """
+    for path in [path for path in sys.path if path.endswith(".jar")]:
+        sys.path.remove(path)
+    for path in [path for path in sys.path_importer_cache if path.endswith(".jar")]:
+        del sys.path_importer_cache[path]

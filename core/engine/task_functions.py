@@ -1,0 +1,106 @@
+"""What runs where the rows are: find a task's function by name, run it, and carry errors home whole."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lake.core import errors
+from lake.core.engine.tasks import TaskContext
+from lake.core.errors import EngineError, LakeError
+from lake.core.redaction import Redactor
+from lake.core.storage.errors import storage_error
+from lake.core.storage.storage import Storage
+
+# Task functions are named by text that travels through Spark: no other code may be named so.
+_PACKAGE = "lake.core."
+_TRACE_LIMIT = 4000
+
+
+def resolve(name: str) -> Callable[..., Any]:
+    """Return the function that ``"module:function"`` names.
+
+    Raises:
+        EngineError: it lies outside lake's core or does not exist.
+    """
+    module, _, function = name.partition(":")
+    if not module.startswith(_PACKAGE):
+        raise EngineError(f"not a task function: {name!r}")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise EngineError(f"no such task function: {name} ({error})") from error
+    if not callable(found):
+        raise EngineError(f"not a task function: {name!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def context_for(
+    storage: Storage, attempt: str, stopped: threading.Event | None = None
+) -> TaskContext:
+    """Return what a task function is given beside its payload."""
+    return TaskContext(storage=storage, attempt=attempt, stopped=stopped or threading.Event())
+
+
+def encode_error(error: LakeError, trace: str = "") -> str:
+    """Return an error as text that `decode_error` rebuilds."""
+    return json.dumps(
+        {
+            "class": type(error).__name__,
+            "message": error.message,
+            "hint": error.hint,
+            "trace": trace,
+        }
+    )
+
+
+def encode_defect(error: Exception, storage: Storage) -> str:
+    """Return anything else that a task raised as an error of lake's, without the storage's secrets."""
+    redact = Redactor()
+    for properties in storage.credentials.parts():
+        redact.learn(properties)
+    known = storage_error(error) if isinstance(error, OSError) else None
+    if known is not None:
+        return encode_error(type(known)(redact(known.message), hint=known.hint))
+    trace = redact("".join(traceback.format_exception(error)), limit=None)
+    message = redact(f"a task failed: {type(error).__name__}: {error}")
+    return encode_error(EngineError(message), trace[-_TRACE_LIMIT:])
+
+
+def decode_error(text: str) -> LakeError:
+    """Rebuild a task's error with its own class, message and hint; its trace becomes a note."""
+    plain = json.loads(text)
+    found = getattr(errors, str(plain["class"]), LakeError)
+    if not (isinstance(found, type) and issubclass(found, LakeError)):
+        found = LakeError
+    try:
+        error = found(plain["message"], hint=plain["hint"])
+    except TypeError:
+        # Classes with more to say than a message are not raised in tasks.
+        error = LakeError(plain["message"], hint=plain["hint"])
+    if plain.get("trace"):
+        error.add_note(plain["trace"])
+    return error
+
+
+def echo(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Give a payload back: what an engine runs to show that it is there."""
+    yield {"payload": dict(payload), "attempt": context.attempt}
+
+
+def scatter(payload: Mapping[str, Any], _context: TaskContext) -> Iterator[tuple[int, bytes]]:
+    """Send each of a payload's ``blobs`` (pairs of reducer and text): shows that an exchange works."""
+    for reducer, text in payload["blobs"]:
+        yield reducer, text.encode()
+
+
+def gather(
+    payload: Mapping[str, Any], blobs: Iterator[bytes], context: TaskContext
+) -> Iterator[Mapping[str, Any]]:
+    """Give back what `scatter` sent to one reducer."""
+    texts = [blob.decode() for blob in blobs]
+    yield {"payload": dict(payload), "texts": texts, "attempt": context.attempt}

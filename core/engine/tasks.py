@@ -1,0 +1,112 @@
+"""What moves rows: Spark, or this process for small plans.
+
+A task is plain data; the function that runs it is named by text (``"lake.core.compaction.execute:rewrite"``),
+so nothing is pickled but rows, and the same function runs in this process, in a local Spark and on a cluster.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lake.core.errors import StoppedError
+from lake.core.storage.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A unit of work.
+
+    Args:
+        payload: JSON-ready values; no secrets (it is visible in Spark's UI).
+        input_bytes: what it reads, for progress and for choosing an engine.
+    """
+
+    payload: Mapping[str, Any]
+    input_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """One value that a task's function yielded, and which task it was."""
+
+    task: int
+    value: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class TaskContext:
+    """What a task's function is given beside its payload.
+
+    Args:
+        storage: reads and writes files with the table's storage properties.
+        attempt: a text that differs between two attempts at one task, for file names that never repeat.
+        stopped: set when the batch of tasks ends early; long loops look at it between batches. Spark
+            kills its workers instead, and no ``finally`` of theirs runs: whoever started the tasks removes
+            their files, by names that it knows.
+    """
+
+    storage: Storage
+    attempt: str
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def go_on(self) -> None:
+        """Stop here if the batch of tasks has ended early.
+
+        Raises:
+            StoppedError: it has.
+        """
+        if self.stopped.is_set():
+            raise StoppedError(signal.SIGTERM)
+
+
+# A task function: (payload, context) -> an iterator of JSON-ready results.
+TaskFunction = Callable[[Mapping[str, Any], TaskContext], Iterator[Mapping[str, Any]]]
+# The first half of an exchange: (payload, context) -> an iterator of (reducer number, bytes).
+MapFunction = Callable[[Mapping[str, Any], TaskContext], Iterator[tuple[int, bytes]]]
+# The second half: (payload, blobs of one reducer, context) -> an iterator of JSON-ready results.
+ReduceFunction = Callable[
+    [Mapping[str, Any], Iterator[bytes], TaskContext], Iterator[Mapping[str, Any]]
+]
+
+
+class Engine(Protocol):
+    """Runs tasks and gives their results as they finish."""
+
+    name: str
+    parallelism: int
+
+    @property
+    def may_have_lost_attempts(self) -> bool:
+        """Whether tasks may have been tried more often than they gave results: files of such attempts lie about."""
+
+    def run(
+        self, tasks: Sequence[Task], function: str, *, storage: Storage
+    ) -> Iterator[TaskResult]:
+        """Run ``function`` ("module:name" under lake.core) on every task; results come as tasks finish.
+
+        Closing the iterator, an error, or `stop` cancels what still runs; when that returns, no task writes
+        any more (a Spark Connect server alone does not tell whether). A `LakeError` raised in a task is
+        raised here with its own class, message and hint.
+        """
+
+    def exchange(
+        self,
+        tasks: Sequence[Task],
+        map_function: str,
+        reduce_function: str,
+        reduce_payloads: Sequence[Mapping[str, Any]],
+        *,
+        storage: Storage,
+    ) -> Iterator[TaskResult]:
+        """Run ``map_function`` on every task, bring all bytes of one reducer number together, reduce them.
+
+        Reducer ``i`` is given ``reduce_payloads[i]``, and blobs in the order of tasks and of sending;
+        ``TaskResult.task`` is its number. A reducer that receives nothing is not called.
+        """
+
+    def stop(self) -> None:
+        """Cancel running tasks and end; nothing runs afterwards. May be called twice."""

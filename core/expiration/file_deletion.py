@@ -1,0 +1,201 @@
+"""Delete what nothing reaches, asking again and again whether that is still so."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import locations as paths
+from lake.core.catalogs.catalog import Table
+from lake.core.clock import Clock
+from lake.core.expiration.nested_tables import FOLDERS, NestedTables
+from lake.core.expiration.reachability import KINDS, Reachability
+from lake.core.metadata import files as metadata_files
+from lake.core.session import Session
+from lake.core.storage.location_columns import same_name
+
+# A process that was stopped for days must not go on with an old list: so many files, then it looks again.
+_BATCH = 1000
+# So long, and so many times what a look takes, may pass between two deletes of a process that was not stopped.
+_PAUSE_SECONDS, _PAUSE_LOOKS = 0.5, 3.0
+
+# Characters that every reader takes as they are, and the parts of a path that may mean another one.
+_PLAIN, _HIDDEN = r"^[A-Za-z0-9_=+,@:~%/. -]*$", "/."
+# Names that table metadata may have; see `metadata_files.called_so`.
+_TELLING = r"(?i)\.metadata\.json|version-hint"
+
+
+@dataclass(slots=True)
+class Removed:
+    """What was deleted: how many files of each kind, their bytes, and what could not be deleted.
+
+    Args:
+        counts: by kind.
+        bytes: of all of them.
+        failed: locations.
+        reached: how many files stayed because the table reaches them again.
+        tried: locations that were dealt with, so that several lists that name a file count it once.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    failed: list[str] = field(default_factory=list)
+    reached: int = 0
+    tried: list[pa.ChunkedArray] = field(default_factory=list)
+
+    @property
+    def files(self) -> int:
+        """How many files are gone."""
+        return sum(self.counts.values())
+
+
+def delete_files(
+    session: Session, table: Table, reach: Reachability, files: pa.Table, removed: Removed
+) -> None:
+    """Delete files of the table that nothing in it reaches; data goes before the manifests that name it.
+
+    Raises:
+        LakeError: the table, or what it reaches, can no longer be read: nothing more is deleted.
+    """
+    if removed.tried:
+        tried = pa.chunked_array(
+            [chunk for one in removed.tried for chunk in one.chunks], pa.string()
+        )
+        files = files.filter(pc.invert(pc.is_in(files["path"], value_set=tried)))
+    session.progress.start(
+        "deleting", tasks=files.num_rows, total_bytes=int(pc.sum(files["bytes"]).as_py() or 0)
+    )
+    own = own_files(table, files)
+    warn_of_others(session, files.num_rows - own.num_rows)
+    left = _in_order(own)
+    removed.tried.append(left["path"])
+    failures, checked, vigil = len(removed.failed), "", _Vigil(session.clock)
+    while left.num_rows:
+        session.go_on()
+        now = vigil.look(table)
+        if now.metadata_location != checked:
+            before = left.num_rows
+            left, checked = reach.unreached(now.metadata, left), now.metadata_location
+            removed.reached += before - left.num_rows
+            continue
+        count = min(_BATCH, _of_first_kind(left))
+        untried = _delete_batch(session, now, left.slice(0, count), removed, vigil)
+        left = pa.concat_tables([untried, left.slice(count)])
+    session.progress.finish()
+    if failed := removed.failed[failures:]:
+        session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
+
+
+def own_files(table: Table, files: pa.Table) -> pa.Table:
+    """Return those files that are the table's own to delete, and not table metadata."""
+    usual = _usual(table, files["path"])
+    if pc.all(usual, min_count=0).as_py():
+        return files
+    nested = NestedTables(table.storage, table.roots)
+    mask = [
+        plain or _may_go(table, nested, path)
+        for plain, path in zip(usual.to_pylist(), files["path"].to_pylist(), strict=True)
+    ]
+    return files.filter(pa.array(mask, pa.bool_()))
+
+
+def warn_of_others(session: Session, count: int) -> None:
+    """Warn of files that only expired snapshots reach and that are not the table's own."""
+    if count:
+        session.warn(
+            f"{count} files lie outside the table's own folders, or in another's within them, or are its "
+            "metadata, and are not deleted"
+        )
+
+
+def _usual(table: Table, locations: Any) -> pa.Array:
+    """Return which locations plainly satisfy `_may_go`: most do, and a look at each would take long."""
+    names = same_name(locations)
+    found = pa.array([False] * len(names), pa.bool_())
+    for root, folder in product(table.roots, FOLDERS):
+        prefix = same_name([f"{root.rstrip('/')}/{folder}/"])[0].as_py()
+        if not paths.deletable(f"{prefix}x", table.roots):
+            continue
+        plain = pc.starts_with(names, prefix)
+        for name in FOLDERS:
+            # One more could be a table within this one.
+            count = pc.count_substring(names, f"/{name}/")
+            plain = pc.and_(plain, pc.equal(count, prefix.count(f"/{name}/")))
+        found = pc.or_(found, plain)
+    current = table.metadata_location.rsplit("/", 1)[-1]
+    odd = [
+        pc.invert(pc.match_substring_regex(names, _PLAIN)),
+        pc.match_substring(names, _HIDDEN),
+        pc.match_substring_regex(names, _TELLING),
+        pc.match_substring(names, current),
+    ]
+    return pc.and_(found, pc.invert(reduce(pc.or_, odd)))
+
+
+def _may_go(table: Table, nested: NestedTables, path: str) -> bool:
+    """Whether a file that snapshots name is the table's own, and none of those that tell what the table is."""
+    return (
+        paths.deletable(path, table.roots)
+        and not metadata_files.called_so(path)
+        and path.rsplit("/", 1)[-1] != table.metadata_location.rsplit("/", 1)[-1]
+        and not nested.owns(path)
+    )
+
+
+def _in_order(files: pa.Table) -> pa.Table:
+    return pa.concat_tables([files.filter(pc.equal(files["kind"], kind)) for kind in KINDS])
+
+
+def _of_first_kind(files: pa.Table) -> int:
+    kinds = files["kind"].slice(0, _BATCH)
+    return int(pc.sum(pc.equal(kinds, kinds[0])).as_py())
+
+
+def _delete_batch(
+    session: Session, table: Table, batch: pa.Table, removed: Removed, vigil: _Vigil
+) -> pa.Table:
+    """Delete files of one kind; return those that were not tried because the process was stopped."""
+    kind = batch["kind"][0].as_py()
+    outcome = table.storage.delete(batch["path"].to_pylist(), go_on=vigil.goes_on)
+    deleted = batch.filter(
+        pc.is_in(batch["path"], value_set=pa.array(outcome.deleted, pa.string()))
+    )
+    gone = int(pc.sum(deleted["bytes"]).as_py() or 0)
+    removed.counts[kind] = removed.counts.get(kind, 0) + len(outcome.deleted)
+    removed.bytes += gone
+    removed.failed += outcome.failed
+    session.progress.advance(tasks=batch.num_rows - len(outcome.untried), done_bytes=gone)
+    return batch.filter(pc.is_in(batch["path"], value_set=pa.array(outcome.untried, pa.string())))
+
+
+class _Vigil:
+    """Notices that the process was stopped for a while: what it saw before need not be so any more."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._usual = math.inf
+        self._last = 0.0
+        self._slept = False
+
+    def look(self, table: Table) -> Table:
+        """Return a table as it is now; pauses count from when it is asked for."""
+        began = self._clock.monotonic()
+        now = table.refreshed()
+        # A catalog that became slow is no process that was stopped: it is believed little by little.
+        self._usual = min(max(2 * self._usual, 0.1), self._clock.monotonic() - began)
+        self._last, self._slept = began, False
+        return now
+
+    def goes_on(self) -> bool:
+        """Whether it was never stopped since the last look; threads may ask at once."""
+        now = self._clock.monotonic()
+        if now - self._last > _PAUSE_SECONDS + _PAUSE_LOOKS * self._usual:
+            self._slept = True
+        self._last = now
+        return not self._slept

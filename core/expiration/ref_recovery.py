@@ -1,0 +1,135 @@
+"""Refs that vanished with the snapshots of an expiry: no request can forbid a ref that is made meanwhile.
+
+The metadata file before the commit, named by the log, knows them. A snapshot comes back under its own id, as
+the newest without parent, because sequence numbers must not run backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import ChangeSet, commit_changes
+from lake.core.commit.snapshot_producer import next_sequence_number
+from lake.core.errors import BadInputError
+from lake.core.metadata.commit_times import latest_ms
+from lake.core.session import Session
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.row_lineage import LINEAGE_SINCE, next_row_id
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.refs import SnapshotRef
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+
+def put_back(
+    session: Session, table: Table, snapshots: Collection[int], removed_refs: Collection[str]
+) -> Table:
+    """Put back refs to snapshots that a commit removed, but those that it was to remove.
+
+    Others may have committed since: what was before it is the newest metadata that has such a snapshot.
+
+    Raises:
+        LakeError: whether a ref is lost cannot be seen now: no file may go.
+    """
+    gone = frozenset(snapshots)
+    for entry in reversed(table.metadata.metadata_log) if gone else ():
+        before = _metadata_at(session, table, entry.metadata_file)
+        if before is None:
+            return table
+        if gone & ancestry.snapshots_by_id(before).keys():
+            return _put_back(session, table, before, removed_refs)
+    return table
+
+
+def _put_back(
+    session: Session, table: Table, before: TableMetadata, removed_refs: Collection[str]
+) -> Table:
+    lost = {
+        name: ref
+        for name, ref in before.refs.items()
+        if name not in table.metadata.refs
+        and name not in removed_refs
+        and table.metadata.snapshot_by_id(ref.snapshot_id) is None
+    }
+    if not lost:
+        return table
+
+    def prepare(now: Table) -> ChangeSet | None:
+        updates = _restoring(session, now.metadata, before, lost)
+        return ChangeSet(assert_refs(now.metadata), updates) if updates else None
+
+    def landed(metadata: TableMetadata) -> object | None:
+        return True if all(name in metadata.refs for name in lost) else None
+
+    repaired = commit_changes(session, table, prepare, landed)
+    session.warn(f"put back refs that were made while snapshots expired: {', '.join(sorted(lost))}")
+    return repaired
+
+
+def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+    """Require every ref where it was: a rollback to a snapshot that goes must not go with it."""
+    from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID  # noqa: PLC0415
+
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+    refs.setdefault(ancestry.MAIN, metadata.current_snapshot_id)  # type: ignore[arg-type]
+    return (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        *(AssertRefSnapshotId(ref=name, snapshot_id=head) for name, head in sorted(refs.items())),
+    )
+
+
+def _metadata_at(session: Session, table: Table, location: str) -> TableMetadata | None:
+    from pyiceberg.exceptions import ValidationError  # noqa: PLC0415
+
+    from lake.core.catalogs.hadoop import read_metadata  # noqa: PLC0415 - PyIceberg's catalogs
+
+    try:
+        return read_metadata(table.storage, location)
+    except (BadInputError, ValueError, ValidationError):
+        # It stays so; what only fails now is for the next run to see.
+        session.warn(
+            "the metadata before this commit cannot be read: lost refs cannot be looked for"
+        )
+        return None
+
+
+def _restoring(
+    session: Session, now: TableMetadata, before: TableMetadata, lost: Mapping[str, SnapshotRef]
+) -> tuple[TableUpdate, ...]:
+    from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate  # noqa: PLC0415
+
+    updates: list[TableUpdate] = []
+    present = set(ancestry.snapshots_by_id(now))
+    sequence = next_sequence_number(now) - 1
+    for name, ref in lost.items():
+        if name in now.refs:
+            continue
+        snapshot = before.snapshot_by_id(ref.snapshot_id)
+        if snapshot is None:
+            continue
+        if snapshot.snapshot_id not in present:
+            sequence += 1 if now.format_version > 1 else 0
+            present.add(snapshot.snapshot_id)
+            changed: dict[str, Any] = {
+                "sequence_number": sequence,
+                "parent_snapshot_id": None,
+                "timestamp_ms": max(session.clock.now_ms(), latest_ms(now)),
+            }
+            if now.format_version >= LINEAGE_SINCE:
+                # Its manifests' rows have their ids, and it brings no others.
+                changed |= {"first_row_id": next_row_id(now), "added_rows": 0}
+            updates.append(AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))
+        updates.append(
+            SetSnapshotRefUpdate(
+                ref_name=name,
+                type=ref.snapshot_ref_type,
+                snapshot_id=ref.snapshot_id,
+                max_ref_age_ms=ref.max_ref_age_ms,
+                max_snapshot_age_ms=ref.max_snapshot_age_ms,
+                min_snapshots_to_keep=ref.min_snapshots_to_keep,
+            )
+        )
+    return tuple(updates)

@@ -1,0 +1,285 @@
+"""Which snapshots and refs have had their time: a pure function of metadata, options and the clock.
+
+Source: Iceberg's RemoveSnapshots. A snapshot stays while a rule keeps it; each rule is a `KeepReason`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from lake.core.errors import (
+    BadInputError,
+    CorruptFileError,
+    InvalidRequestError,
+    RefusedError,
+)
+from lake.core.expiration.flink_retention import HeldBranch, held_branches
+from lake.core.properties.table_properties import (
+    COMMITTING,
+    GC_ENABLED,
+    MAX_REF_AGE_MS,
+    MAX_SNAPSHOT_AGE_MS,
+    MIN_SNAPSHOTS,
+    check,
+)
+from lake.core.snapshots import ancestry
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.refs import SnapshotRef
+    from pyiceberg.table.snapshots import Snapshot
+
+FLOOR_MS = 24 * 3_600_000
+KEEP_CHECKPOINTS_MS = 7 * 24 * 3_600_000
+
+
+class KeepReason(StrEnum):
+    """Why a snapshot stays."""
+
+    REFERENCED = "referenced"  # a kept branch or tag points at it
+    RECENT = "recent"  # younger than its branch's age
+    LAST_N = "last-n"  # among the newest that its branch must keep
+    UNREFERENCED_RECENT = "unreferenced-recent"  # on no branch, but younger than the table's age
+    OTHER_BRANCH = "other-branch"  # only one branch's snapshots were to go
+    NOT_NAMED = "not-named"  # only snapshots named one by one were to go
+    CHECKPOINT = "checkpoint"  # a Flink job's restore walks over it to its last commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOptions:
+    """What the user asked for.
+
+    Args:
+        older_than_ms: expire what is older than this moment; None takes the table's properties.
+        retain_last: keep at least so many snapshots of each branch; None takes the table's property.
+        snapshot_ids: snapshots to expire by name, even if a rule would keep them.
+        unsafe: allow a moment less than 24 hours ago.
+        branch: expire this branch's snapshots only, and no refs; None for the whole table. What other
+            branches have too stays as long as the table's own properties keep it there.
+        keep_checkpoints_ms: how long after its last commit a Flink job can be restored; 0 for not at all.
+    """
+
+    older_than_ms: int | None = None
+    retain_last: int | None = None
+    snapshot_ids: tuple[int, ...] = ()
+    unsafe: bool = False
+    branch: str | None = None
+    keep_checkpoints_ms: int = KEEP_CHECKPOINTS_MS
+
+    def __post_init__(self) -> None:
+        if self.retain_last is not None and self.retain_last < 1:
+            raise InvalidRequestError(
+                f"number of snapshots to retain must be at least 1, cannot be: {self.retain_last}"
+            )
+
+    @property
+    def only_named(self) -> bool:
+        """Whether nothing but the named snapshots shall go."""
+        return bool(self.snapshot_ids) and self.older_than_ms is None and self.retain_last is None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What goes and what stays, with the reason.
+
+    Args:
+        expired: snapshots that go.
+        removed_refs: branches and tags that go.
+        kept: snapshots that stay.
+        held: the branches that Flink jobs may be restored on; what these need stays.
+    """
+
+    expired: tuple[int, ...]
+    removed_refs: tuple[str, ...]
+    kept: Mapping[int, KeepReason] = field(default_factory=dict)
+    held: tuple[HeldBranch, ...] = ()
+
+
+def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> None:
+    """Refuse what the safety rules forbid.
+
+    Raises:
+        RefusedError: garbage collection is off for the table, or the moment is less than 24 hours ago.
+        InvalidRequestError: a property of the table has a value that is not allowed.
+    """
+    check(metadata.properties, COMMITTING)
+    if not GC_ENABLED.of(metadata.properties):
+        raise RefusedError(
+            "cannot expire snapshots: gc.enabled is false, deleting files may corrupt other tables"
+        )
+    asked = options.older_than_ms
+    if asked is not None and asked > now_ms - FLOOR_MS and not options.unsafe:
+        raise RefusedError(
+            "--older-than is less than 24 hours ago: readers and writers may still use those snapshots",
+            hint="choose an older moment, or say --unsafe-retention",
+        )
+
+
+def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> Retention:
+    """Decide which snapshots and refs go.
+
+    Raises:
+        CorruptFileError: a ref points to no snapshot of the table.
+        RefusedError: a named snapshot is the head of a ref that stays, or on a job's way to its commit.
+    """
+    limits = _Limits.of(metadata, options, now_ms)
+    held = _held(metadata, options, now_ms)
+    refs = {name: ref for name, ref in metadata.refs.items() if _stays(metadata, name, ref, limits)}
+    refs |= {
+        item.branch: metadata.refs[item.branch] for item in held if item.branch in metadata.refs
+    }
+    if options.only_named or options.branch is not None:
+        refs = dict(metadata.refs)
+    removed_refs = tuple(sorted(metadata.refs.keys() - refs.keys()))
+    named = frozenset(options.snapshot_ids)
+    _refuse_heads(named, refs)
+    _refuse_held(named, held)
+    kept: dict[int, KeepReason] = {}
+    if options.only_named:
+        kept = {item.snapshot_id: KeepReason.NOT_NAMED for item in metadata.snapshots}
+    else:
+        others = replace(options, older_than_ms=None, retain_last=None)
+        elsewhere = limits if options.branch is None else _Limits.of(metadata, others, now_ms)
+        limits_of = {name: limits if name == options.branch else elsewhere for name in refs}
+        _keep_by_rule(metadata, refs, limits_of, limits.oldest_ms, kept)
+    if options.branch is not None:
+        _keep_others(metadata, options.branch, named, kept)
+    for snapshot_id in (snapshot_id for item in held for snapshot_id in item.path):
+        kept.setdefault(snapshot_id, KeepReason.CHECKPOINT)
+    for snapshot_id in named:
+        kept.pop(snapshot_id, None)
+    if metadata.current_snapshot_id is not None:
+        # Also where metadata lacks a ref for main.
+        kept.setdefault(metadata.current_snapshot_id, KeepReason.REFERENCED)
+    expired = [item.snapshot_id for item in metadata.snapshots if item.snapshot_id not in kept]
+    return Retention(tuple(expired), removed_refs, kept, held)
+
+
+def _keep_others(
+    metadata: TableMetadata,
+    branch: str,
+    named: frozenset[int],
+    kept: dict[int, KeepReason],
+) -> None:
+    """Keep what is not in a branch's history.
+
+    Raises:
+        BadInputError: one of these was named.
+    """
+    head = ancestry.branch_head(metadata, branch)
+    path = ancestry.ancestors(metadata, head.snapshot_id if head else None)
+    own = {item.snapshot_id for item in path}
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in own:
+            kept.setdefault(snapshot.snapshot_id, KeepReason.OTHER_BRANCH)
+            if snapshot.snapshot_id in named:
+                raise BadInputError(f"snapshot {snapshot.snapshot_id} is not on branch {branch}")
+
+
+def _held(
+    metadata: TableMetadata, options: RetentionOptions, now_ms: int
+) -> tuple[HeldBranch, ...]:
+    if options.keep_checkpoints_ms == 0:
+        return ()
+    return tuple(held_branches(metadata, now_ms - options.keep_checkpoints_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    now_ms: int
+    oldest_ms: int
+    keep: int
+    ref_age_ms: int
+
+    @classmethod
+    def of(cls, metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> _Limits:
+        properties = metadata.properties
+        asked, keep = options.older_than_ms, options.retain_last
+        return cls(
+            now_ms=now_ms,
+            # What is committed while the run goes on stays, whatever was asked for.
+            oldest_ms=now_ms - MAX_SNAPSHOT_AGE_MS.of(properties)
+            if asked is None
+            else min(asked, now_ms),
+            keep=MIN_SNAPSHOTS.of(properties) if keep is None else keep,
+            ref_age_ms=MAX_REF_AGE_MS.of(properties),
+        )
+
+
+def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits) -> bool:
+    if name == ancestry.MAIN:
+        return True
+    snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+    if snapshot is None:
+        # Which of the snapshots that are there it should hold, nobody knows.
+        raise CorruptFileError(
+            f"{name} points to snapshot {ref.snapshot_id}, which the table does not have"
+        )
+    age = limits.now_ms - snapshot.timestamp_ms
+    return age <= (ref.max_ref_age_ms or limits.ref_age_ms)
+
+
+def _refuse_heads(named: frozenset[int], refs: Mapping[str, SnapshotRef]) -> None:
+    for snapshot_id in sorted(named):
+        heads = sorted(name for name, ref in refs.items() if ref.snapshot_id == snapshot_id)
+        if heads:
+            raise RefusedError(
+                f"cannot expire {snapshot_id}: still referenced by {', '.join(heads)}"
+            )
+
+
+def _refuse_held(named: frozenset[int], held: tuple[HeldBranch, ...]) -> None:
+    for item in held:
+        for snapshot_id in sorted(named.intersection(item.path)):
+            # The first whose walk gets as far.
+            steps = item.path.index(snapshot_id) + 1
+            commit = next(found.commit for found in item.checkpoints if found.steps >= steps)
+            raise RefusedError(
+                f"cannot expire {snapshot_id}: Flink job {commit.job_id} needs it to find checkpoint "
+                f"{commit.checkpoint_id}, which it committed to {item.branch}",
+                hint="--keep-checkpoints 0s if the job will not be restored",
+            )
+
+
+def _moments(chain: Sequence[Snapshot]) -> list[int]:
+    """Return when each snapshot of a history was made at the earliest, the newest first.
+
+    A writer's clock may be behind, but what it wrote is no older than what it was built on.
+    """
+    return list(accumulate((item.timestamp_ms for item in reversed(chain)), max))[::-1]
+
+
+def _keep_by_rule(
+    metadata: TableMetadata,
+    refs: Mapping[str, SnapshotRef],
+    limits_of: Mapping[str, _Limits],
+    unreferenced_ms: int,
+    kept: dict[int, KeepReason],
+) -> None:
+    reachable: set[int] = set()
+    for ref in refs.values():
+        kept[ref.snapshot_id] = KeepReason.REFERENCED
+    for name, ref in refs.items():
+        limits, chain = limits_of[name], list(ancestry.ancestors(metadata, ref.snapshot_id))
+        if ref.snapshot_ref_type != "branch":
+            reachable.add(ref.snapshot_id)
+            continue
+        reachable.update(item.snapshot_id for item in chain)
+        oldest = (
+            limits.now_ms - ref.max_snapshot_age_ms if ref.max_snapshot_age_ms else limits.oldest_ms
+        )
+        keep = ref.min_snapshots_to_keep or limits.keep
+        for count, (snapshot, moment) in enumerate(zip(chain, _moments(chain), strict=True)):
+            recent = moment >= oldest
+            if count >= keep and not recent:
+                break
+            kept.setdefault(
+                snapshot.snapshot_id, KeepReason.RECENT if recent else KeepReason.LAST_N
+            )
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in reachable and snapshot.timestamp_ms >= unreferenced_ms:
+            kept.setdefault(snapshot.snapshot_id, KeepReason.UNREFERENCED_RECENT)

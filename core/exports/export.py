@@ -1,0 +1,290 @@
+"""Rows to a file, a folder or a stream, read in this process or by the engine's tasks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from lake.core.catalogs.catalog import Table
+from lake.core.engine.inline import InlineEngine
+from lake.core.engine.selection import engine_name
+from lake.core.engine.spark.conf import SparkConf
+from lake.core.engine.tasks import Engine, Task, TaskContext
+from lake.core.errors import LakeError, StoppedError
+from lake.core.exports.destinations import PART, Output, opened, refuse_inside, replacing
+from lake.core.exports.formats import ARROW_STREAM, plain_rows, writing
+from lake.core.rows.reader import read_ahead
+from lake.core.session import Session
+from lake.core.types.arrow_schema import schema_from_plain, schema_to_plain
+
+# What a reader notices beside its rows, e.g. how many were deleted, by a name of its own.
+Noted = Counter[str]
+
+
+class ReadOptions(Protocol):
+    """What of the user's wishes concerns rows however they come about."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many rows are wanted at most."""
+
+
+class ReadPlan(Protocol):
+    """What is to be read."""
+
+    @property
+    def table(self) -> Table:
+        """Where the rows are from."""
+
+    @property
+    def projection(self) -> Schema:
+        """Their columns."""
+
+    @property
+    def options(self) -> ReadOptions:
+        """What the user asked for."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files that are read."""
+
+    @property
+    def records(self) -> int:
+        """The rows of these files by their metadata, deleted or not."""
+
+
+class RowSource(Protocol):
+    """Rows that can be read here or by tasks, in the same order."""
+
+    @property
+    def plan(self) -> ReadPlan:
+        """What is read."""
+
+    @property
+    def task(self) -> str:
+        """What the engine runs with a payload: it calls `write_part`."""
+
+    def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, and note at the end of each part what was noticed."""
+
+    def payloads(self) -> Iterator[tuple[Mapping[str, Any], int]]:
+        """Yield what each task reads, and how many bytes that is."""
+
+    def check(self, rows: int, noted: Noted) -> None:
+        """Raise unless all rows were read."""
+
+
+def first_rows(source: RowSource, most: int) -> list[dict[str, Any]]:
+    """Read the first rows in this process, as JSON-ready values."""
+    wanted = most if source.plan.options.limit is None else min(source.plan.options.limit, most)
+    rows: list[dict[str, Any]] = []
+    for batch in _limited(read_ahead(source.stream(Counter())), wanted):
+        rows += plain_rows(batch, source.plan.projection)
+    return rows
+
+
+def emit(session: Session, source: RowSource, output: Output) -> tuple[dict[str, Any], Noted]:
+    """Write all rows; return what was written and what was noticed.
+
+    Raises:
+        RefusedError: the output lies in the table.
+        CorruptFileError: a file cannot be read; nothing is left behind.
+        BadInputError: the output cannot be written.
+    """
+    refuse_inside(output, source.plan.table)
+    noted: Noted = Counter()
+    if output.single:
+        with opened(output) as sink:
+            batches = _all_rows(session, source, output, noted)
+            rows = _write_rows(source, batches, output.format, sink)
+            source.check(rows, noted)
+        kept = output.stream is None and not output.is_device
+        written = os.path.getsize(output.path) if kept else None
+        return {"rows": rows, "bytes_written": written, "files": int(kept)}, noted
+    with replacing(output) as temporary:
+        os.makedirs(temporary)
+        parts = _write_folder(session, source, output, temporary, noted)
+    result = {
+        "rows": sum(part["rows"] for part in parts),
+        "bytes_written": sum(part["bytes"] for part in parts),
+        "files": len(parts),
+    }
+    return result, noted
+
+
+# One stream of rows
+
+
+def _write_rows(
+    source: RowSource, batches: Iterator[pa.RecordBatch], format_name: str, stream: Any
+) -> int:
+    rows = 0
+    with writing(format_name, stream, source.plan.projection) as sink:
+        for batch in _limited(batches, source.plan.options.limit):
+            sink.write(batch)
+            rows += batch.num_rows
+    return rows
+
+
+def _all_rows(
+    session: Session, source: RowSource, output: Output, noted: Noted
+) -> Iterator[pa.RecordBatch]:
+    """Yield all rows in their order."""
+    engine = None if source.plan.options.limit is not None else _engine(session, source)
+    if engine is None or isinstance(engine, InlineEngine):
+        yield from _progressing(session, source, read_ahead(source.stream(noted)))
+        return
+    beside = os.path.dirname(os.path.abspath(output.path)) if output.path else None
+    with tempfile.TemporaryDirectory(prefix=".lake-scan-", dir=beside) as folder:
+        tasks = _tasks(source, ARROW_STREAM, folder)
+        with closing(_run(session, source, engine, tasks)) as results:
+            for part in _in_order(results):
+                noted.update(part["noted"])
+                if part["rows"]:
+                    with pa.OSFile(part["path"]) as file:
+                        yield from pa.ipc.open_stream(file)
+                    os.unlink(part["path"])
+
+
+def _engine(session: Session, source: RowSource) -> Engine:
+    """Return what reads: Spark only where its tasks can write files of this machine."""
+    settings = session.settings
+    if engine_name(settings.engine, source.plan.bytes, settings) != InlineEngine.name:
+        local = SparkConf.of(settings.master, settings.spark_conf).is_local
+        if settings.remote or not local:
+            session.warn("the output lies on this machine, so this process reads, not the cluster")
+            return InlineEngine()
+    return session.engine(source.plan.bytes)
+
+
+def _progressing(
+    session: Session, source: RowSource, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    per_row = source.plan.bytes / max(source.plan.records, 1)
+    session.progress.start("reading", tasks=1, total_bytes=source.plan.bytes)
+    with closing(batches):  # type: ignore[type-var]
+        for batch in batches:
+            session.progress.advance(rows=batch.num_rows, done_bytes=int(per_row * batch.num_rows))
+            yield batch
+    session.progress.finish()
+
+
+def _in_order(results: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
+    """Yield parts by their number, each as soon as all before it are there."""
+    early: dict[int, Mapping[str, Any]] = {}
+    turn = 0
+    for number, part in results:
+        early[number] = part
+        while turn in early:
+            yield early.pop(turn)
+            turn += 1
+
+
+def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    with closing(batches):  # type: ignore[type-var]
+        for batch in batches if limit != 0 else ():
+            taken = batch if left is None else batch.slice(0, left)
+            yield taken
+            left = None if left is None else left - taken.num_rows
+            if left == 0:
+                return
+
+
+# A folder of files, one a task
+
+
+def _write_folder(
+    session: Session, source: RowSource, output: Output, folder: str, noted: Noted
+) -> list[Mapping[str, Any]]:
+    """Write parts on the engine; files without rows are not kept, but one is if there are no others."""
+    filled: list[Mapping[str, Any]] = []
+    if source.plan.options.limit is None:
+        tasks = _tasks(source, output.format, folder)
+        with closing(_run(session, source, _engine(session, source), tasks)) as results:
+            parts = [part for _, part in results]
+        for part in parts:
+            noted.update(part["noted"])
+        source.check(sum(part["rows"] for part in parts), noted)
+        filled = [part for part in parts if part["rows"]]
+    if filled:
+        return filled
+    path = _part_path(folder, 0, output.format)
+    batches = (
+        read_ahead(source.stream(noted)) if source.plan.options.limit is not None else _no_rows()
+    )
+    with open(path, "wb") as file:
+        rows = _write_rows(source, batches, output.format, file)
+    return [{"rows": rows, "bytes": os.path.getsize(path)}]
+
+
+def _no_rows() -> Iterator[pa.RecordBatch]:
+    yield from ()
+
+
+def _part_path(folder: str, number: int, format_name: str) -> str:
+    return os.path.join(folder, f"{PART}{number:05d}.{format_name}")
+
+
+def _tasks(source: RowSource, format_name: str, folder: str) -> list[Task]:
+    common = {"projection": schema_to_plain(source.plan.projection), "format": format_name}
+    return [
+        Task({**common, **payload, "path": _part_path(folder, number, format_name)}, size)
+        for number, (payload, size) in enumerate(source.payloads())
+    ]
+
+
+def _run(
+    session: Session, source: RowSource, engine: Engine, tasks: Sequence[Task]
+) -> Generator[tuple[int, Mapping[str, Any]]]:
+    """Yield each task's number and what it wrote, as they finish."""
+    session.progress.start("reading", tasks=len(tasks), total_bytes=source.plan.bytes)
+    ended = 0
+    results = engine.run(tasks, source.task, storage=source.plan.table.storage)
+    with closing(results):  # type: ignore[type-var]
+        for result in results:
+            ended += 1
+            session.progress.advance(
+                tasks=1, done_bytes=tasks[result.task].input_bytes, rows=result.value["rows"]
+            )
+            yield result.task, result.value
+    session.progress.finish()
+    if ended != len(tasks):
+        raise LakeError(f"the engine lost {len(tasks) - ended} tasks: nothing was written")
+
+
+def write_part(
+    payload: Mapping[str, Any],
+    context: TaskContext,
+    batches: Iterator[pa.RecordBatch],
+    noted: Noted,
+) -> Mapping[str, Any]:
+    """Write a task's rows to the file that its payload names; none is there for no rows."""
+    projection = schema_from_plain(payload["projection"])
+    # Two attempts at one task must not write into one file; the last to finish gives it its name.
+    temporary = f"{payload['path']}.{context.attempt}"
+    rows = size = 0
+    try:
+        with (
+            open(temporary, "wb") as file,
+            writing(payload["format"], file, projection) as sink,
+        ):
+            for batch in read_ahead(batches):
+                if context.stopped.is_set():
+                    raise StoppedError(15)
+                sink.write(batch)
+                rows += batch.num_rows
+        if rows:
+            size = os.path.getsize(temporary)
+            os.replace(temporary, payload["path"])
+    finally:
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
+    return {"path": payload["path"], "rows": rows, "noted": dict(noted), "bytes": size}

@@ -1,0 +1,86 @@
+"""Which checkpoint of which Flink job a branch holds, as the sinks' own restore reads it.
+
+Source: Iceberg's SinkUtil.getMaxCommittedCheckpointId.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lake.core.snapshots import ancestry
+from lake.core.units import whole_number
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+JOB_ID = "flink.job-id"
+OPERATOR_ID = "flink.operator-id"
+CHECKPOINT_ID = "flink.max-committed-checkpoint-id"
+NONE_COMMITTED = -1
+# A property of the table: where sinks put temporary manifests, instead of among its metadata.
+MANIFESTS_LOCATION = "flink.manifests.location"
+# The operator of ingests that lake stages: no job of Flink's has it, because theirs are hashes and this is a text.
+LAKE_OPERATOR_ID = b"lake-staged-rows".hex()
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommit:
+    """A snapshot that a Flink job, or a replay in its name, committed.
+
+    Args:
+        snapshot: the snapshot.
+        job_id: the job.
+        operator_id: its committer; None where an old release did not write it, which then means any.
+        checkpoint_id: the largest checkpoint that the snapshot holds.
+    """
+
+    snapshot: Snapshot
+    job_id: str
+    operator_id: str | None
+    checkpoint_id: int
+
+    def is_by(self, job_id: str, operator_id: str) -> bool:
+        """Whether a restore of this job's operator takes the snapshot for its own."""
+        return self.job_id == job_id and self.operator_id in {None, operator_id}
+
+
+def job_commits(metadata: TableMetadata, branch: str) -> Iterator[JobCommit]:
+    """Yield a branch's commits of Flink jobs, newest first, as far back as its history is retained.
+
+    Raises:
+        NotFoundError: there is no such branch.
+    """
+    head = ancestry.branch_head(metadata, branch)
+    for snapshot in ancestry.ancestors(metadata, head.snapshot_id if head else None):
+        commit = job_commit(snapshot)
+        if commit is not None:
+            yield commit
+
+
+def job_commit(snapshot: Snapshot) -> JobCommit | None:
+    """Return what a snapshot's summary says of a Flink job; None where it says nothing whole."""
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    number = whole_number(summary.get(CHECKPOINT_ID, ""))
+    job_id = summary.get(JOB_ID)
+    if job_id is None or number is None:
+        return None
+    return JobCommit(snapshot, job_id, summary.get(OPERATOR_ID), number)
+
+
+def max_committed(metadata: TableMetadata, branch: str, job_id: str, operator_id: str) -> int:
+    """Return the largest checkpoint that a job's operator has committed; `NONE_COMMITTED` if none is known.
+
+    Raises:
+        NotFoundError: there is no such branch.
+    """
+    return next(
+        (
+            commit.checkpoint_id
+            for commit in job_commits(metadata, branch)
+            if commit.is_by(job_id, operator_id)
+        ),
+        NONE_COMMITTED,
+    )

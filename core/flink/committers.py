@@ -1,0 +1,138 @@
+"""An operator's state as what one or several of Iceberg's committers had to commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lake.core.errors import RefusedError
+from lake.core.flink.byte_reader import ByteReader
+from lake.core.flink.checkpoint_metadata import OperatorState
+from lake.core.flink.committables import (
+    JOB_OR_OPERATOR_ID,
+    Committable,
+    is_of_iceberg,
+    read_collector,
+)
+from lake.core.flink.delta_manifests import read_delta_manifests
+from lake.core.flink.operator_state import elements, java_string, sorted_map
+from lake.core.flink.state import (
+    DYNAMIC_SINK,
+    FLINK_SINK,
+    ICEBERG_SINK,
+    CommitterState,
+    TakenCheckpoint,
+)
+from lake.core.flink.state_files import read_state
+from lake.core.storage.storage import Storage
+
+_JOB_ID_STATE = "iceberg-flink-job-id"
+_FILES_STATE = "iceberg-files-committer-state"
+_COLLECTOR_STATE = "streaming_committer_raw_states"
+# Names of the states that committers keep; the last is any SinkV2's, Iceberg's or not.
+COMMITTER_STATES = frozenset((_JOB_ID_STATE, _FILES_STATE, _COLLECTOR_STATE))
+
+
+def read_committers(
+    storage: Storage, metadata: str, operator: OperatorState
+) -> list[CommitterState]:
+    """Return what the committers in an operator had to commit; none if it is another sink's.
+
+    Args:
+        storage: where the checkpoint lies.
+        metadata: the location of its ``_metadata``.
+        operator: with those of its handles that have one of `COMMITTER_STATES`.
+
+    Raises:
+        CorruptFileError: its bytes are not what Flink and Iceberg write.
+        RefusedError: its state is not as Iceberg's committers keep theirs.
+    """
+    found: dict[str, list[ByteReader]] = {}
+    for handle in operator.handles:
+        for name, element in elements(handle, read_state(storage, metadata, handle.stream)):
+            found.setdefault(name, []).append(element)
+    jobs, maps = found.get(_JOB_ID_STATE, []), found.get(_FILES_STATE, [])
+    committers = [_flink_sink(metadata, operator, jobs, maps)] if jobs or maps else []
+    committers += _by_sink(metadata, _committables(found.get(_COLLECTOR_STATE, [])))
+    if committers and (operator.raw or operator.keyed):
+        raise RefusedError(
+            f"{metadata}: committer {operator.title} has state that Iceberg's sinks never have"
+        )
+    return committers
+
+
+def _flink_sink(
+    metadata: str, operator: OperatorState, jobs: list[ByteReader], maps: list[ByteReader]
+) -> CommitterState:
+    if len(jobs) != 1 or len(maps) != 1:
+        raise RefusedError(
+            f"{metadata}: committer {operator.title} has {len(jobs)} job ids and"
+            f" {len(maps)} lists of checkpoints, not one of each"
+        )
+    job_id = java_string(jobs[0])
+    if not JOB_OR_OPERATOR_ID.fullmatch(job_id):
+        raise jobs[0].corrupt(f"the job {job_id[:40]!r}")
+    return CommitterState(
+        sink=FLINK_SINK,
+        job_id=job_id,
+        operator_id=operator.operator_id,
+        checkpoints=tuple(
+            _taken(number, content) for number, content in sorted_map(maps[0]).items()
+        ),
+    )
+
+
+def _taken(checkpoint_id: int, content: ByteReader) -> TakenCheckpoint:
+    if not content.remaining:
+        return TakenCheckpoint(checkpoint_id=checkpoint_id, blank=True)
+    return TakenCheckpoint(checkpoint_id=checkpoint_id, manifests=read_delta_manifests(content))
+
+
+def _committables(collectors: list[ByteReader]) -> Iterator[Committable]:
+    for element in collectors:
+        collector = element.reader(element.count(1))
+        element.expect_end()
+        if is_of_iceberg(collector.rest()):
+            yield from read_collector(collector)
+
+
+def _by_sink(metadata: str, committables: Iterable[Committable]) -> list[CommitterState]:
+    """Group committables by what a commit is labelled with and goes to."""
+    groups: dict[tuple[str, str, str | None, str | None], list[Committable]] = {}
+    for item in committables:
+        key = (item.job_id, item.operator_id, item.table, item.branch)
+        groups.setdefault(key, []).append(item)
+    return [
+        CommitterState(
+            sink=ICEBERG_SINK if table is None else DYNAMIC_SINK,
+            job_id=job_id,
+            operator_id=operator_id,
+            checkpoints=_by_checkpoint(metadata, items, merge=table is not None),
+            table=table,
+            branch=branch,
+        )
+        for (job_id, operator_id, table, branch), items in groups.items()
+    ]
+
+
+def _by_checkpoint(
+    metadata: str, items: list[Committable], *, merge: bool
+) -> tuple[TakenCheckpoint, ...]:
+    """Return one entry a checkpoint.
+
+    DynamicIcebergSink commits several committables of one checkpoint together (releases before 1.11 made one for
+    each way of writing to a table); IcebergSink makes one alone, and would drop all others.
+    """
+    found: dict[int, TakenCheckpoint] = {}
+    for item in sorted(items, key=lambda item: item.checkpoint_id):
+        number = item.checkpoint_id
+        if number in found and not merge:
+            raise RefusedError(
+                f"{metadata}: checkpoint {number} of job {item.job_id} is there twice"
+            )
+        before = found[number].manifests if number in found else ()
+        found[number] = TakenCheckpoint(
+            checkpoint_id=number,
+            manifests=tuple(sorted((*before, *item.manifests), key=lambda each: each.content)),
+            blank=item.blank,
+        )
+    return tuple(found.values())

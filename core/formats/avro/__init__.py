@@ -1,0 +1,4 @@
+"""Avro data files: schemas, readers and writers.
+
+Does not belong here: the container format (`lake.core.avro`).
+"""

@@ -1,0 +1,101 @@
+"""One Avro file that is being written, block by block, and its entry for a manifest.
+
+Avro files have no statistics, and as in Iceberg Java their entries count rows only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lake.core.avro.codecs import codec_of
+from lake.core.avro.container import BlockWriter
+from lake.core.avro.encode import encode_records
+from lake.core.columns.data_file import NewFile
+from lake.core.errors import BadInputError
+from lake.core.formats.avro.schemas import avro_schema, defined_once
+from lake.core.manifests.data_files import DataFile
+from lake.core.properties.table_properties import AVRO_CODEC, AVRO_LEVEL
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema, schema_to_plain
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+_PIECE_BYTES = 16 * 1024 * 1024
+# Splits end where blocks do: Avro's own default.
+_BLOCK_BYTES = 64_000
+
+
+@dataclass(slots=True)
+class AvroForm:
+    """What Avro files of one schema have in common; see `lake.core.columns.data_file.FileForm`.
+
+    Args:
+        schema: their columns.
+        properties: the table's that begin with ``write.``.
+        metadata: texts for every file's header.
+    """
+
+    schema: Schema
+    properties: Mapping[str, str]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    arrow: pa.Schema = field(init=False)
+    avro: dict[str, Any] = field(init=False)
+    codec: str = field(init=False)
+    level: int | None = field(init=False)
+    ending = ".avro"
+    piece_bytes = _PIECE_BYTES
+
+    def __post_init__(self) -> None:
+        self.arrow = arrow_schema(self.schema)
+        self.avro = avro_schema(self.schema, "table")
+        self.codec, self.level = codec_of(self.properties, AVRO_CODEC, AVRO_LEVEL)
+
+    def create(self, storage: Storage, path: str) -> AvroFile:
+        """Begin a file."""
+        return AvroFile(storage, self, path)
+
+
+class AvroFile(NewFile):
+    """An Avro file that is being written."""
+
+    def __init__(self, storage: Storage, form: AvroForm, path: str) -> None:
+        super().__init__(storage, path)
+        self._form = form
+        self._rows = 0
+        header = {**form.metadata, "iceberg.schema": _json(form.schema)}
+        self._blocks = BlockWriter(
+            self._sink,
+            defined_once(form.avro),
+            metadata=header,
+            codec=form.codec,
+            level=form.level,
+            seed=path,
+        )
+
+    def write(self, table: pa.Table) -> None:
+        """Write blocks."""
+        try:
+            if table.schema != self._form.arrow:
+                table = table.cast(self._form.arrow)
+            for block in encode_records(self._form.avro, table, _BLOCK_BYTES):
+                self._blocks.write(block)
+        except ValueError as error:
+            raise BadInputError(f"rows do not fit the table: {error}") from error
+        self._rows += table.num_rows
+
+    def close(self, **described: Any) -> DataFile:
+        """Finish the file, make it durable and return its entry, with whatever else that is to say."""
+        size = self._persist()
+        return DataFile(
+            path=self._path, format="AVRO", record_count=self._rows, size_bytes=size, **described
+        )
+
+
+def _json(schema: Schema) -> str:
+    return json.dumps(schema_to_plain(schema), separators=(",", ":"))

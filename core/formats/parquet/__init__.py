@@ -1,0 +1,1 @@
+"""Parquet data files: footers, row groups, readers and writers."""

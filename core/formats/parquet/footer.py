@@ -1,0 +1,100 @@
+"""Parquet files opened for reading, by their footers.
+
+Format: https://parquet.apache.org/docs/file-format/ and https://parquet.apache.org/docs/file-format/data-pages/encryption/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lake.core.columns.int96 import INT96_UNIT
+from lake.core.columns.reading_errors import unsupported_file
+from lake.core.errors import CorruptFileError
+
+_MAX_FOOTER_BYTES = 256 * 1024 * 1024
+# What follows a footer: its length and four letters.
+_END_BYTES = 8
+_MAGIC = b"PAR1"
+# Fetched at once, as PyArrow does: most footers are smaller.
+_FETCHED_BYTES = 64 * 1024
+# A file with encrypted columns may have a readable footer; it is signed by a nonce and a tag behind it.
+_SIGNATURE_BYTES = 28
+
+
+def open_parquet(source: Any, path: str, *, pre_buffer: bool = False) -> Any:
+    """Return an open `pyarrow.parquet.ParquetFile` that reads INT96 over the whole range of timestamps.
+
+    Args:
+        source: its bytes, for random access.
+        path: the file's name, for errors.
+        pre_buffer: fetch a row group in few large pieces.
+
+    Raises:
+        CorruptFileError: its footer is larger than 256 MiB.
+        RefusedError: columns are encrypted. PyArrow ends the process where their metadata is looked at.
+    """
+    return pq.ParquetFile(
+        source,
+        metadata=_metadata(source, path),
+        page_checksum_verification=True,
+        pre_buffer=pre_buffer,
+        coerce_int96_timestamp_unit=INT96_UNIT,
+    )
+
+
+def batches_of_group(
+    parquet: Any, path: str, group: int, names: Sequence[str] | None, size: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a row group in batches.
+
+    Args:
+        parquet: an open file.
+        path: the file's name, for errors.
+        group: the row group's index.
+        names: the columns to read; None for all.
+        size: the rows of a batch.
+
+    Raises:
+        RefusedError: PyArrow cannot read a column; the message names it.
+    """
+    try:
+        yield from parquet.iter_batches(size, row_groups=[group], columns=names, use_threads=False)
+    except pa.ArrowNotImplementedError as error:
+        for name in parquet.schema_arrow.names if names is None else names:
+            try:
+                next(parquet.iter_batches(size, row_groups=[group], columns=[name]), None)
+            except pa.ArrowNotImplementedError as of_column:
+                raise unsupported_file(path, f"column {name}: {of_column}") from error
+        raise
+
+
+def _metadata(source: Any, path: str) -> Any:
+    """Return what the footer says; None where PyArrow will say what is wrong with the file."""
+    end = _last_bytes(source, _FETCHED_BYTES)
+    if len(end) < _END_BYTES or end[-len(_MAGIC) :] != _MAGIC:
+        return None
+    length = int.from_bytes(end[-_END_BYTES : -len(_MAGIC)], "little")
+    if length > _MAX_FOOTER_BYTES:
+        raise CorruptFileError(
+            f"{path} cannot be read: its footer claims to have {length} bytes, "
+            f"and at most {_MAX_FOOTER_BYTES} are allowed"
+        )
+    if length + _END_BYTES > len(end):
+        end = _last_bytes(source, length + _END_BYTES)
+    metadata = pq.read_metadata(pa.BufferReader(end))
+    if length - metadata.serialized_size == _SIGNATURE_BYTES:
+        raise unsupported_file(path, "it has encrypted columns")
+    return metadata
+
+
+def _last_bytes(source: Any, count: int) -> bytes:
+    size = source.size()
+    taken = min(size, count)
+    source.seek(size - taken)
+    found: bytes = source.read(taken)
+    source.seek(0)
+    return found

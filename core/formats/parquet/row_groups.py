@@ -1,0 +1,132 @@
+"""Which row groups of a Parquet file a filter leaves, and where columns lie in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lake.core.columns.file_slice import ReadSettings
+from lake.core.columns.metrics import Mode, footer_metrics, leaves
+from lake.core.columns.row_ranges import Span
+from lake.core.formats.parquet.writer import row_group_start
+from lake.core.manifests.data_files import DataFile
+from lake.core.manifests.entries import entries_of
+from lake.core.types.arrow_schema import arrow_type
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+
+def row_groups_of(metadata: Any) -> Iterator[tuple[int, int]]:
+    """Yield of each row group the offset of its first byte, and how many rows it has."""
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        yield row_group_start(group), group.num_rows
+
+
+def matching_spans(
+    parquet: Any,
+    spans: list[Span],
+    settings: ReadSettings,
+    resolved: Mapping[int, pa.Field | None],
+) -> list[Span]:
+    """Drop row groups whose statistics exclude the filter, judged as if each were a file."""
+    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC  # noqa: PLC0415
+
+    from lake.core.snapshots.pruning import prune_files  # noqa: PLC0415
+
+    if settings.row_filter is None:
+        return spans
+    columns = _file_leaves(parquet, settings.schema, resolved)
+    full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
+    files = []
+    for span in spans:
+        group = parquet.metadata.row_group(span.piece)
+        found = footer_metrics(
+            _OneGroup(group, [position for position, _ in columns]),
+            [leaf for _, leaf in columns],
+            full,
+            {},
+        )
+        files.append(
+            DataFile(
+                path=str(span.piece),
+                spec_id=0,
+                record_count=group.num_rows,
+                size_bytes=1,
+                value_counts=found.value_counts,
+                null_value_counts=found.null_value_counts,
+                lower_bounds=found.lower_bounds,
+                upper_bounds=found.upper_bounds,
+            )
+        )
+    spec = UNPARTITIONED_PARTITION_SPEC
+    entries = entries_of(files, spec=spec, schema=settings.schema, status=1, snapshot_id=0)
+    mask = prune_files(entries, spec, settings.schema, settings.row_filter)
+    return [span for span, keep in zip(spans, mask.to_pylist(), strict=True) if keep]
+
+
+class _OneGroup:
+    """A row group that looks like a footer with chosen columns."""
+
+    num_row_groups = 1
+
+    def __init__(self, group: Any, positions: Sequence[int]) -> None:
+        self._group = group
+        self._positions = positions
+
+    def row_group(self, _index: int) -> _OneGroup:
+        return self
+
+    def column(self, position: int) -> Any:
+        return self._group.column(self._positions[position])
+
+
+def _file_leaves(
+    parquet: Any, schema: Schema, resolved: Mapping[int, pa.Field | None]
+) -> list[tuple[int, Any]]:
+    """Return (position in the file, leaf of the table's schema) of flat columns of unchanged type."""
+    known = {leaf.field_id: leaf for leaf in leaves(schema) if len(leaf.path) == 1}
+    by_name = {item.name: column for column, item in resolved.items() if item is not None}
+    found = []
+    for item, places in _leaf_places(parquet):
+        leaf = known.get(by_name.get(item.name, -1))
+        if len(places) != 1 or leaf is None or item.type != arrow_type(leaf.kind):
+            continue
+        # The order by which writers find the least INT96 value is not that of time.
+        if parquet.schema.column(places[0]).physical_type != "INT96":
+            found.append((places[0], leaf))
+    return found
+
+
+def leaf_indexes(parquet: Any, names: Sequence[str]) -> list[int]:
+    """Return the indexes of the Parquet columns of top-level columns; all if that cannot be told."""
+    wanted = set(names)
+    places = _leaf_places(parquet)
+    if not places:
+        return list(range(parquet.metadata.num_columns))
+    return [index for item, found in places if item.name in wanted for index in found]
+
+
+def _leaf_places(parquet: Any) -> list[tuple[pa.Field, range]]:
+    """Return each top-level column with the indexes of its Parquet columns; none if they do not add up."""
+    places, start = [], 0
+    for item in parquet.schema_arrow:
+        end = start + _leaf_count(item.type)
+        places.append((item, range(start, end)))
+        start = end
+    return places if start == parquet.metadata.num_columns else []
+
+
+def _leaf_count(kind: pa.DataType) -> int:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _leaf_count(kind.storage_type)
+    if pa.types.is_struct(kind):
+        return sum(_leaf_count(item.type) for item in kind)
+    if pa.types.is_map(kind):
+        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
+    if pa.types.is_nested(kind):
+        return _leaf_count(kind.value_type)
+    return 1

@@ -1,0 +1,271 @@
+"""Runs in two phases: laid down before their commit, finished by a later run of the same id, or discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lake.core import locations as paths
+from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.operations import AppendFiles, RowDelta
+from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
+from lake.core.errors import CommitConflictError, InvalidRequestError, RefusedError
+from lake.core.ingest.plan import IngestPlan, already_ran, describe
+from lake.core.manifests.data_files import DataFile, stored_bytes
+from lake.core.outcome import Outcome, Status
+from lake.core.process_identity import process_name
+from lake.core.session import Session
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.referenced_files import occurring
+from lake.core.snapshots.run_ids import RUN_ID
+from lake.core.staging.claims import clear, committing, look_for, withdraw
+from lake.core.staging.operation_files import Staging
+from lake.core.staging.staged_run import CHECKPOINT_ID, RunMarks, StagedRun, job_id_of
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+
+
+def run_id_of(plan: IngestPlan, operation_id: str) -> str:
+    """Return the id of a run: what the user gave, else its operation's."""
+    return plan.options.run_id or operation_id
+
+
+def lay_down(
+    staging: Staging,
+    plan: IngestPlan,
+    data: Sequence[DataFile],
+    deletes: Sequence[DataFile] = (),
+) -> None:
+    """Let manifests tell of what was written, from now until it is committed.
+
+    Where the table is made or gets new columns by the commit, there is nothing that others could commit to.
+    """
+    if not plan.is_stageable:
+        return
+    marks = RunMarks(
+        run_id=run_id_of(plan, staging.operation_id),
+        operation_id=staging.operation_id,
+        branch=plan.options.branch,
+        base_snapshot_id=plan.base_snapshot_id,
+        writer="" if plan.options.stage else process_name(),
+        written_ms=staging.session.clock.now_ms(),
+    )
+    staging.lay_down(StagedRun(marks=marks, data=data, deletes=deletes))
+
+
+def as_staged(outcome: Outcome, staging: Staging) -> Outcome:
+    """Tell what a replay names the run by, beside what was written."""
+    told = _names(staging.run.marks.run_id) if staging.run else {}
+    return replace(outcome, result={**outcome.result, **told})
+
+
+def _names(run_id: str) -> dict[str, Any]:
+    return {"run_id": run_id, "job_id": job_id_of(run_id), "checkpoint_id": str(CHECKPOINT_ID)}
+
+
+def settle(session: Session, plan: IngestPlan) -> Outcome | None:
+    """End what an earlier run of the same id has begun; None if the source must be read.
+
+    Raises:
+        RefusedError: nobody can tell whether what it left is committed.
+        CommitConflictError: somebody else is discarding it, or others won every attempt.
+        CommitUnknownError: the catalog did not answer; every file stays.
+    """
+    own = plan.run is not None and plan.run.marks.branch == plan.options.branch
+    if plan.already:
+        if plan.run is not None and own and not _is_held(session, plan, plan.run):
+            _tidy(session, plan.table, plan.run)
+        return _outcome(plan, Status.NOTHING_TO_DO)
+    if plan.run is None:
+        return None
+    if not own:
+        _refuse_branch(plan, plan.run)
+    if plan.run.problem is not None:
+        session.warn(f"what an earlier run left is loaded anew: {plan.run.problem}")
+        _tidy(session, plan.table, plan.run)
+        return None
+    if plan.options.stage:
+        outcome = _outcome(plan, Status.NOTHING_TO_DO)
+        return replace(outcome, result={**outcome.result, **_names(plan.run.marks.run_id)})
+    return _finish(session, plan, plan.run)
+
+
+def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) -> Outcome:
+    """Delete what a staged run wrote; a run that is committed keeps its files.
+
+    Raises:
+        RefusedError: somebody may be about to commit it.
+    """
+    table = session.table(identifier)
+    run = look_for(table, run_id)
+    told = _names(run.marks.run_id if run else run_id)
+    if run is None:
+        done = _ran_anywhere(table, run_id, session.clock.now_ms())
+        session.warn(f"run {run_id} is committed" if done else f"no run {run_id} is staged")
+    if run is None or dry_run:
+        return Outcome(
+            command="ingest",
+            table=identifier,
+            status=Status.NOTHING_TO_DO if run is None else Status.DRY_RUN,
+            plan={**told, "data_files": len(run.data), "delete_files": len(run.deletes)}
+            if run
+            else {},
+            result={**told, "removed_files": 0},
+        )
+    gone = withdraw(session, table, run.marks)
+    if gone.committed:
+        session.warn(f"{gone.committed} files of run {run_id} are committed: they stay")
+    if gone.failed:
+        session.warn(f"{len(gone.failed)} files could not be deleted, e.g. {gone.failed[0]}")
+    status = Status.PARTIAL if gone.failed else Status.DONE
+    return Outcome(
+        command="ingest",
+        table=identifier,
+        status=Status.NOTHING_TO_DO if gone.committed and not gone.files else status,
+        result={**told, "removed_files": gone.files},
+    )
+
+
+def _ran_anywhere(table: Table, run_id: str, now_ms: int) -> bool:
+    return any(
+        already_ran(table, name, run_id, now_ms) for name in {ancestry.MAIN, *table.metadata.refs}
+    )
+
+
+def _refuse_branch(plan: IngestPlan, run: StagedRun) -> None:
+    run_id, branch = run.marks.run_id, run.marks.branch
+    raise InvalidRequestError(
+        f"run {run_id} was written for branch {branch}, not {plan.options.branch}",
+        hint=f"--branch {branch} commits it there; {_discarding(run)}",
+    )
+
+
+def _tidy(session: Session, table: Table, run: StagedRun) -> None:
+    # Whoever is at it does the rest.
+    with suppress(RefusedError):
+        withdraw(session, table, run.marks)
+
+
+def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
+    """Commit what lies there, unless a snapshot holds it."""
+    run_id, table = run.marks.run_id, plan.table
+    if _is_held(session, plan, run):
+        return _outcome(plan, Status.NOTHING_TO_DO)
+    _refuse_doubts(plan, run)
+    operation_id = session.ids.uuid()
+    try:
+        committed = _commit(session, plan, run, operation_id)
+    except CommitConflictError:
+        # Whoever else had it may have taken it up between the look and the commit.
+        now, branch = table.refreshed(), plan.options.branch
+        if already_ran(now, branch, run_id, session.clock.now_ms()):
+            return _outcome(plan, Status.NOTHING_TO_DO)
+        raise
+    _tell_left(session, clear(committed.table, run, by_other=not committed.already))
+    if committed.already:
+        return _outcome(plan, Status.NOTHING_TO_DO, committed=committed)
+    return replace(_outcome(plan, Status.DONE, run, committed), operation_id=operation_id)
+
+
+def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: str) -> Committed:
+    marks = {RUN_ID: run.marks.run_id}
+    with committing(session, plan.table, [run.marks.run_id]):
+        return commit_snapshot(
+            session,
+            plan.table,
+            _operation(plan.table, run),
+            operation_id=operation_id,
+            branch=plan.options.branch,
+            summary=marks,
+            guard=marks,
+            requirements=same_spec(plan.table, run.deletes[0].spec_id) if run.deletes else (),
+        )
+
+
+def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
+    """Whether snapshots hold all files of a run; if so, what else is left of it goes.
+
+    Raises:
+        RefusedError: they hold a part of them.
+    """
+    wanted = {paths.canonical(file.path) for file in run.files}
+    held = occurring(plan.table.storage, plan.table.metadata, wanted)
+    if wanted and held == wanted:
+        _tell_left(session, clear(plan.table, run, by_other=False))
+        return True
+    if held and not plan.already:
+        raise RefusedError(
+            f"{len(held)} of the {len(wanted)} files of run {run.marks.run_id} are committed",
+            hint=_discarding(run),
+        )
+    return False
+
+
+def _tell_left(session: Session, locations: Sequence[str]) -> None:
+    if locations:
+        session.warn(f"{locations[0]} could not be removed; its files are committed")
+
+
+def _discarding(run: StagedRun) -> str:
+    return f"lake ingest --discard {run.marks.run_id} removes what is not committed of it"
+
+
+def _refuse_doubts(plan: IngestPlan, run: StagedRun) -> None:
+    table, marks = plan.table, run.marks
+    head = ancestry.branch_head(table.metadata, plan.options.branch)
+    head_id = head.snapshot_id if head else None
+    _, whole = ancestry.since(table.metadata, head_id, marks.base_snapshot_id)
+    if not whole:
+        raise RefusedError(
+            f"run {marks.run_id} was written on snapshot {marks.base_snapshot_id}, and not all snapshots "
+            f"since then are left: nobody can tell whether it was committed",
+            hint=_discarding(run),
+        )
+    if head is not None and run.deletes:
+        check_specs(table, head)
+
+
+def _operation(table: Table, run: StagedRun) -> AppendFiles | RowDelta:
+    if not run.deletes:
+        return AppendFiles(added=run.data)
+    return RowDelta(
+        added=run.data,
+        deletes=run.deletes,
+        base_snapshot_id=run.marks.base_snapshot_id,
+        validates=False,
+        sole_spec=sole_spec(table, run.deletes[0].spec_id),
+    )
+
+
+def _outcome(
+    plan: IngestPlan,
+    status: Status,
+    run: StagedRun | None = None,
+    committed: Committed | None = None,
+) -> Outcome:
+    data, deletes = (run.data, run.deletes) if run else ((), ())
+    rows = sum(file.record_count for file in data)
+    result: Mapping[str, Any] = {
+        "rows_read": 0,
+        "rows_written": rows,
+        # Who deletes blindly does not know what was there.
+        "rows_inserted": None if deletes else rows,
+        "rows_updated": None if deletes else 0,
+        "rows_rejected": 0,
+        "data_files": len(data),
+        "delete_files": len(deletes),
+        "bytes_written": stored_bytes([*data, *deletes]),
+    }
+    return Outcome(
+        command="ingest",
+        table=plan.table.identifier,
+        branch=plan.options.branch,
+        status=status,
+        base_snapshot_id=plan.base_snapshot_id,
+        snapshot_ids=committed.snapshot_ids[-1:] if committed else (),
+        plan=describe(plan),
+        result=result,
+    )

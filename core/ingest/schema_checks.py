@@ -1,0 +1,175 @@
+"""Whether a source's columns fit a table, told in full before a byte is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    UnknownType,
+)
+
+from lake.core.columns.type_promotion import promotable
+from lake.core.errors import BadInputError, RefusedError
+from lake.core.ingest.table_creation import is_list
+from lake.core.sources.discovery import CSV, Source
+from lake.core.types.unsupported_columns import UNSUPPORTED
+
+# Arrow reads no Parquet file of more than 100 levels, and writes such: a list takes two of them.
+_MOST_LEVELS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumns:
+    """The columns of one source; `name` is a file's path or a table's name, `file` None for a table.
+
+    Raises:
+        BadInputError: one is nested so deep that what is written could not be read.
+    """
+
+    name: str
+    columns: pa.Schema
+    file: Source | None = None
+
+    def __post_init__(self) -> None:
+        for column in self.columns:
+            if _levels(column.type) > _MOST_LEVELS:
+                raise BadInputError(
+                    f"column {column.name} of {self.name} is nested deeper than {_MOST_LEVELS} levels"
+                )
+
+
+def _levels(kind: pa.DataType) -> int:
+    deepest, waiting = 0, [(kind, 1)]
+    while waiting:
+        one, level = waiting.pop()
+        deepest = max(deepest, level)
+        waiting += [(one.field(place).type, level + 1) for place in range(one.num_fields)]
+    return deepest
+
+
+def check_sources(schema: Schema, sources: Iterable[SourceColumns], *, evolve: bool) -> None:
+    """Refuse sources that do not fit, whatever is wrong with them in one message.
+
+    Args:
+        schema: the table's.
+        sources: what is to be loaded.
+        evolve: unknown columns will be added.
+
+    Raises:
+        BadInputError: a required column is missing, a type does not fit or a column is unknown.
+        RefusedError: a column has values of a type that lake cannot write.
+    """
+    check = _Check(evolve=evolve)
+    told: dict[str, list[str]] = {}
+    for source in sources:
+        if problems := list(check.problems(schema, source)):
+            # Files of one kind have the same problems: they are told once.
+            told.setdefault("; ".join(problems), []).append(source.name)
+    if not told:
+        return
+    shown = "; ".join(f"{_named(names)} {problems}" for problems, names in told.items())
+    hints = ["Nothing was written."]
+    if check.unknown:
+        hints.insert(0, "--evolve adds new columns.")
+    raise BadInputError(f"the source does not fit the table: {shown}", hint=" ".join(hints))
+
+
+def _named(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more files)"
+
+
+@dataclass(slots=True)
+class _Check:
+    evolve: bool
+    unknown: bool = False
+
+    def problems(self, schema: Schema, source: SourceColumns) -> Iterator[str]:
+        """Yield one line for each column of a source that does not fit."""
+        yield from self._fields(schema.fields, list(source.columns), source, "")
+        if source.file is not None:
+            yield from _named_by_folders(schema, source)
+
+    def _fields(
+        self,
+        wanted: Sequence[NestedField],
+        found: Sequence[pa.Field],
+        source: SourceColumns,
+        prefix: str,
+    ) -> Iterator[str]:
+        types = {item.name: item.type for item in found}
+        names = [item.name for item in found]
+        for name in [name for name in types if names.count(name) > 1]:
+            yield f"has two columns named {prefix}{name}"
+        for field in wanted:
+            kind = types.pop(field.name, None)
+            name = prefix + field.name
+            if kind is not None:
+                yield from self._value(field.field_type, kind, source, name)
+            elif field.required and field.write_default is None:
+                yield f"lacks the required column {name} ({field.field_type})"
+        folded = {field.name.strip().lower(): field.name for field in wanted}
+        for name, kind in types.items():
+            if self.evolve:
+                continue
+            self.unknown = True
+            like = folded.get(name.strip().lower())
+            meant = f" (did you mean {prefix}{like}?)" if like else ""
+            yield f"has column {prefix}{name} ({kind}), which the table lacks{meant}"
+
+    def _value(
+        self, wanted: IcebergType, found: pa.DataType, source: SourceColumns, name: str
+    ) -> Iterator[str]:
+        if isinstance(wanted, UNSUPPORTED) and (is_text(source) or not pa.types.is_null(found)):
+            raise RefusedError(
+                f"{source.name} has values for column {name} of the type {wanted}, which lake cannot write",
+                hint="Leave the column out of the source: the new rows have NULL there.",
+            )
+        if isinstance(wanted, StructType) and pa.types.is_struct(found):
+            yield from self._fields(wanted.fields, list(found), source, f"{name}.")
+        elif isinstance(wanted, ListType) and is_list(found):
+            yield from self._value(wanted.element_type, found.value_type, source, f"{name}.element")
+        elif isinstance(wanted, MapType) and pa.types.is_map(found):
+            yield from self._value(wanted.key_type, found.key_type, source, f"{name}.key")
+            yield from self._value(wanted.value_type, found.item_type, source, f"{name}.value")
+        elif isinstance(wanted, UnknownType) and self.evolve:
+            return
+        elif (
+            isinstance(wanted, UnknownType) and not pa.types.is_null(found) and not is_text(source)
+        ):
+            yield f"has column {name} as {found}, the table as unknown (--evolve gives it a type)"
+        elif not _fits(wanted, found, source):
+            yield f"has column {name} as {found}, the table as {wanted}"
+
+
+def is_text(source: SourceColumns) -> bool:
+    """Whether a source's values are texts."""
+    return source.file is not None and source.file.is_text
+
+
+def _fits(wanted: IcebergType, found: pa.DataType, source: SourceColumns) -> bool:
+    if source.file is None or not is_text(source):
+        return promotable(found, wanted, by_name=True)
+    if source.file.format == CSV:
+        return True  # its cells are texts of whatever the table has
+    # Values of text formats are judged one by one as they are read; an object or pairs may be a map.
+    nested = pa.types.is_struct(found) or is_list(found)
+    if wanted.is_primitive:
+        return not nested
+    return pa.types.is_null(found) or (isinstance(wanted, MapType) and nested)
+
+
+def _named_by_folders(schema: Schema, source: SourceColumns) -> Iterator[str]:
+    """Yield columns whose values stand only in the folders' names: they would be loaded as NULL."""
+    known = {field.name for field in schema.fields} - set(source.columns.names)
+    for part in source.name.split("/")[:-1]:
+        name, equals, _ = part.partition("=")
+        if equals and name in known:
+            yield f"has column {name} only in its folder's name, which is not read"

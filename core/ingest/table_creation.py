@@ -1,0 +1,240 @@
+"""A table that is made by the ingest which first fills it: the columns that it gets."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+
+from lake.core.columns.logical_types import LogicalType
+from lake.core.errors import BadInputError, RefusedError
+from lake.core.types.arrow_schema import RESERVED_NAMES
+
+# The first format version that has unknown, timestamp_ns and timestamptz_ns.
+_NEW_TYPES_SINCE = 3
+_WITH_VERSION_3 = " (with --property format-version=3 it becomes {})"
+_MOST_DIGITS = 38
+_INT_BITS = 32
+# Extension types whose values are what those of the stored type are.
+_KEPT = frozenset({"arrow.json", "lake.int96"})
+# Where a field's metadata names an extension type that PyArrow does not know.
+EXTENSION = b"ARROW:extension:name"
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumns:
+    """Makes columns of a table from a source's columns.
+
+    Args:
+        format_version: the table's.
+        warn: called with a text for each column whose type the table does not keep.
+        text: the names of columns of text files: a column without a value becomes a string.
+    """
+
+    format_version: int = 2
+    warn: Callable[[str], None] = lambda _: None
+    text: Collection[str] = ()
+
+    def schema_of(self, source: pa.Schema) -> Schema:
+        """Return a new table's schema for a source's columns, with fresh field ids; all are optional.
+
+        Raises:
+            BadInputError: a column has no name, or its type has no Iceberg type.
+            RefusedError: the type of a column's values is one that lake cannot keep.
+        """
+        for name in source.names:
+            if not name or source.names.count(name) > 1:
+                said = "a column without a name" if not name else f"two columns named {name}"
+                raise BadInputError(f"the source has {said}: it cannot become a table")
+        plain = pa.schema([pa.field(item.name, self._new_type(item)) for item in source])
+        with names_once():
+            return assign_fresh_schema_ids(_without_ids(plain))
+
+    def _new_type(self, item: pa.Field) -> pa.DataType:
+        """Return the Arrow type that a new column has.
+
+        Raises:
+            BadInputError: no Iceberg type of the format version holds it.
+        """
+        from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException  # noqa: PLC0415
+
+        kind = self._storable(item.type, item.name, keep_null=True)
+        try:
+            made = _without_ids(pa.schema([pa.field(item.name, kind)]))
+            # What metadata would say of it must be understood again: a decimal's scale may be negative only here.
+            Schema.model_validate_json(made.model_dump_json())
+        except (TypeError, ValueError, ValidationError, UnsupportedPyArrowTypeException) as error:
+            raise BadInputError(
+                f"column {item.name} is {item.type}, which no Iceberg type holds"
+            ) from error
+        if _has_empty_struct(kind):
+            raise BadInputError(
+                f"column {item.name} is {item.type}: a struct without fields holds nothing"
+            )
+        extension = (item.metadata or {}).get(EXTENSION)
+        if extension is not None:
+            self._warn_of_extension(item.name, extension.decode(errors="replace"), kind)
+        return kind
+
+    def _storable(self, kind: pa.DataType, name: str, *, keep_null: bool = False) -> pa.DataType:
+        """Return the Arrow type that a new column, or a part of one, of a source's type has."""
+        types = pa.types
+        if isinstance(kind, pa.BaseExtensionType):
+            return self._storable_extension(kind, name)
+        if types.is_dictionary(kind):
+            return self._storable(kind.value_type, name)
+        if types.is_struct(kind):
+            # Data files cannot hold a struct of nothing but unknown fields.
+            keep = not all(types.is_null(item.type) for item in kind)
+            parts = [
+                (item.name, self._storable(item.type, f"{name}.{item.name}", keep_null=keep))
+                for item in kind
+            ]
+            return pa.struct(parts)
+        if types.is_map(kind):
+            key = self._storable(kind.key_type, f"{name}.key")
+            return pa.map_(key, self._storable(kind.item_type, f"{name}.value"))
+        if is_list(kind):
+            return pa.list_(self._storable(kind.value_type, f"{name}.element"))
+        if types.is_null(kind):
+            return self._storable_null(name, keep=keep_null)
+        if types.is_timestamp(kind):
+            return self._storable_timestamp(kind, name)
+        return self._storable_primitive(kind, name)
+
+    def _storable_extension(self, kind: pa.BaseExtensionType, name: str) -> pa.DataType:
+        if isinstance(kind, LogicalType):
+            raise RefusedError(
+                f"column {name} is {kind}, and lake makes no column that keeps that type",
+                hint="Make the table first, with a column of the type binary or fixed for the bytes.",
+            )
+        if kind == pa.uuid():
+            return kind
+        if kind == pa.bool8():
+            return pa.bool_()
+        stored = self._storable(kind.storage_type, name)
+        if kind.extension_name not in _KEPT:
+            self._warn_of_extension(name, kind.extension_name, stored)
+        return stored
+
+    def _warn_of_extension(self, name: str, extension: str, stored: pa.DataType) -> None:
+        self.warn(
+            f"column {name} has the extension type {extension}: the table keeps its values as {stored}, not that type"
+        )
+
+    def _storable_null(self, name: str, *, keep: bool) -> pa.DataType:
+        """Return a type for a column that has none because all its values are NULL."""
+        if any(name == column or name.startswith(f"{column}.") for column in self.text):
+            return pa.string()
+        if keep and self.format_version >= _NEW_TYPES_SINCE:
+            return pa.null()
+        hint = _WITH_VERSION_3.format("unknown") if keep else ""
+        self.warn(f"column {name} has no type, only NULLs: it becomes a string{hint}")
+        return pa.string()
+
+    def _storable_timestamp(self, kind: pa.TimestampType, name: str) -> pa.DataType:
+        zone = None if kind.tz is None else "UTC"
+        if kind.unit != "ns":
+            return pa.timestamp("us", zone)
+        if self.format_version >= _NEW_TYPES_SINCE:
+            return pa.timestamp("ns", zone)
+        hint = _WITH_VERSION_3.format("timestamptz_ns" if zone else "timestamp_ns")
+        self._warn_of_nanoseconds(kind, name, hint)
+        return pa.timestamp("us", zone)
+
+    def _warn_of_nanoseconds(self, kind: pa.DataType, name: str, hint: str = "") -> None:
+        self.warn(
+            f"column {name} is {kind}: the table has microseconds, and a value with nanoseconds is refused{hint}"
+        )
+
+    def _storable_primitive(self, kind: pa.DataType, name: str) -> pa.DataType:
+        types = pa.types
+        if types.is_integer(kind):
+            # Unsigned ones need a bit more; nothing is wider than 64 bits, so there values are checked.
+            bits = kind.bit_width + types.is_unsigned_integer(kind)
+            return pa.int32() if bits <= _INT_BITS else pa.int64()
+        if kind == pa.binary(0):
+            # Parquet knows no values of no length but texts'.
+            return pa.binary()
+        if types.is_decimal(kind) and kind.precision <= _MOST_DIGITS:
+            return pa.decimal128(kind.precision, kind.scale)
+        if kind == pa.time64("ns"):
+            self._warn_of_nanoseconds(kind, name)
+        for test, storable in (
+            (types.is_float16, pa.float32()),
+            (types.is_time, pa.time64("us")),
+            (types.is_date, pa.date32()),
+        ):
+            if test(kind):
+                return storable
+        return kind
+
+
+def _without_ids(schema: pa.Schema) -> Schema:
+    """Return PyIceberg's schema of columns that have Iceberg's types; types of version 3 are accepted."""
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids  # noqa: PLC0415 - 0.2 s
+
+    latest: Any = _NEW_TYPES_SINCE
+    return _pyarrow_to_schema_without_ids(schema, format_version=latest)
+
+
+def refuse_reserved(names: Iterable[str]) -> None:
+    """Refuse names of columns under which Iceberg's readers give metadata of rows; inside structs they are free.
+
+    Source: Iceberg's MetadataColumns, for which Spark refuses to read a table that has such a column.
+
+    Raises:
+        BadInputError: there is such a name.
+    """
+    if found := sorted(RESERVED_NAMES.intersection(names)):
+        raise BadInputError(
+            f"the column name {found[0]} is reserved for metadata of Iceberg's rows",
+            hint="rename the column in the source",
+        )
+
+
+def similar_names(schema: Schema, known: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield pairs of full names, not both known, that differ only in case or in the form of their characters."""
+    seen: dict[str, str] = {}
+    for name in schema.column_names:
+        first = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        if first != name and not (first in known and name in known):
+            yield first, name
+
+
+@contextmanager
+def names_once() -> Iterator[None]:
+    """Refuse to make a schema in which two fields have one full name, as a.b and the b in a have.
+
+    Raises:
+        BadInputError: two have.
+    """
+    try:
+        yield
+    except ValueError as error:
+        _, clash, said = str(error).partition("multiple fields for name ")
+        if not clash:
+            raise
+        raise BadInputError(f"two columns have the name {said.rpartition(':')[0]}") from error
+
+
+def schema_like(source: Schema) -> Schema:
+    """Return a new table's schema like another table's, with fresh field ids and without default values."""
+    return assign_fresh_schema_ids(source)
+
+
+def _has_empty_struct(kind: pa.DataType) -> bool:
+    inner = [kind.field(index).type for index in range(kind.num_fields)]
+    return (pa.types.is_struct(kind) and not inner) or any(_has_empty_struct(one) for one in inner)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether Arrow has the type's values as lists, of whatever layout."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))

@@ -1,0 +1,46 @@
+"""The columnar metadata layer: what the rest of lake uses of manifests and manifest lists.
+
+A manifest is a table of `ENTRY_COLUMNS`, a manifest list one of `MANIFEST_COLUMNS`; both stay Arrow
+tables from file to file.
+"""
+
+from __future__ import annotations
+
+from lake.core.manifests.decode import decode_manifest_rows
+from lake.core.manifests.encode import describe_manifest, encode_manifest, encode_manifest_list
+from lake.core.manifests.entries import entries_of, files_of
+from lake.core.manifests.read import (
+    live_manifests,
+    read_manifest,
+    read_manifest_list,
+    read_manifest_lists,
+    read_manifests,
+)
+from lake.core.manifests.schemas import (
+    ADDED,
+    DELETED,
+    ENTRY_COLUMNS,
+    EXISTING,
+    MANIFEST_COLUMNS,
+    MANIFEST_SCHEMA,
+)
+
+__all__ = [
+    "ADDED",
+    "DELETED",
+    "ENTRY_COLUMNS",
+    "EXISTING",
+    "MANIFEST_COLUMNS",
+    "MANIFEST_SCHEMA",
+    "decode_manifest_rows",
+    "describe_manifest",
+    "encode_manifest",
+    "encode_manifest_list",
+    "entries_of",
+    "files_of",
+    "live_manifests",
+    "read_manifest",
+    "read_manifest_list",
+    "read_manifest_lists",
+    "read_manifests",
+]

@@ -1,0 +1,238 @@
+"""Manifests and manifest lists from Arrow tables, and a manifest's row in the list.
+
+Format: https://iceberg.apache.org/spec/#manifests and #manifest-lists; the header's entries are
+those of Iceberg Java 1.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
+
+from lake.core.arrow import one_array
+from lake.core.avro.container import write_container
+from lake.core.avro.encode import encode_records
+from lake.core.manifests.schemas import (
+    ADDED,
+    DELETED,
+    ENTRY_COLUMNS,
+    EXISTING,
+    MANIFEST_COLUMNS,
+    Form,
+    entry_form,
+    manifest_form,
+    spec_json,
+)
+from lake.core.types.single_values import (
+    arrow_type,
+    bounds,
+    partition_struct,
+    stored_partition_type,
+    struct_array,
+)
+
+# Iceberg Java's constant: readers of version 1 ignore it.
+_BLOCK_SIZE = 64 * 1024 * 1024
+_CONTENTS = ("data", "deletes")
+
+
+def encode_manifest_list(
+    manifests: pa.Table,
+    *,
+    format_version: int,
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+    first_row_id: int | None = None,
+    codec: str = "gzip",
+) -> bytes:
+    """Return a manifest list's bytes.
+
+    Args:
+        manifests: its rows, `MANIFEST_COLUMNS`.
+        format_version: 1, 2 or 3.
+        snapshot_id: the snapshot it belongs to.
+        parent_snapshot_id: that one's parent.
+        sequence_number: that one's sequence number; not written in version 1.
+        first_row_id: the snapshot's first row id, in version 3; manifests have theirs already.
+        codec: Iceberg's name of the compression.
+
+    Raises:
+        ValueError: a row lacks a value that the version demands, or is of deletes in version 1.
+    """
+    if format_version == 1 and pc.any(pc.not_equal(manifests["content"], 0), min_count=0).as_py():
+        raise ValueError("a manifest of deletes in format version 1")
+    form = manifest_form(format_version)
+    header = {
+        "format-version": str(format_version),
+        "snapshot-id": str(snapshot_id),
+        "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
+        "iceberg.schema": form.iceberg_json,
+    }
+    if format_version > 1:
+        header["sequence-number"] = str(sequence_number)
+    if format_version > 2:  # noqa: PLR2004 - format version 3 brought row lineage
+        header["first-row-id"] = "null" if first_row_id is None else str(first_row_id)
+    rows = pa.table({name: manifests[name].cast(MANIFEST_COLUMNS[name]) for name in form.columns})
+    return write_container(form.avro, encode_records(form.avro, rows), metadata=header, codec=codec)
+
+
+def encode_manifest(
+    entries: pa.Table,
+    *,
+    format_version: int,
+    spec: PartitionSpec,
+    schema: Schema,
+    content: int,
+    codec: str = "gzip",
+    level: int | None = None,
+    marks: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return a manifest's bytes; nulls stay null, to be inherited.
+
+    Args:
+        entries: `ENTRY_COLUMNS`; further columns are ignored.
+        format_version: 1, 2 or 3.
+        spec: the partition spec of all entries.
+        schema: the table's schema.
+        content: 0 for data files, 1 for delete files.
+        codec: Iceberg's name of the compression.
+        level: the codec's level; None for its default.
+        marks: more entries for the header.
+
+    Raises:
+        ValueError: an entry lacks a value that the version demands, or does not belong in such a
+            manifest.
+    """
+    _check_entries(entries, format_version, content)
+    partition = stored_partition_type(spec, schema, entries.schema.field("partition").type)
+    form = entry_form(partition, format_version)
+    header = {
+        "schema": schema.model_dump_json(),
+        "schema-id": str(schema.schema_id),
+        "partition-spec": spec_json(spec.fields),
+        "partition-spec-id": str(spec.spec_id),
+        "format-version": str(format_version),
+        "iceberg.schema": form.iceberg_json,
+        **(marks or {}),
+    }
+    if format_version > 1:
+        header["content"] = _CONTENTS[content]
+    rows = _nested(entries, partition, form)
+    blocks = encode_records(form.avro, rows)
+    return write_container(form.avro, blocks, metadata=header, codec=codec, level=level)
+
+
+def _check_entries(entries: pa.Table, format_version: int, content: int) -> None:
+    if format_version == 1 and content:
+        raise ValueError("a manifest of deletes in format version 1")
+    status, sequence = entries["status"], entries["sequence_number"]
+    problems = {
+        "of unknown status": pc.invert(pc.is_in(status, pa.array([EXISTING, ADDED, DELETED]))),
+        "whose content is of another manifest": pc.not_equal(
+            pc.greater(entries["content"], 0), bool(content)
+        ),
+    }
+    if format_version > 1:
+        problems["that inherits a sequence number but is not added"] = pc.and_(
+            pc.is_null(sequence), pc.not_equal(status, ADDED)
+        )
+        problems["with an unassigned sequence number"] = pc.less(sequence, 0)
+    for what, bad in problems.items():
+        if pc.any(bad, min_count=0).as_py():
+            raise ValueError(f"an entry {what}")
+
+
+def describe_manifest(
+    entries: pa.Table,
+    *,
+    location: str,
+    length: int,
+    spec: PartitionSpec,
+    schema: Schema,
+    content: int,
+    sequence_number: int,
+    added_snapshot_id: int,
+) -> dict[str, Any]:
+    """Return a manifest's row for the manifest list (`MANIFEST_COLUMNS`).
+
+    Args:
+        entries: what `encode_manifest` was given.
+        location: where the manifest was written.
+        length: how many bytes it has.
+        spec: the partition spec of all entries.
+        schema: the table's schema.
+        content: 0 for data files, 1 for delete files.
+        sequence_number: the snapshot's; entries without a number inherit it.
+        added_snapshot_id: the snapshot that adds the manifest.
+    """
+    status = entries["status"]
+    row: dict[str, Any] = dict.fromkeys(MANIFEST_COLUMNS)
+    row |= {
+        "manifest_path": location,
+        "manifest_length": length,
+        "partition_spec_id": spec.spec_id,
+        "content": content,
+        "sequence_number": sequence_number,
+        "min_sequence_number": _lowest_sequence(entries, sequence_number),
+        "added_snapshot_id": added_snapshot_id,
+        "partitions": _summaries(entries, spec, schema),
+    }
+    for kind, word in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
+        rows = entries["record_count"].filter(pc.equal(status, kind))
+        row[f"{word}_files_count"] = len(rows)
+        row[f"{word}_rows_count"] = pc.sum(rows, min_count=0).as_py()
+    return row
+
+
+def _lowest_sequence(entries: pa.Table, sequence_number: int) -> int:
+    live = entries["sequence_number"].filter(pc.not_equal(entries["status"], DELETED))
+    lowest = pc.min(live.fill_null(sequence_number)).as_py()
+    return sequence_number if lowest is None else int(lowest)
+
+
+def _summaries(entries: pa.Table, spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
+    partition = one_array(entries["partition"])
+    kind = stored_partition_type(spec, schema, partition.type)
+    children = _children(partition, kind)
+    return [
+        bounds(child, field.field_type) for child, field in zip(children, kind.fields, strict=True)
+    ]
+
+
+def _children(partition: pa.Array, kind: StructType) -> list[pa.Array]:
+    """Return a partition struct's children in the spec's order."""
+    flat = dict(zip([field.name for field in partition.type], partition.flatten(), strict=True))
+    children = []
+    for field in kind.fields:
+        name, target = str(field.field_id), arrow_type(field.field_type)
+        child = flat[name] if name in flat else pa.nulls(len(partition), target)
+        children.append(child.cast(target))
+    return children
+
+
+def _nested(entries: pa.Table, partition: StructType, form: Form) -> pa.Table:
+    """Return the entries as the manifest's record, with the data file as a struct."""
+    rows = entries.num_rows
+    columns = {name: _column(entries, name, partition) for name in form.columns}
+    record = {field["name"]: field for field in form.avro["fields"]}
+    stored = [field["name"] for field in record["data_file"]["type"]["fields"]]
+    # Version 1 demands a block size, which nothing reads.
+    columns["block_size_in_bytes"] = pa.repeat(pa.scalar(_BLOCK_SIZE, pa.int64()), rows)
+    inner = {name: columns[name] for name in stored}
+    kind = pa.struct([(name, column.type) for name, column in inner.items()])
+    columns["data_file"] = struct_array(list(inner.values()), kind, rows)
+    return pa.table({name: columns[name] for name in record})
+
+
+def _column(entries: pa.Table, name: str, partition: StructType) -> pa.Array:
+    column = one_array(entries[name])
+    if name == "partition":
+        return struct_array(_children(column, partition), partition_struct(partition), len(column))
+    return column.cast(ENTRY_COLUMNS[name])

@@ -1,0 +1,147 @@
+"""Between `DataFile` values, as tasks send them back, and tables of manifest entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+
+from lake.core.errors import BadInputError
+from lake.core.manifests.data_files import DataFile
+from lake.core.manifests.schemas import ENTRY_COLUMNS
+from lake.core.types.single_values import (
+    from_single_values,
+    partition_struct,
+    partition_type,
+    single_values,
+    stored_partition_type,
+    struct_array,
+)
+
+# Columns that a DataFile has under another name, or as they are.
+_ATTRIBUTES = {
+    "content": "content",
+    "file_path": "path",
+    "file_format": "format",
+    "record_count": "record_count",
+    "file_size_in_bytes": "size_bytes",
+    "sort_order_id": "sort_order_id",
+    "first_row_id": "first_row_id",
+    "referenced_data_file": "referenced_data_file",
+    "content_offset": "content_offset",
+    "content_size_in_bytes": "content_size_bytes",
+}
+_METRICS = (
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
+
+
+def entries_of(
+    files: Sequence[DataFile],
+    *,
+    spec: PartitionSpec,
+    schema: Schema,
+    status: int,
+    snapshot_id: int | None,
+    sequence_number: int | None = None,
+    file_sequence_number: int | None = None,
+) -> pa.Table:
+    """Return `ENTRY_COLUMNS` of files that share a spec.
+
+    Args:
+        files: the files.
+        spec: the partition spec of them all.
+        schema: the schema that has the spec's source columns.
+        status: 0 existing, 1 added, 2 deleted.
+        snapshot_id: the snapshot that the entries are of; None to inherit it.
+        sequence_number: their data sequence number; None to inherit it.
+        file_sequence_number: their file sequence number; None to inherit it.
+
+    Raises:
+        BadInputError: a file is of another spec, or its partition is not what the spec says.
+    """
+    shared = {
+        "status": status,
+        "snapshot_id": snapshot_id,
+        "sequence_number": sequence_number,
+        "file_sequence_number": file_sequence_number,
+    }
+    columns: dict[str, pa.Array] = {}
+    for name, kind in ENTRY_COLUMNS.items():
+        if name in shared:
+            columns[name] = pa.repeat(pa.scalar(shared[name], kind), len(files))
+        elif name == "partition":
+            columns[name] = _partition(files, spec, schema)
+        else:
+            columns[name] = pa.array([_value(file, name) for file in files], kind)
+    return pa.table(columns)
+
+
+def files_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[DataFile]:
+    """Return the files of a table of entries that share a spec.
+
+    Args:
+        entries: `ENTRY_COLUMNS`; missing columns give a `DataFile`'s defaults.
+        spec: their partition spec.
+        schema: where the spec's source columns are looked up; of one that it lacks, the type is the column's.
+    """
+    partition = entries["partition"].combine_chunks()
+    kind = stored_partition_type(spec, schema, partition.type)
+    children = dict(zip([f.name for f in partition.type], partition.flatten(), strict=True))
+    values = [single_values(children[str(f.field_id)], f.field_type) for f in kind.fields]
+    partitions = list(zip(*values, strict=True)) if values else [()] * entries.num_rows
+    rows = entries.drop_columns(["partition"]).to_pylist()
+    return [
+        _file(row, spec.spec_id, partition) for row, partition in zip(rows, partitions, strict=True)
+    ]
+
+
+def _partition(files: Sequence[DataFile], spec: PartitionSpec, schema: Schema) -> pa.Array:
+    kind = partition_type(spec, [schema])
+    for file in files:
+        if file.spec_id != spec.spec_id or len(file.partition) != len(kind.fields):
+            raise BadInputError(
+                f"{file.path} has {len(file.partition)} partition values of spec {file.spec_id}, "
+                f"spec {spec.spec_id} has {len(kind.fields)}"
+            )
+    children = [
+        from_single_values([file.partition[index] for file in files], field.field_type)
+        for index, field in enumerate(kind.fields)
+    ]
+    return struct_array(children, partition_struct(kind), len(files))
+
+
+def _value(file: DataFile, column: str) -> Any:
+    if column in _ATTRIBUTES:
+        return getattr(file, _ATTRIBUTES[column])
+    if column in _METRICS:
+        metrics: Mapping[int, Any] = getattr(file, column)
+        return [{"key": key, "value": metrics[key]} for key in sorted(metrics)] or None
+    if column == "split_offsets":
+        return list(file.split_offsets) or None
+    if column == "equality_ids":
+        return None if file.equality_ids is None else list(file.equality_ids)
+    # A DataFile carries no key metadata: lake neither reads nor writes encrypted files.
+    return None
+
+
+def _file(row: Mapping[str, Any], spec_id: int, partition: tuple[bytes | None, ...]) -> DataFile:
+    values = {attribute: row[column] for column, attribute in _ATTRIBUTES.items() if column in row}
+    for column in _METRICS:
+        values[column] = {pair["key"]: pair["value"] for pair in row.get(column) or ()}
+    ids = row.get("equality_ids")
+    return DataFile(
+        **values,
+        spec_id=spec_id,
+        partition=partition,
+        split_offsets=tuple(row.get("split_offsets") or ()),
+        equality_ids=None if ids is None else tuple(ids),
+    )

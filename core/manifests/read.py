@@ -1,0 +1,287 @@
+"""Manifest lists and manifests from storage, many at a time.
+
+A file must have the length that the level above gives it: cut at the edge of a block, an Avro file
+is a valid shorter one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table.metadata import TableMetadata
+
+from lake.core.arrow import one_array
+from lake.core.avro.container import Container, read_container
+from lake.core.avro.decode import layout_of
+from lake.core.errors import BadInputError, CorruptFileError, RefusedError
+from lake.core.manifests.decode import (
+    Manifest,
+    Opened,
+    decode_entries,
+    decode_manifest_rows,
+    open_manifest,
+)
+from lake.core.manifests.schemas import ENTRY_COLUMNS, unknown_entry_fields, unknown_manifest_fields
+from lake.core.storage.location_columns import same_name
+from lake.core.storage.storage import Storage
+
+# Manifests are decoded together up to so many bytes, but shared out among the threads from so many on.
+_WINDOW_BYTES = 32 * 1024 * 1024
+_SHARED_BYTES = 1024 * 1024
+# Below what 32-bit offsets of strings in one batch reach.
+_DECODED_BYTES = 256 * 1024 * 1024
+_FETCH_THREADS = 32
+_LISTS_AT_ONCE = 256
+_SHOWN = 10
+_T = TypeVar("_T")
+
+
+def read_manifest_list(storage: Storage, location: str, *, sure: bool = False) -> pa.Table:
+    """Return a manifest list's rows as `MANIFEST_COLUMNS`.
+
+    Args:
+        storage: where it lies.
+        location: the list's.
+        sure: read it twice, because nothing in it would show a wrong byte in a name, and its rows are written again.
+
+    Raises:
+        CorruptFileError: the file is damaged, or its bytes are others each time.
+        RefusedError: its rows are written again, and have fields that would be lost.
+        NotFoundError: there is no such file.
+    """
+    data = storage.read(location)
+    if sure and storage.read(location) != data:
+        raise CorruptFileError(f"{location} was read twice, and differs")
+    container = read_container(data, name=location)
+    if sure:
+        layout = layout_of(container.schema_json, frozenset(), name=location)
+        _refuse_unknown(location, unknown_manifest_fields(layout.columns))
+    return _rows_of([container])
+
+
+def _refuse_unknown(location: str, fields: Sequence[str]) -> None:
+    if fields:
+        raise RefusedError(
+            f"{location} has fields that lake does not know, and would lose: {', '.join(fields[:_SHOWN])}",
+            hint="commit to the table with the engine that wrote them",
+        )
+
+
+def read_manifest_lists(
+    storage: Storage, locations: Sequence[str], unreadable: list[str] | None = None
+) -> Iterator[tuple[list[str], list[int], pa.Table]]:
+    """Yield lists' locations, how many rows each has, and their rows one behind the other, some lists at a time.
+
+    Args:
+        storage: where they lie.
+        locations: the lists'; those that are written alike are decoded together.
+        unreadable: where to put those that cannot be read; None to stop at the first.
+
+    Raises:
+        CorruptFileError: a list is damaged.
+        NotFoundError: one is not there.
+    """
+    with ThreadPoolExecutor(_FETCH_THREADS) as fetchers:
+        for start in range(0, len(locations), _LISTS_AT_ONCE):
+            some = locations[start : start + _LISTS_AT_ONCE]
+            opened = fetchers.map(lambda location: _try_list(storage, location), some)
+            alike: dict[bytes, list[Container]] = {}
+            for location, found in zip(some, opened, strict=True):
+                if isinstance(found, Container):
+                    alike.setdefault(found.schema_json, []).append(found)
+                elif unreadable is None:
+                    raise found
+                else:
+                    unreadable.append(location)
+            for group in alike.values():
+                for run in runs(group, lambda one: one.size, _WINDOW_BYTES):
+                    yield from _decoded_lists(run, unreadable)
+
+
+def _try_list(storage: Storage, location: str) -> Container | BadInputError:
+    try:
+        return read_container(storage.read(location), name=location)
+    except BadInputError as error:
+        return error
+
+
+def _decoded_lists(
+    group: Sequence[Container], unreadable: list[str] | None
+) -> Iterator[tuple[list[str], list[int], pa.Table]]:
+    try:
+        rows = _rows_of(group)
+    except BadInputError:
+        if len(group) > 1:
+            # One of them is damaged: read alone, it is named.
+            for one in group:
+                yield from _decoded_lists([one], unreadable)
+            return
+        if unreadable is None:
+            raise
+        unreadable.append(group[0].name)
+    else:
+        yield [one.name for one in group], [one.objects for one in group], rows
+
+
+def _rows_of(lists: Sequence[Container]) -> pa.Table:
+    """Decode lists that are written alike; one that names a manifest twice lacks another."""
+    blocks = [block for one in lists for block in one.blocks]
+    rows = decode_manifest_rows(lists[0].schema_json, blocks, name=lists[0].name)
+    owners = np.repeat(np.arange(len(lists)), [one.objects for one in lists])
+    # Many lists hold the same names: only how each is spelled is looked at.
+    names = one_array(rows["manifest_path"]).dictionary_encode()
+    spelled = same_name(names.dictionary).dictionary_encode().indices.to_numpy()
+    named = owners * (rows.num_rows + 1) + spelled[names.indices.to_numpy()]
+    if len(np.unique(named)) != rows.num_rows:
+        raise CorruptFileError(f"{lists[0].name} names a manifest twice")
+    return rows
+
+
+def read_manifest(
+    storage: Storage,
+    manifest: Manifest,
+    metadata: TableMetadata,
+    *,
+    columns: Collection[str] | None = None,
+    live_only: bool = False,
+    rewritten: bool = False,
+) -> pa.Table:
+    """Return one manifest's entries; see `read_manifests`.
+
+    Args:
+        storage: where it lies.
+        manifest: its row in the manifest list.
+        metadata: the table's metadata, for specs and schemas.
+        columns: the `ENTRY_COLUMNS` to decode; None for all.
+        live_only: leave out entries of deleted files.
+        rewritten: the entries are written again.
+    """
+    opened = _open(storage, manifest, rewritten=rewritten)
+    return decode_entries([opened], metadata, _wanted(columns), live_only=live_only)
+
+
+def read_manifests(
+    storage: Storage,
+    manifests: pa.Table,
+    metadata: TableMetadata,
+    *,
+    columns: Collection[str] | None = None,
+    live_only: bool = False,
+    rewritten: bool = False,
+    threads: int | None = None,
+) -> dict[int, pa.Table]:
+    """Return the entries of many manifests, by partition spec id.
+
+    Every table has the chosen `ENTRY_COLUMNS`, in their order, then ``spec_id`` and
+    ``manifest_path``. Snapshot id, sequence numbers and row ids are inherited as the format says.
+
+    Args:
+        storage: where they lie.
+        manifests: their rows in the manifest list (`MANIFEST_COLUMNS`).
+        metadata: the table's metadata, for specs and schemas.
+        columns: the `ENTRY_COLUMNS` to decode; None for all.
+        live_only: leave out entries of deleted files.
+        rewritten: the entries are written again.
+        threads: how many threads decode; None for one a processor.
+
+    Raises:
+        CorruptFileError: a file is damaged, has not the length that the list says, or holds other
+            numbers of entries and rows.
+        NotFoundError: a manifest or a partition spec is missing.
+        RefusedError: entries are written again, and have fields that would be lost.
+    """
+    wanted = _wanted(columns)
+    rows = manifests.to_pylist()
+    tables: dict[int, list[pa.Table]] = {}
+    workers = threads or os.cpu_count() or 1
+    with ThreadPoolExecutor(_FETCH_THREADS) as fetchers, ThreadPoolExecutor(workers) as decoders:
+
+        def read(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
+            opened = list(
+                fetchers.map(lambda manifest: _open(storage, manifest, rewritten=rewritten), window)
+            )
+            return list(_read_window(opened, metadata, wanted, live_only=live_only))
+
+        share = sum(_length(row) for row in rows) // workers + 1
+        limit = min(_WINDOW_BYTES, max(_SHARED_BYTES, share))
+        windows = runs(rows, _length, limit)
+        for results in decoders.map(read, windows):
+            for spec_id, table in results:
+                tables.setdefault(spec_id, []).append(table)
+    return {spec_id: _concat(parts) for spec_id, parts in tables.items()}
+
+
+def _length(manifest: Manifest) -> int:
+    return int(manifest["manifest_length"])
+
+
+def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
+    path = manifest["manifest_path"]
+    if manifest.get("key_metadata") is not None:
+        raise BadInputError(f"{path} is encrypted, which lake does not read")
+    data = storage.read(path)
+    if len(data) != manifest["manifest_length"]:
+        raise CorruptFileError(
+            f"{path} has {len(data)} bytes, the table's metadata says {manifest['manifest_length']}"
+        )
+    opened = open_manifest(manifest, read_container(data, name=path))
+    if rewritten:
+        _refuse_unknown(path, unknown_entry_fields(opened.layout.columns))
+    return opened
+
+
+def runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator[list[_T]]:
+    """Cut items into runs of at most ``limit`` bytes, or of one."""
+    run: list[_T] = []
+    total = 0
+    for item in items:
+        if run and total + size(item) > limit:
+            yield run
+            run, total = [], 0
+        run.append(item)
+        total += size(item)
+    if run:
+        yield run
+
+
+def _read_window(
+    opened: Sequence[Opened], metadata: TableMetadata, wanted: Sequence[str], *, live_only: bool
+) -> Iterator[tuple[int, pa.Table]]:
+    """Decode manifests of one spec and layout together: small ones cost as little as large ones."""
+    groups: dict[tuple[int, str], list[Opened]] = {}
+    for one in opened:
+        key = (one.manifest["partition_spec_id"], one.layout.schema_json)
+        groups.setdefault(key, []).append(one)
+    for (spec_id, _), group in groups.items():
+        for part in runs(group, lambda one: one.container.size, _DECODED_BYTES):
+            yield spec_id, decode_entries(part, metadata, wanted, live_only=live_only)
+
+
+def _wanted(columns: Collection[str] | None) -> list[str]:
+    if columns is None:
+        return list(ENTRY_COLUMNS)
+    unknown = set(columns) - set(ENTRY_COLUMNS)
+    if unknown:
+        raise ValueError(f"no such columns of manifest entries: {sorted(unknown)}")
+    return [column for column in ENTRY_COLUMNS if column in columns]
+
+
+def _concat(tables: Sequence[pa.Table]) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables).unify_dictionaries()
+
+
+def live_manifests(manifests: pa.Table) -> pa.Table:
+    """Return the manifests that may hold live entries."""
+    live = pc.add(
+        pc.fill_null(manifests["added_files_count"], 1),
+        pc.fill_null(manifests["existing_files_count"], 0),
+    )
+    return manifests.filter(pc.greater(live, 0))

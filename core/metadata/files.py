@@ -1,0 +1,125 @@
+"""Table metadata files, read with bounds: they may be packed, and small ones may unpack to anything."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pyiceberg.table.metadata import TableMetadata
+
+from lake.core import locations
+from lake.core.errors import CorruptFileError
+from lake.core.metadata.parser import parsed
+from lake.core.metadata.roots import roots_of
+from lake.core.storage.storage import read_up_to, require_file
+
+if TYPE_CHECKING:
+    from pyiceberg.io import InputFile
+
+MAX_TEXT_BYTES = 256 * 1024 * 1024
+_PACKED = (".gz.metadata.json", ".metadata.json.gz")
+# Leads to the newest metadata where a folder is all the catalog there is.
+VERSION_HINT = "version-hint.text"
+_PIECE = 1024 * 1024
+_LENGTH = 200
+
+
+def from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
+    """Return the metadata that a file of PyIceberg's holds."""
+    del encoding
+    place = locations.parse(file.location)
+    if place.is_local:
+        status = os.lstat(place.path)
+        require_file(file.location, status)
+        return _local(file.location, status.st_ino, status.st_size, status.st_mtime_ns)
+    with file.open() as stream:
+        return parse(_read(stream, file.location), file.location)
+
+
+@lru_cache(maxsize=1)
+def _local(location: str, _inode: int, _size: int, _changed_ns: int) -> TableMetadata:
+    """Return a local file's metadata; who looks again and finds the same file need not parse it again."""
+    with open(locations.parse(location).path, "rb") as stream:
+        return parse(_read(stream, location), location)
+
+
+def _read(stream: Any, location: str) -> bytes:
+    data = bytearray()
+    for piece in _pieces(stream):
+        data += piece
+        if len(data) > MAX_TEXT_BYTES:
+            raise CorruptFileError(f"{location} has more than {MAX_TEXT_BYTES} bytes")
+    return bytes(data)
+
+
+def _pieces(stream: Any) -> Iterator[bytes]:
+    while piece := read_up_to(stream, _PIECE):
+        yield piece
+
+
+def parse(data: bytes, location: str) -> TableMetadata:
+    """Return the metadata that a file holds, unpacked if the file's name says that it is packed.
+
+    Raises:
+        CorruptFileError: it is not table metadata, or longer than any metadata.
+        RefusedError: the table has something that lake does not support.
+    """
+    if location.endswith(_PACKED):
+        data = _unpacked(data, location)
+    try:
+        return parsed(data.decode())
+    except (ValidationError, UnicodeDecodeError):
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        text = " ".join(str(error).split())[:_LENGTH]
+        raise CorruptFileError(f"{location} is no table metadata: {text}") from error
+    except RecursionError as error:
+        raise CorruptFileError(f"{location} is nested too deeply") from error
+
+
+def called_so(location: str) -> bool:
+    """Whether a file is called like table metadata, or what leads to it: no manifest names such a file."""
+    name = location.rpartition("/")[2].lower()
+    return ".metadata.json" in name or name == VERSION_HINT
+
+
+def check(metadata: TableMetadata, name: str) -> None:
+    """Check what the library takes as it comes, and make all summaries texts.
+
+    Raises:
+        CorruptFileError: two snapshots have one id, the schema or the partition spec is not there, or the
+            table's folders are such as no table has.
+    """
+    for root in roots_of(metadata):
+        if not locations.ownable(root):
+            raise CorruptFileError(f"the metadata of {name} says that it lies in {root!r}")
+    ids = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    if len(ids) != len(metadata.snapshots):
+        raise CorruptFileError(f"the metadata of {name} has two snapshots of one id")
+    if metadata.default_spec_id not in {spec.spec_id for spec in metadata.partition_specs}:
+        raise CorruptFileError(f"the metadata of {name} lacks its own partition spec")
+    if metadata.current_schema_id not in {schema.schema_id for schema in metadata.schemas}:
+        raise CorruptFileError(f"the metadata of {name} lacks its own schema")
+    for snapshot in metadata.snapshots:
+        said: dict[str, Any] = snapshot.summary.additional_properties if snapshot.summary else {}
+        for key, value in said.items():
+            if not isinstance(value, str):
+                said[key] = str(value)
+
+
+def _unpacked(data: bytes, location: str) -> bytes:
+    # 16 more than the largest window: expect gzip's header and trailer.
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS + 16)
+    try:
+        unpacked = unpacker.decompress(data, MAX_TEXT_BYTES)
+    except zlib.error as error:
+        raise CorruptFileError(f"{location} is not gzip: {error}") from error
+    if not unpacker.eof:
+        raise CorruptFileError(
+            f"{location} is cut short or has more than {MAX_TEXT_BYTES} bytes of text"
+        )
+    return unpacked

@@ -1,0 +1,44 @@
+"""Upgrades of tables to format version 3, which PyIceberg 0.12 does not carry out, and encrypted tables."""
+
+from __future__ import annotations
+
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import (
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
+)
+
+from lake.core.errors import RefusedError
+from lake.core.properties.table_properties import ENCRYPTION_KEY_ID
+
+
+class UpgradeToVersion3(UpgradeFormatVersionUpdate):
+    """``upgrade-format-version`` to 3, where row ids begin at 0."""
+
+
+@_apply_table_update.register(UpgradeToVersion3)
+def _upgrade(
+    update: UpgradeToVersion3, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
+) -> TableMetadata:
+    context.add_update(update)
+    upgraded = base_metadata.model_copy(update={"format_version": 3, "next_row_id": 0})
+    return TableMetadataUtil._construct_without_validation(upgraded)  # noqa: SLF001
+
+
+def upgrading(update: TableUpdate) -> TableUpdate:
+    """Return an update, or in place of one that PyIceberg does not carry out one that it does."""
+    if isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == 3:  # noqa: PLR2004
+        return UpgradeToVersion3(format_version=3)
+    return update
+
+
+def refuse_encrypted(metadata: TableMetadata, name: str) -> None:
+    """Refuse to change an encrypted table: its keys would be lost.
+
+    Raises:
+        RefusedError: it is one.
+    """
+    if ENCRYPTION_KEY_ID in metadata.properties:
+        raise RefusedError(f"{name} is encrypted, which lake does not write")

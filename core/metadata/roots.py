@@ -1,0 +1,16 @@
+"""Where a table may lie: the folders whose files are its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lake.core.properties.table_properties import DATA_PATH, METADATA_PATH
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+
+def roots_of(metadata: TableMetadata) -> list[str]:
+    """Return the locations whose files belong to a table alone."""
+    chosen = (setting.of(metadata.properties) for setting in (DATA_PATH, METADATA_PATH))
+    return [metadata.location, *(place for place in chosen if place)]

@@ -1,0 +1,143 @@
+"""What the given checkpoints say of one table's sinks: whose committers are this table's, and what they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lake.core import locations as paths
+from lake.core.errors import BadInputError, LakeError
+from lake.core.flink.checkpoint_paths import metadata_below, number_of
+from lake.core.flink.commits import job_commit
+from lake.core.replay.classification import JobKey
+from lake.core.replay.temporary_manifests import manifest_roots
+from lake.core.snapshots import ancestry
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.flink.state import Checkpoint, CommitterState, ManifestReference, TakenCheckpoint
+    from lake.core.storage.storage import Storage, StoredFile
+
+
+@dataclass(slots=True)
+class Given:
+    """The newest given checkpoint of each job, as far as it is about the table.
+
+    Args:
+        branch: the branch that is replayed to.
+        states: by job, the checkpoint and the committer's state in it.
+        elsewhere: manifests of the table that are for another branch, by canonical location, and why.
+        skipped: what the checkpoints hold beside that, told to people.
+    """
+
+    branch: str = ancestry.MAIN
+    states: dict[JobKey, tuple[Checkpoint, CommitterState]] = field(default_factory=dict)
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+    def taken(self) -> Iterator[tuple[JobKey, TakenCheckpoint]]:
+        """Yield every checkpoint that the states hold, by job."""
+        for job, (_, state) in self.states.items():
+            for taken in state.checkpoints:
+                yield job, taken
+
+    def numbers(self) -> dict[JobKey, int]:
+        """Return the number of the newest given checkpoint by job."""
+        return {job: checkpoint.checkpoint_id for job, (checkpoint, _) in self.states.items()}
+
+
+def choose_given(table: Table, branch: str, checkpoints: Iterable[Checkpoint]) -> Given:
+    """Choose the committers that are the table's and the branch's, of each job the newest.
+
+    Args:
+        table: the table.
+        branch: the branch that is replayed to.
+        checkpoints: what was read of those given.
+    """
+    given = Given(branch)
+    for checkpoint in sorted(checkpoints, key=lambda item: -item.checkpoint_id):
+        for state in checkpoint.committers:
+            if reason := _not_here(table, branch, state):
+                given.skipped.append(f"{checkpoint.location}: {reason}")
+            if reason and state.branch not in {None, branch} and _is_table(table, state):
+                given.elsewhere.update(
+                    {paths.canonical(item.path): reason for item in _references(state)}
+                )
+            if not reason:
+                key = (state.job_id, state.operator_id)
+                given.states.setdefault(key, (checkpoint, state))
+    return given
+
+
+def _not_here(table: Table, branch: str, state: CommitterState) -> str | None:
+    """Say why a committer's state is not about the table or the branch; None if it is."""
+    sink = f"{state.sink} {state.operator_id} of job {state.job_id}"
+    if state.table is not None and not _is_table(table, state):
+        return f"{sink} writes to {state.table}"
+    if state.branch is not None and state.branch != branch:
+        return f"{sink} writes to branch {state.branch}: replay that with --branch {state.branch}"
+    references = list(_references(state))
+    places = manifest_roots(table)
+    if references and not any(
+        paths.within(item.path, root) for item in references for root in places
+    ):
+        return f"the manifests of {sink} lie outside the table: {references[0].path}"
+    if not references and state.table is None and not _is_known(table, state):
+        return f"{sink} has nothing to commit"
+    return None
+
+
+def _references(state: CommitterState) -> Iterator[ManifestReference]:
+    for taken in state.checkpoints:
+        yield from taken.manifests
+
+
+def _is_table(table: Table, state: CommitterState) -> bool:
+    # The name may have the catalog's in front.
+    return state.table is not None and (
+        state.table == table.identifier or state.table.endswith(f".{table.identifier}")
+    )
+
+
+def _is_known(table: Table, state: CommitterState) -> bool:
+    commits = (job_commit(snapshot) for snapshot in table.metadata.snapshots)
+    return any(
+        commit is not None and commit.is_by(state.job_id, state.operator_id) for commit in commits
+    )
+
+
+def read_given(table: Table, locations: Sequence[str]) -> list[Checkpoint]:
+    """Read checkpoints.
+
+    Raises:
+        BadInputError: one cannot be read, or has no Iceberg sink.
+        RefusedError: one may hold more than can be read of it.
+    """
+    if not locations:
+        return []
+    from lake.core.flink.checkpoint import read_checkpoint  # noqa: PLC0415 - only where one is given
+
+    found = []
+    for location in dict.fromkeys(locations):
+        checkpoint = read_checkpoint(table.storage, location)
+        if not checkpoint.committers:
+            raise BadInputError(f"{checkpoint.location} has no Iceberg sink")
+        found.append(checkpoint)
+    return found
+
+
+def later_checkpoints(storage: Storage, checkpoint: Checkpoint) -> dict[int, StoredFile]:
+    """Return the later completed checkpoints that lie beside one, by number, as far as that can be seen."""
+    if number_of(checkpoint.location) is None:
+        return {}
+    folder = checkpoint.location.rpartition("/")[0].rpartition("/")[0]
+    with suppress(LakeError):
+        there = metadata_below(storage, folder)
+        later = {
+            number: path for number, path in there.items() if number > checkpoint.checkpoint_id
+        }
+        files = storage.look_up(later.values())
+        return {number: file for number, path in later.items() if (file := files[path])}
+    return {}

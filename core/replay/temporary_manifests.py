@@ -1,0 +1,276 @@
+"""Temporary manifests: where they lie, and what they hold, of which nothing is believed unchecked.
+
+They carry snapshot id 0 and no sequence numbers, and nothing but their own header says what they are: so they
+are never taken into a table as they are, but read, checked and their files added anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import locations
+from lake.core.avro.container import Container, read_container
+from lake.core.errors import BadInputError, CorruptFileError
+from lake.core.flink.commits import MANIFESTS_LOCATION
+from lake.core.flink.manifest_names import parse_name
+from lake.core.manifests.data_files import DATA
+from lake.core.manifests.decode import Opened, decode_entries, open_manifest
+from lake.core.manifests.read import runs
+from lake.core.manifests.schemas import ENTRY_COLUMNS
+from lake.core.replay.entry_checks import defect, other_schema, outside, schema_of
+from lake.core.replay.model import TemporaryManifest
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lake.core.catalogs.catalog import Table
+    from lake.core.storage.storage import Storage, StoredFile
+
+DELETES = 1
+_CONTENT = {b"data": DATA, b"deletes": DELETES}
+_GIVEN_ANEW = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+_READ = [column for column in ENTRY_COLUMNS if column not in _GIVEN_ANEW]
+_MARK = "lake."
+_FETCH_THREADS = 16
+# Below what 32-bit offsets of strings in one batch reach.
+_DECODED_BYTES = 256 * 1024 * 1024
+_MAX_SPEC_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What came of reading a temporary manifest.
+
+    Args:
+        location: where it lies.
+        modified_ms: when it was written, in ms since 1970; None where the storage does not tell.
+        manifest: its content; None if it cannot be used.
+        problem: why it cannot be used.
+        foreign: why it is another table's.
+        marks: what lake itself wrote into its header.
+    """
+
+    location: str
+    modified_ms: int | None
+    manifest: TemporaryManifest | None = None
+    problem: str | None = None
+    foreign: str | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+
+def manifest_folders(table: Table) -> list[str]:
+    """Return the folders in which a sink may have put a table's temporary manifests."""
+    named = table.properties.get(MANIFESTS_LOCATION)
+    own = (table.metadata_folder, locations.join(table.metadata.location, "metadata"))
+    folders = [folder.rstrip("/") for folder in (named, *own) if folder]
+    return list({locations.canonical(folder): folder for folder in reversed(folders)}.values())
+
+
+def manifest_roots(table: Table) -> list[str]:
+    """Return the places below which a table's temporary manifests may lie."""
+    return [*table.roots, *manifest_folders(table)]
+
+
+def find_manifests(table: Table) -> list[StoredFile]:
+    """Return the files that are called like temporary manifests, in the table's own folders only.
+
+    Raises:
+        StorageError: the storage lists no files where there are some.
+    """
+    found: dict[str, StoredFile] = {}
+    for folder in manifest_folders(table):
+        listed = table.storage.list_files(folder)
+        table.require_listed(folder, listed)
+        found |= {locations.canonical(file.location): file for file in listed}
+    return [file for file in found.values() if parse_name(file.location)]
+
+
+def read_temporary_manifests(table: Table, files: Sequence[StoredFile]) -> Iterator[Reading]:
+    """Read temporary manifests; one that is gone meanwhile is left out.
+
+    Args:
+        table: its specs and schemas are what the entries must fit.
+        files: the manifests.
+    """
+    with ThreadPoolExecutor(_FETCH_THREADS) as pool:
+        opened = list(pool.map(lambda file: _open(table.storage, file), files))
+    groups: dict[tuple[Any, ...], list[_Opened]] = {}
+    for item in opened:
+        if isinstance(item, Reading):
+            yield item
+        elif item is not None:
+            groups.setdefault(item.key, []).append(item)
+    for group in groups.values():
+        for part in runs(group, lambda item: item.inner.container.size, _DECODED_BYTES):
+            yield from _read_group(table, part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A manifest taken apart, and what its header says of it."""
+
+    file: StoredFile
+    inner: Opened
+    schema: Schema
+
+    @property
+    def content(self) -> int:
+        return int(self.inner.manifest["content"])
+
+    @property
+    def spec_id(self) -> int:
+        return int(self.inner.manifest["partition_spec_id"])
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What those share that are decoded together."""
+        header = self.inner.container.metadata
+        return self.inner.layout.schema_json, self.spec_id, self.content, header["schema"]
+
+
+def _open(storage: Storage, file: StoredFile) -> _Opened | Reading | None:
+    try:
+        container = read_container(storage.read(file.location), name=file.location)
+        return _Opened(file, open_manifest(_row(container), container), schema_of(container))
+    except BadInputError as error:
+        if storage.look_up([file.location])[file.location] is None:
+            return None
+        return _broken(file, error.message)
+
+
+def _row(container: Container) -> dict[str, Any]:
+    """Return what a manifest list would say of a manifest, from its own header."""
+    header = container.metadata
+    content = _CONTENT.get(header.get("content", b"data"))
+    if content is None:
+        raise CorruptFileError(f"{container.name} has an unknown content in its header")
+    spec_id = header.get("partition-spec-id", b"")
+    if not spec_id.isdigit() or len(spec_id) > _MAX_SPEC_DIGITS:
+        raise CorruptFileError(f"{container.name} has no partition spec id in its header")
+    return {
+        "content": content,
+        "partition_spec_id": int(spec_id),
+        "added_snapshot_id": None,
+        "sequence_number": 0,
+        "first_row_id": None,
+    }
+
+
+def _read_group(table: Table, group: Sequence[_Opened]) -> Iterator[Reading]:
+    """Decode manifests of one layout, spec and schema together, and each alone if one is damaged."""
+    reason = other_schema(table.metadata, group[0].schema)
+    try:
+        entries = _decode(table.metadata, group)
+    except CorruptFileError as error:
+        if len(group) > 1:
+            for item in group:
+                yield from _read_group(table, [item])
+        else:
+            # One of another table may have a spec that this one lacks: its files tell.
+            yield _broken(group[0].file, error.message, reason or _other_places(table, group[0]))
+        return
+    sound = not (reason or outside(table, entries["file_path"]) or defect(entries))
+    start = 0
+    for item in group:
+        part = entries.slice(start, item.inner.container.objects)
+        start += part.num_rows
+        # Where all of them are sound, so is each.
+        yield _sound(item, part) if sound else _reading(table, item, part, reason)
+
+
+def _reading(table: Table, item: _Opened, entries: pa.Table, reason: str | None) -> Reading:
+    file = item.file
+    foreign = reason or outside(table, entries["file_path"])
+    if problem := defect(entries):
+        return _broken(file, f"{file.location} {problem}", foreign)
+    return replace(_sound(item, entries), foreign=foreign)
+
+
+def _sound(item: _Opened, entries: pa.Table) -> Reading:
+    file = item.file
+    manifest = TemporaryManifest(
+        path=file.location,
+        length=file.length,
+        modified_ms=file.modified_ms,
+        content=item.content,
+        spec_id=item.spec_id,
+        entries=entries,
+    )
+    marks = {
+        key: value.decode(errors="replace")
+        for key, value in item.inner.container.metadata.items()
+        if key.startswith(_MARK)
+    }
+    return Reading(
+        location=file.location, modified_ms=file.modified_ms, manifest=manifest, marks=marks
+    )
+
+
+def _decode(metadata: TableMetadata, group: Sequence[_Opened]) -> pa.Table:
+    """Return the entries as `ENTRY_COLUMNS`, without what a commit gives them anew."""
+    table = decode_entries([item.inner for item in group], metadata, _READ)
+    rows = table.num_rows
+    return pa.table(
+        {
+            column: pa.nulls(rows, kind) if column in _GIVEN_ANEW else table[column]
+            for column, kind in ENTRY_COLUMNS.items()
+        }
+    )
+
+
+def _broken(file: StoredFile, problem: str, foreign: str | None = None) -> Reading:
+    return Reading(
+        location=file.location, modified_ms=file.modified_ms, problem=problem, foreign=foreign
+    )
+
+
+def _other_places(table: Table, item: _Opened) -> str | None:
+    with suppress(CorruptFileError):
+        return outside(
+            table, decode_entries([item.inner], table.metadata, ["file_path"])["file_path"]
+        )
+    return None
+
+
+def missing_files(
+    storage: Storage, manifests: Iterable[TemporaryManifest]
+) -> tuple[dict[str, str], dict[str, int]]:
+    """Look for the files that manifests name.
+
+    Returns:
+        What is wrong with those that are missing or shorter than their entries say, and when the others were
+        written (ms since 1970, as far as the storage tells), each by location.
+    """
+    needed: dict[str, int] = {}
+    for manifest in manifests:
+        for location, length in _lengths(manifest.entries):
+            needed[location] = max(length, needed.get(location, 0))
+    problems, changed = {}, {}
+    for location, file in storage.look_up(needed).items():
+        if file is None:
+            problems[location] = f"{location} is missing"
+        elif file.length < needed[location]:
+            problems[location] = (
+                f"{location} has {file.length} bytes, its entry says {needed[location]}"
+            )
+        elif file.modified_ms is not None:
+            changed[location] = file.modified_ms
+    return problems, changed
+
+
+def _lengths(entries: pa.Table) -> Iterator[tuple[str, int]]:
+    """Yield for each entry the file and how long it must at least be."""
+    end = pc.add(
+        pc.fill_null(entries["content_offset"], 0),
+        pc.fill_null(entries["content_size_in_bytes"], 0),
+    )
+    least = pc.max_element_wise(entries["file_size_in_bytes"], end)
+    yield from zip(entries["file_path"].to_pylist(), least.to_pylist(), strict=True)

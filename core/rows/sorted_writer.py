@@ -1,0 +1,69 @@
+"""Rows into data files in the order of a table: sorted before they are written, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.core.engine.tasks import TaskContext
+from lake.core.manifests.data_files import DataFile
+from lake.core.rows.writer import (
+    AbortedUnlessClosed,
+    TableWriter,
+    WriteSettings,
+    open_writer,
+)
+from lake.core.sorting.external_sort import RowSorter, with_keys, without_keys
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from lake.core.sorting.sort_keys import RowOrder
+
+
+class OrderedWriter(AbortedUnlessClosed):
+    """Keeps all rows until it is closed, and writes them in order. Use it as a context manager."""
+
+    def __init__(
+        self, writer: TableWriter, order: RowOrder, schema: Schema, go_on: Callable[[], None]
+    ) -> None:
+        self._writer = writer
+        self._order = order
+        self._schema = schema
+        self._go_on = go_on
+        self._sorter = RowSorter(go_on=go_on)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+        if batch.num_rows:
+            self._sorter.add(with_keys(batch, self._order, self._schema))
+
+    def write_keyed(self, batch: pa.RecordBatch) -> None:
+        """Take rows that have their keys as the last column."""
+        self._sorter.add(batch)
+
+    def close(self) -> list[DataFile]:
+        """Write all rows and return the files."""
+        for batch in self._sorter.ordered():
+            self._go_on()
+            self._writer.write(without_keys(batch))
+        self._sorter.close()
+        self.closed = True
+        return self._writer.close()
+
+    def abort(self) -> None:
+        """Remove everything that was written, and what waits."""
+        self._sorter.close()
+        self._writer.abort()
+
+
+def open_ordered_writer(
+    context: TaskContext, settings: WriteSettings, *, task: int
+) -> TableWriter | OrderedWriter:
+    """Return a task's writer of data files, which sorts if the settings have an order; see `open_writer`."""
+    writer = open_writer(context.storage, settings, task=task, attempt=context.attempt)
+    if settings.order is None:
+        return writer
+    return OrderedWriter(writer, settings.order, settings.schema, context.go_on)

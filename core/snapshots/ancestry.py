@@ -1,0 +1,186 @@
+"""Which snapshot a name means and which snapshots lie between two: pure functions of table metadata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+MAIN = "main"
+_ID = re.compile(r"-?[0-9]{1,19}")
+
+
+def snapshots_by_id(metadata: TableMetadata) -> dict[int, Snapshot]:
+    """Return the retained snapshots by id."""
+    return {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+
+
+def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
+    """Return a branch's newest snapshot; None for ``main`` of an empty table.
+
+    Raises:
+        NotFoundError: there is no such branch, or it points at a snapshot that the table lacks.
+        BadInputError: the name is a tag's.
+    """
+    ref = metadata.refs.get(branch)
+    if ref is None:
+        if branch == MAIN and metadata.current_snapshot_id is None:
+            return None
+        if branch == MAIN:
+            return _required(metadata, metadata.current_snapshot_id or 0, "main")
+        raise NotFoundError(f"no branch named {branch}", hint=_known_refs(metadata))
+    if ref.snapshot_ref_type != "branch":
+        raise BadInputError(
+            f"{branch} is a tag, not a branch: tags cannot be targets for producing snapshots"
+        )
+    return _required(metadata, ref.snapshot_id, branch)
+
+
+def head_id(metadata: TableMetadata, branch: str) -> int | None:
+    """Return the id of a branch's newest snapshot; see `branch_head`."""
+    head = branch_head(metadata, branch)
+    return head.snapshot_id if head else None
+
+
+def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapshot:
+    """Return the snapshot that an id, tag, branch or ``@TIME`` names (the branch's at that time).
+
+    Raises:
+        NotFoundError: nothing is so named.
+        InvalidRequestError: the time cannot be read.
+    """
+    if name.startswith("@"):
+        return _at(metadata, parse_time_ms(name[1:]), name, branch)
+    ref = metadata.refs.get(name)
+    if ref is not None:
+        return _required(metadata, ref.snapshot_id, name)
+    if _ID.fullmatch(name):
+        found = metadata.snapshot_by_id(int(name))
+        if found is not None:
+            return found
+    raise NotFoundError(f"no snapshot, tag or branch named {name}", hint=_known_refs(metadata))
+
+
+def resolve_id(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> int:
+    """Return the id that a name means; a plain number need not be a retained snapshot's."""
+    if name not in metadata.refs and _ID.fullmatch(name):
+        return int(name)
+    return resolve(metadata, name, branch=branch).snapshot_id
+
+
+def ancestors(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snapshot]:
+    """Yield a snapshot and its retained ancestors, newest first.
+
+    Raises:
+        BadInputError: the parents run in a circle.
+    """
+    known = snapshots_by_id(metadata)
+    seen: set[int] = set()
+    while snapshot_id is not None and (snapshot := known.get(snapshot_id)):
+        if snapshot_id in seen:
+            raise BadInputError(f"the lineage of snapshot {snapshot_id} runs in a circle")
+        seen.add(snapshot_id)
+        yield snapshot
+        snapshot_id = snapshot.parent_snapshot_id
+
+
+def is_ancestor(metadata: TableMetadata, ancestor_id: int, snapshot_id: int | None) -> bool:
+    """Whether one snapshot is another or one of its retained ancestors."""
+    return any(item.snapshot_id == ancestor_id for item in ancestors(metadata, snapshot_id))
+
+
+def is_first(metadata: TableMetadata, snapshot: Snapshot) -> bool:
+    """Whether a table had no snapshot before one in its history, as far as metadata shows.
+
+    A missing parent id does not prove it: PyIceberg's expiry removes the parent id of the oldest snapshot that it
+    keeps, and a snapshot that `lake.core.expiration.ref_recovery` put back has none. Whatever else shows earlier
+    snapshots counts as well; in format version 1, without sequence numbers, that is less.
+    """
+    if snapshot.parent_snapshot_id is not None:
+        return False
+    number = snapshot.sequence_number or 0
+    earlier = sum((item.sequence_number or 0) < number for item in metadata.snapshots)
+    if earlier < number - 1:
+        return False
+    retained = snapshots_by_id(metadata)
+    if any(entry.snapshot_id not in retained for entry in metadata.snapshot_log):
+        return False
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    took_over = any(
+        summary.get(f"total-{kind}", added) != added
+        for kind in ("data-files", "delete-files")
+        for added in (summary.get(f"added-{kind}", "0"),)
+    )
+    return not took_over and not any(
+        f"deleted-{kind}" in summary for kind in ("data-files", "records")
+    )
+
+
+def since(
+    metadata: TableMetadata, head_id: int | None, start_id: int | None
+) -> tuple[list[Snapshot], bool]:
+    """Return the snapshots after ``start_id`` up to a head, newest first, and whether none is missing.
+
+    None is missing when the oldest one's parent is the start itself or, from the beginning, when nothing was before
+    the oldest (see `is_first`). Source: Iceberg's MergingSnapshotProducer.validationHistory.
+    """
+    between: list[Snapshot] = []
+    for snapshot in ancestors(metadata, head_id):
+        if snapshot.snapshot_id == start_id:
+            return between, True
+        between.append(snapshot)
+    if not between:
+        return between, head_id is None
+    if start_id is None:
+        return between, is_first(metadata, between[-1])
+    return between, between[-1].parent_snapshot_id == start_id
+
+
+def parse_time_ms(text: str) -> int:
+    """Return an ISO 8601 time as milliseconds since 1970 UTC (UTC where no zone is given).
+
+    Raises:
+        InvalidRequestError: it is no such time.
+    """
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"not a time: {text!r}", hint="write it as 2026-01-31 or 2026-01-31T12:00:00Z"
+        ) from error
+    moment = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+
+
+def _at(metadata: TableMetadata, time_ms: int, name: str, branch: str) -> Snapshot:
+    if branch == MAIN:
+        # The log tells what main was, also across rollbacks, which parents do not.
+        for entry in reversed(metadata.snapshot_log):
+            if entry.timestamp_ms <= time_ms:
+                return _required(metadata, entry.snapshot_id, name)
+    head = branch_head(metadata, branch)
+    for snapshot in ancestors(metadata, head.snapshot_id if head else None):
+        if branch != MAIN and snapshot.timestamp_ms <= time_ms:
+            return snapshot
+    raise NotFoundError(f"the table has no snapshot as old as {name[1:]}")
+
+
+def _required(metadata: TableMetadata, snapshot_id: int, name: str) -> Snapshot:
+    found = metadata.snapshot_by_id(snapshot_id)
+    if found is None:
+        raise NotFoundError(f"{name} means snapshot {snapshot_id}, which the table no longer has")
+    return found
+
+
+def _known_refs(metadata: TableMetadata) -> str:
+    names = sorted(metadata.refs)
+    return (
+        f"the table's refs: {', '.join(names[:20]) or 'none'}; `lake snapshots` lists its snapshots"
+    )

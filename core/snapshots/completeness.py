@@ -1,0 +1,211 @@
+"""Whether a manifest list is whole: cut at the edge of a block, an Avro file is a valid shorter one.
+
+A list's length stands nowhere, so its rows are counted against what the snapshot's summary says. Summaries have
+mistakes too (a writer that did not count what it removed hands a wrong total on to all its successors), so where a
+list names fewer files than are counted, the entries decide: what the parent had is either still there, or this
+snapshot says that it removed it. Where that cannot be told, reading goes on with a warning, while nothing is
+committed on top and nothing is deleted. A table whose summaries are known to be wrong says `IGNORE_TOTALS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.errors import CorruptFileError
+from lake.core.manifests.api import live_manifests, read_manifest_list, read_manifests
+from lake.core.manifests.data_files import DATA
+from lake.core.manifests.schemas import DELETED
+from lake.core.properties.table_properties import IGNORE_TOTALS
+from lake.core.storage.location_columns import same_name
+from lake.core.units import natural_number
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.storage.storage import Storage
+
+_HINT = (
+    "restore the file from a backup; if it is whole and the summary is wrong, set the table's property "
+    f"{IGNORE_TOTALS.name}=true"
+)
+_ENTRY_COLUMNS = ("status", "snapshot_id", "file_path", "content_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a list names.
+
+    Args:
+        manifests: how many.
+        data: live data files in them; None where the list does not tell, as those of format version 1 may.
+        deletes: live delete files.
+    """
+
+    manifests: int
+    data: int | None
+    deletes: int | None
+
+
+def read_list(
+    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, *, sure: bool = False
+) -> pa.Table:
+    """Return a snapshot's manifests (`MANIFEST_COLUMNS`).
+
+    Args:
+        storage: where the list lies.
+        metadata: the table's.
+        snapshot: whose list it is.
+        sure: read it twice, because what it names will be handed on.
+
+    Raises:
+        CorruptFileError: the list cannot be read, or names nothing though the snapshot has files.
+        NotFoundError: it is missing.
+    """
+    manifests = read_manifest_list(storage, snapshot.manifest_list, sure=sure)
+    # No writer is so wrong, whatever its totals are worth.
+    told = None if manifests.num_rows else shortfall(metadata, snapshot, count_list(manifests))
+    if told:
+        raise CorruptFileError(told, hint=_HINT)
+    newest = pc.max(manifests["sequence_number"]).as_py()
+    if newest is not None and newest > max(snapshot.sequence_number or 0, 0):
+        raise CorruptFileError(
+            f"{snapshot.manifest_list} names a manifest of sequence number {newest}, its snapshot has "
+            f"{snapshot.sequence_number}"
+        )
+    return manifests
+
+
+def holds_only_own(snapshot: Snapshot, manifests: pa.Table) -> bool:
+    """Whether a snapshot took over no manifest of an earlier one, as the first of a history."""
+    own = pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id)
+    return pc.all(own).as_py() is not False
+
+
+def check_list(
+    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
+) -> None:
+    """Check that a list that is built on, or by which files are deleted, is whole.
+
+    Raises:
+        CorruptFileError: it names fewer files than it must, or may.
+    """
+    told = shortfall(metadata, snapshot, count_list(manifests))
+    if told and not _explained(storage, metadata, snapshot, manifests):
+        raise CorruptFileError(told, hint=_HINT)
+
+
+def count_list(manifests: pa.Table) -> Counts:
+    """Count a list's live files."""
+    return count_lists(manifests, [manifests.num_rows])[0]
+
+
+def count_lists(manifests: pa.Table, sizes: Sequence[int]) -> list[Counts]:
+    """Count the live files of lists whose rows, so many each, stand one behind the other."""
+    counts = [manifests[column] for column in ("added_files_count", "existing_files_count")]
+    live = sum(pc.fill_null(column, 0).to_numpy().astype(np.int64) for column in counts)
+    unknown = np.logical_or(*(column.is_null().to_numpy() for column in counts))
+    is_data = manifests["content"].to_numpy() == DATA
+    ends = np.cumsum(sizes)
+    found = []
+    for mask in (is_data, ~is_data):
+        known = _sums(np.where(mask, live, 0), ends, sizes)
+        lacking = _sums(mask & unknown, ends, sizes)
+        found.append(
+            [None if bad else int(number) for number, bad in zip(known, lacking, strict=True)]
+        )
+    return [Counts(*of_one) for of_one in zip(sizes, *found, strict=True)]
+
+
+def _sums(values: Any, ends: Any, sizes: Sequence[int]) -> Any:
+    before = np.concatenate(([0], np.cumsum(values)))
+    return before[ends] - before[ends - np.asarray(sizes, np.int64)]
+
+
+def shortfall(metadata: TableMetadata, snapshot: Snapshot, counts: Counts) -> str | None:
+    """Return how a list names fewer live files than its snapshot's summary counts; None if it does not."""
+    where = f" in {counts.manifests} manifests"
+    return _fewer(metadata, snapshot, counts, "total", "live", where)
+
+
+def shortfall_of_added(
+    metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
+) -> str | None:
+    """Return how a list names fewer files that its snapshot added than the summary counts."""
+    own = manifests.filter(pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id))
+    return _fewer(metadata, snapshot, count_list(own), "added", "added", "")
+
+
+def _fewer(
+    metadata: TableMetadata, snapshot: Snapshot, counts: Counts, key: str, word: str, where: str
+) -> str | None:
+    if IGNORE_TOTALS.of(metadata.properties):
+        return None
+    for found, kind in ((counts.data, "data"), (counts.deletes, "delete")):
+        total = _total(snapshot, f"{key}-{kind}-files")
+        if found is not None and found < total:
+            return (
+                f"{snapshot.manifest_list} names {found} {word} {kind} files{where}, "
+                f"the summary of snapshot {snapshot.snapshot_id} counts {total}"
+            )
+    return None
+
+
+def _total(snapshot: Snapshot, key: str) -> int:
+    text = snapshot.summary.additional_properties.get(key, "") if snapshot.summary else ""
+    return natural_number(text) or 0
+
+
+def _explained(
+    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
+) -> bool:
+    """Whether all that the parent had is still there, or was removed by the snapshot: the total is wrong then."""
+    parent = next(
+        (one for one in metadata.snapshots if one.snapshot_id == snapshot.parent_snapshot_id), None
+    )
+    if parent is None or shortfall_of_added(metadata, snapshot, manifests):
+        return False
+    before = live_manifests(read_list(storage, metadata, parent))
+    gone = _without(before, manifests)
+    if not gone.num_rows:
+        return True
+    had = _names(read_manifests(storage, gone, metadata, columns=_ENTRY_COLUMNS, live_only=True))
+    new = read_manifests(storage, _without(manifests, before), metadata, columns=_ENTRY_COLUMNS)
+    own = snapshot.snapshot_id
+    told = _names(
+        {
+            spec_id: entries.filter(
+                pc.or_(
+                    pc.not_equal(entries["status"], DELETED), pc.equal(entries["snapshot_id"], own)
+                )
+            )
+            for spec_id, entries in new.items()
+        }
+    )
+    return bool(pc.all(pc.is_in(had, value_set=told), min_count=0).as_py())
+
+
+def _without(manifests: pa.Table, others: pa.Table) -> pa.Table:
+    known = pc.is_in(
+        same_name(manifests["manifest_path"]), value_set=same_name(others["manifest_path"])
+    )
+    return manifests.filter(pc.invert(known))
+
+
+def _names(by_spec: Mapping[int, pa.Table]) -> pa.Array:
+    """Return the files' names; deletion vectors share their files, so their places count too."""
+    found = [
+        pc.binary_join_element_wise(
+            same_name(entries["file_path"]),
+            pc.fill_null(pc.cast(entries["content_offset"], pa.string()), "").combine_chunks(),
+            " ",
+        )
+        for entries in by_spec.values()
+    ]
+    return pa.concat_arrays([pa.array([], pa.string()), *found])

@@ -1,0 +1,414 @@
+"""Which delete files may apply to which data files, decided over columns by sequence numbers and scopes.
+
+A deletion vector is for one data file, and where there is one, other position deletes of that file do not
+count. A position delete file is for one data file if it names only that, or else for the files of its spec
+and partition; it deletes rows of files up to its own sequence number. An equality delete is for older files
+only: of its spec and partition, or of the whole table if its spec has no partitions.
+Source: https://iceberg.apache.org/spec/#scan-planning and Iceberg Java's DeleteFileIndex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.arrow import one_array
+from lake.core.errors import CorruptFileError
+from lake.core.manifests.api import files_of
+from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DeleteFile
+from lake.core.snapshots.delete_scopes import PUFFIN, is_global, referenced_paths
+from lake.core.snapshots.equality_delete_pruning import KeyRanges
+from lake.core.types.partition_codes import partition_codes
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+# What an index needs to know of delete files.
+DELETE_COLUMNS = (
+    "status",
+    "sequence_number",
+    "content",
+    "file_path",
+    "file_format",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "value_counts",
+    "null_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+    "equality_ids",
+    "referenced_data_file",
+    "content_offset",
+    "content_size_in_bytes",
+)
+# What it needs of data files; the bounds only tell equality deletes apart.
+DATA_COLUMNS = ("sequence_number", "file_path", "partition")
+DATA_BOUNDS = ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
+_NOWHERE = -1
+# Pairs of data and delete files that are compared by bounds at once.
+_MOST_PAIRS = 4_000_000
+_DESCRIBED = (
+    "content",
+    "file_path",
+    "file_format",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "equality_ids",
+    "content_offset",
+    "content_size_in_bytes",
+)
+
+
+class DeleteIndex:
+    """The delete files of a snapshot, found by the data files that they may apply to.
+
+    A delete file's ordinal is its place among all entries given, spec after spec.
+    """
+
+    def __init__(
+        self,
+        by_spec: Mapping[int, pa.Table],
+        specs: Mapping[int, PartitionSpec],
+        schemas: Sequence[Schema],
+        schema: Schema | None = None,
+    ) -> None:
+        """Take the entries of live delete files.
+
+        Args:
+            by_spec: their `DELETE_COLUMNS`, by spec id.
+            specs: the table's specs, by id.
+            schemas: where types of keys are looked up, the preferred schema first.
+            schema: with which data files are described, so that their partitions and the delete files' have one
+                form; the first of the others by default.
+
+        Raises:
+            CorruptFileError: a delete file lacks what its kind needs, or two deletion vectors are for one file.
+        """
+        self.by_spec = {key: entries for key, entries in by_spec.items() if entries.num_rows}
+        self.specs = specs
+        self.schemas = schemas
+        self._schema = schema or schemas[0]
+        self._described: dict[int, DeleteFile] = {}
+        tables = list(self.by_spec.values())
+        sizes = [entries.num_rows for entries in tables]
+        self.bases = dict(zip(self.by_spec, np.cumsum([0, *sizes]).tolist(), strict=False))
+        self.count = sum(sizes)
+        self.content = _numbers(tables, "content")
+        self.sequence_numbers = _numbers(tables, "sequence_number")
+        self.record_counts = _numbers(tables, "record_count")
+        self.spec_ids = np.repeat(np.array(list(self.by_spec), np.int64), sizes)
+        self.is_vector = _vectors(tables)
+        self.paths = pa.concat_arrays(
+            [referenced_paths(entries) for entries in tables] or [pa.array([], pa.binary())]
+        )
+        _check(self, tables)
+
+    @property
+    def equality_ids(self) -> list[int]:
+        """The ids of all columns that some equality delete compares, in order."""
+        lists = [one_array(entries["equality_ids"]) for entries in self.by_spec.values()]
+        return sorted(
+            {column for item in lists for column in pc.unique(item.flatten()).to_pylist()}
+        )
+
+    def pair(self, spec_id: int, entries: pa.Table) -> Pairs:
+        """Pair data files of one spec with their deletes.
+
+        Args:
+            spec_id: their spec.
+            entries: `DATA_COLUMNS`, and `DATA_BOUNDS` if equality deletes are to be told apart by bounds.
+
+        Raises:
+            CorruptFileError: a deletion vector is older than its data file.
+        """
+        return Pairs(self, spec_id, entries)
+
+    def equality_entries(self) -> tuple[Int64s, pa.Table]:
+        """Return the ordinals of all equality deletes and what tells their keys."""
+        ordinals = np.flatnonzero(self.content == EQUALITY_DELETES)
+        columns = ["equality_ids", *DATA_BOUNDS]
+        tables = [entries.select(columns) for entries in self.by_spec.values()]
+        return ordinals, pa.concat_tables(tables).take(pa.array(ordinals))
+
+    def describe(self, ordinals: Int64s) -> list[DeleteFile]:
+        """Return delete files as tasks need them."""
+        known = np.fromiter(self._described, np.int64, len(self._described))
+        missing = np.setdiff1d(ordinals, known)
+        for spec_id, entries in self.by_spec.items():
+            base = self.bases[spec_id]
+            mine = missing[(missing >= base) & (missing < base + entries.num_rows)]
+            if len(mine):
+                rows = entries.select(_DESCRIBED).take(pa.array(mine - base))
+                files = files_of(rows, spec=self.specs[spec_id], schema=self._schema)
+                for ordinal, file in zip(mine.tolist(), files, strict=True):
+                    self._described[ordinal] = self._delete_file(ordinal, file)
+        return [self._described[ordinal] for ordinal in ordinals.tolist()]
+
+    def _delete_file(self, ordinal: int, file: Any) -> DeleteFile:
+        path = self.paths[ordinal].as_py()
+        return DeleteFile(
+            path=file.path,
+            format=file.format.upper(),
+            content=file.content,
+            spec_id=file.spec_id,
+            partition=file.partition,
+            record_count=file.record_count,
+            size_bytes=file.size_bytes,
+            sequence_number=int(self.sequence_numbers[ordinal]),
+            equality_ids=file.equality_ids,
+            referenced_data_file=None if path is None else path.decode(errors="replace"),
+            content_offset=file.content_offset,
+            content_size_bytes=file.content_size_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """For each data file a run of some ordering of delete files.
+
+    Args:
+        ordinals: delete files, those of one scope together, in the order of their sequence numbers.
+        start: where each data file's run begins.
+        end: where it ends.
+    """
+
+    ordinals: Int64s
+    start: Int64s
+    end: Int64s
+
+    @property
+    def counts(self) -> Int64s:
+        """How many delete files there are for each data file."""
+        return self.end - self.start
+
+    def without(self, rows: Mask) -> _Runs:
+        """Return runs of which those of some data files are empty."""
+        return _Runs(self.ordinals, self.start, np.where(rows, self.start, self.end))
+
+    def total(self, values: Int64s) -> Int64s:
+        """Return for each data file the sum of its delete files' values."""
+        sums = np.concatenate([[0], np.cumsum(values[self.ordinals])])
+        found: Int64s = sums[self.end] - sums[self.start]
+        return found
+
+    def of(self, rows: Int64s) -> Int64s:
+        """Return the delete files of some data files, each once."""
+        edges = np.zeros(len(self.ordinals) + 1, np.int64)
+        np.add.at(edges, self.start[rows], 1)
+        np.add.at(edges, self.end[rows], -1)
+        return self.ordinals[np.cumsum(edges[:-1]) > 0]
+
+
+class Pairs:
+    """Data files of one spec with the delete files that may apply to them."""
+
+    def __init__(self, index: DeleteIndex, spec_id: int, entries: pa.Table) -> None:
+        self._index = index
+        self._entries = entries
+        self._ranges: tuple[Int64s, KeyRanges] | None = None
+        numbers = _numbers([entries], "sequence_number")
+        levels = np.unique(index.sequence_numbers)
+        # The first rank of a sequence number that is not less, or that is greater, than a data file's.
+        since, after = (np.searchsorted(levels, numbers, side) for side in ("left", "right"))
+        ranks = np.searchsorted(levels, index.sequence_numbers)
+        mine, of_deletes = self._path_scopes()
+        here, of_partitions = self._partition_scopes(spec_id)
+        is_position = index.content == POSITION_DELETES
+        by_path = of_deletes != _NOWHERE
+        everywhere = [spec for spec in index.by_spec if is_global(index.specs[spec])]
+        is_global_spec = np.isin(index.spec_ids, everywhere)
+        nobody = np.zeros(len(numbers), np.int64)
+
+        def runs(chosen: Mask, scopes: Int64s, wanted: Int64s, first: Int64s) -> _Runs:
+            return _runs(np.flatnonzero(chosen), scopes, ranks, wanted, first, len(levels))
+
+        vectors = index.is_vector
+        self._vectors = runs(vectors, of_deletes, mine, nobody)
+        _check_vectors(index, self._vectors, numbers, entries)
+        have_vector = self._vectors.counts > 0
+        chosen = is_position & by_path & ~vectors
+        self._by_path = runs(chosen, of_deletes, mine, since).without(have_vector)
+        chosen = is_position & ~by_path & (of_partitions != _NOWHERE)
+        self._by_partition = runs(chosen, of_partitions, here, since).without(have_vector)
+        chosen = ~is_position & ~is_global_spec & (of_partitions != _NOWHERE)
+        self._keys = runs(chosen, of_partitions, here, after)
+        chosen = ~is_position & is_global_spec
+        self._global_keys = runs(chosen, np.zeros(index.count, np.int64), nobody, after)
+
+    def _path_scopes(self) -> tuple[Int64s, Int64s]:
+        """Return the data files' and the delete files' paths as numbers, -1 for one that is not shared."""
+        paths = pc.unique(self._index.paths.drop_null())
+        mine = self._entries["file_path"].cast(pa.binary())
+        return _places(one_array(pc.index_in(mine, value_set=paths))), _places(
+            pc.index_in(self._index.paths, value_set=paths)
+        )
+
+    def _partition_scopes(self, spec_id: int) -> tuple[Int64s, Int64s]:
+        """Return the data files' partitions, and the delete files' that are of the same spec."""
+        index = self._index
+        of_deletes = np.full(index.count, _NOWHERE, np.int64)
+        deletes = index.by_spec.get(spec_id)
+        if deletes is None:
+            return np.full(self._entries.num_rows, _NOWHERE, np.int64), of_deletes
+        mine, theirs = partition_codes([self._entries["partition"], deletes["partition"]])
+        base = index.bases[spec_id]
+        of_deletes[base : base + deletes.num_rows] = theirs
+        return mine, of_deletes
+
+    @property
+    def counts(self) -> Int64s:
+        """How many delete files there may be for each data file, before bounds of keys are compared."""
+        total: Int64s = sum(runs.counts for runs in self._all())  # type: ignore[assignment]
+        return total
+
+    @property
+    def deleted_rows(self) -> Int64s:
+        """How many rows of each data file are deleted by what is for that file alone."""
+        counts = self._index.record_counts
+        return self._vectors.total(counts) + self._by_path.total(counts)
+
+    def ordinals(self, rows: Int64s) -> Int64s:
+        """Return the delete files of some data files (by their rows), each once, in order."""
+        positions = [runs.of(rows) for runs in (self._vectors, self._by_path, self._by_partition)]
+        keys = [self._by_keys(runs, rows) for runs in (self._keys, self._global_keys)]
+        return np.unique(np.concatenate([*positions, *keys]))
+
+    def vectors(self, rows: Int64s) -> Int64s:
+        """Return the deletion vectors of some data files."""
+        return np.sort(self._vectors.of(rows))
+
+    def _all(self) -> tuple[_Runs, ...]:
+        return (
+            self._vectors,
+            self._by_path,
+            self._by_partition,
+            self._keys,
+            self._global_keys,
+        )
+
+    def _by_keys(self, runs: _Runs, rows: Int64s) -> Int64s:
+        """Return the equality deletes whose keys may be in one of some data files."""
+        rows = rows[runs.counts[rows] > 0]
+        found = runs.of(rows)
+        hit = np.zeros(len(found), np.bool_)
+        for _, hits in self._key_hits(runs, rows, found):
+            hit |= hits.any(axis=0)
+        return found[hit]
+
+    def _key_hits(self, runs: _Runs, rows: Int64s, found: Int64s) -> Iterator[tuple[Int64s, Mask]]:
+        """Yield data files, some at a time, and which of the equality deletes may have keys of each."""
+        if not len(found):
+            return
+        known = set(DATA_BOUNDS) <= set(self._entries.column_names)
+        if known and self._ranges is None:
+            every, deletes = self._index.equality_entries()
+            self._ranges = every, KeyRanges(self._entries, deletes, self._index.schemas)
+        # A delete file's place in its run tells whether it is young enough for a data file.
+        at = np.empty(self._index.count, np.int64)
+        at[runs.ordinals] = np.arange(len(runs.ordinals))
+        places = at[found]
+        step = max(1, _MOST_PAIRS // len(found))
+        for some in (rows[start : start + step] for start in range(0, len(rows), step)):
+            hits = (places >= runs.start[some][:, None]) & (places < runs.end[some][:, None])
+            if self._ranges is not None:
+                ordinals, ranges = self._ranges
+                hits &= ranges.may_hit(some, np.searchsorted(ordinals, found))
+            yield some, hits
+
+    def touched(self) -> Mask:
+        """Return to which data files some delete file may apply, by the bounds of keys too."""
+        positions = self._vectors.counts + self._by_path.counts + self._by_partition.counts
+        found: Mask = positions > 0
+        for runs in (self._keys, self._global_keys):
+            rows = np.flatnonzero((runs.counts > 0) & ~found)
+            for some, hits in self._key_hits(runs, rows, runs.of(rows)):
+                found[some] |= hits.any(axis=1)
+        return found
+
+
+def _runs(
+    chosen: Int64s, scopes: Int64s, ranks: Int64s, wanted: Int64s, first: Int64s, levels: int
+) -> _Runs:
+    """Return the chosen delete files of each data file's scope, from a rank of sequence numbers on.
+
+    Args:
+        chosen: ordinals of delete files.
+        scopes: each delete file's scope.
+        ranks: each delete file's rank by sequence number.
+        wanted: each data file's scope, -1 for none.
+        first: the least rank for each data file.
+        levels: how many ranks there are.
+    """
+    width = levels + 1
+    keys = scopes[chosen] * width + ranks[chosen]
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    start = np.searchsorted(keys, wanted * width + first)
+    end = np.where(wanted == _NOWHERE, start, np.searchsorted(keys, (wanted + 1) * width))
+    return _Runs(chosen[order], start, end)
+
+
+def _check(index: DeleteIndex, tables: Sequence[pa.Table]) -> None:
+    """Refuse delete files that cannot be told what they are for."""
+    for entries in tables:
+        rows = entries.select(["file_path", "content", "equality_ids"])
+        keys = rows.filter(pc.equal(rows["content"], EQUALITY_DELETES))
+        lengths = pc.fill_null(pc.list_value_length(keys["equality_ids"]), 0)
+        if bad := keys.filter(pc.equal(lengths, 0))["file_path"].to_pylist():
+            raise CorruptFileError(f"equality delete file {bad[0]} names no columns")
+    strange = set(np.unique(index.content).tolist()) - {POSITION_DELETES, EQUALITY_DELETES}
+    if strange:
+        raise CorruptFileError(f"delete files of the unknown content {sorted(strange)}")
+    vectors = index.paths.filter(pa.array(index.is_vector))
+    if vectors.null_count or pc.any(pc.equal(pc.binary_length(vectors), 0)).as_py():
+        raise CorruptFileError("a deletion vector does not tell which data file it is for")
+    if len(pc.unique(vectors)) < len(vectors):
+        counted = pc.value_counts(vectors)
+        twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")[0]
+        raise CorruptFileError(f"several deletion vectors are for {twice.as_py().decode()}")
+
+
+def _check_vectors(index: DeleteIndex, vectors: _Runs, numbers: Int64s, entries: pa.Table) -> None:
+    rows = np.flatnonzero(vectors.counts)
+    own = index.sequence_numbers[vectors.ordinals[vectors.start[rows]]]
+    late = rows[own < numbers[rows]]
+    if len(late):
+        row = int(late[0])
+        raise CorruptFileError(
+            f"the deletion vector of {entries['file_path'][row].as_py()} is older than the file, "
+            f"whose sequence number is {numbers[row]}"
+        )
+
+
+def _vectors(tables: Sequence[pa.Table]) -> Mask:
+    found = [
+        pc.equal(pc.utf8_upper(entries["file_format"].cast(pa.string())), PUFFIN)
+        for entries in tables
+    ]
+    masks = [one_array(mask).to_numpy(zero_copy_only=False) for mask in found]
+    return np.concatenate([np.zeros(0, np.bool_), *masks])
+
+
+def _numbers(tables: Sequence[pa.Table], name: str) -> Int64s:
+    columns = [
+        one_array(entries[name]).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        for entries in tables
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *columns])
+
+
+def _places(found: pa.Array) -> Int64s:
+    places: Int64s = found.fill_null(_NOWHERE).to_numpy().astype(np.int64)
+    return places

@@ -1,0 +1,138 @@
+"""Which files ever occurred in the retained snapshots of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import locations
+from lake.core.arrow import one_array
+from lake.core.manifests.api import read_manifest_lists, read_manifests
+from lake.core.manifests.read import runs
+from lake.core.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.snapshots.completeness import check_list, count_lists, shortfall
+from lake.core.storage.file_names import FileNames, unnamed
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.storage.storage import Storage
+
+# What is held in memory of manifests at a time.
+_WINDOW_BYTES = 64 * 1024 * 1024
+_NONE = pa.array([], pa.string())
+
+
+def occurring(
+    storage: Storage,
+    metadata: TableMetadata,
+    wanted: Collection[str],
+    *,
+    known: TableMetadata | None = None,
+) -> frozenset[str]:
+    """Return which files occur in a retained snapshot, of whatever branch, live or deleted; in canonical form.
+
+    Args:
+        storage: where the snapshots' manifests lie.
+        metadata: the table's.
+        wanted: locations of files, in any spelling.
+        known: metadata of an earlier call: only what came since is looked at.
+
+    Raises:
+        CorruptFileError: a manifest or a manifest list is damaged.
+        NotFoundError: one is missing.
+    """
+    if not wanted:
+        return frozenset()
+    names = pa.array(sorted(wanted), pa.string())
+    files = FileNames()
+    folded = files.of(names)
+    manifests = _manifests(storage, metadata, known)
+    seen = np.zeros(len(names), bool)
+    for window in _windows(manifests):
+        by_spec = read_manifests(storage, window, metadata, columns=("file_path",))
+        for entries in by_spec.values():
+            live = files.of(entries["file_path"])
+            held = pa.concat_arrays([live, files.linked(live)])
+            hits = pc.is_in(folded, value_set=held)
+            seen |= hits.to_numpy(zero_copy_only=False)
+    return frozenset(map(locations.canonical, names.filter(pa.array(seen)).to_pylist()))
+
+
+def made_of(
+    storage: Storage,
+    metadata: TableMetadata,
+    wanted: Sequence[str],
+    *,
+    known: TableMetadata | None = None,
+) -> frozenset[str]:
+    """Return which files are manifests or manifest lists of retained snapshots; as they were given.
+
+    Args:
+        storage: where the snapshots' manifests lie.
+        metadata: the table's.
+        wanted: locations of files, in any spelling.
+        known: metadata of an earlier call: only what came since is looked at.
+
+    Raises:
+        CorruptFileError: a manifest list is damaged.
+        NotFoundError: one is missing.
+    """
+    if not wanted:
+        return frozenset()
+    lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
+    manifests = _manifests(storage, metadata, known)["manifest_path"].to_pylist()
+    return frozenset(wanted).difference(unnamed(wanted, [*lists, *manifests]))
+
+
+def _manifests(storage: Storage, metadata: TableMetadata, known: TableMetadata | None) -> pa.Table:
+    """Return the manifests (`MANIFEST_COLUMNS`) of retained snapshots, each once."""
+    earlier = {item.snapshot_id for item in known.snapshots} if known else set()
+    new = [item for item in metadata.snapshots if item.snapshot_id not in earlier]
+    # What a new snapshot took over from one that was known need not be read again.
+    parents = {item.parent_snapshot_id for item in new} & earlier
+    taken_over = [item for item in metadata.snapshots if item.snapshot_id in parents]
+    old = _distinct(_lists(storage, metadata, taken_over), _NONE)
+    return _distinct(_lists(storage, metadata, new), one_array(old["manifest_path"]))
+
+
+def _distinct(lists: Iterable[pa.Table], seen: pa.Array) -> pa.Table:
+    """Return the manifests of lists whose paths were not seen yet, each once."""
+    found = [MANIFEST_SCHEMA.empty_table()]
+    for rows in lists:
+        paths_of = rows["manifest_path"]
+        numbers = pa.array(range(rows.num_rows), pa.int64())
+        first = pa.table({"path": paths_of, "row": numbers}).group_by("path", use_threads=False)
+        once = rows.take(first.aggregate([("row", "min")])["row_min"])
+        new = once.filter(pc.invert(pc.is_in(once["manifest_path"], value_set=seen)))
+        seen = pa.concat_arrays([seen, one_array(new["manifest_path"])])
+        found.append(new)
+    return pa.concat_tables(found)
+
+
+def _lists(
+    storage: Storage, metadata: TableMetadata, snapshots: Sequence[Snapshot]
+) -> Iterator[pa.Table]:
+    """Yield the rows of manifest lists, all whole: what one lacks would be taken for never committed."""
+    owners: dict[str, list[Snapshot]] = {}
+    for snapshot in snapshots:
+        owners.setdefault(snapshot.manifest_list, []).append(snapshot)
+    for names, sizes, rows in read_manifest_lists(storage, list(owners)):
+        starts = np.cumsum([0, *sizes]).tolist()
+        for name, start, counts in zip(names, starts, count_lists(rows, sizes), strict=False):
+            for snapshot in owners[name]:
+                if shortfall(metadata, snapshot, counts):
+                    check_list(storage, metadata, snapshot, rows.slice(start, counts.manifests))
+        yield rows
+
+
+def _windows(manifests: pa.Table) -> Iterator[pa.Table]:
+    """Cut manifests into runs of about `_WINDOW_BYTES`."""
+    lengths = manifests["manifest_length"].to_pylist()
+    for run in runs(range(len(lengths)), lambda row: lengths[row], _WINDOW_BYTES):
+        yield manifests.slice(run[0], len(run))

@@ -1,0 +1,107 @@
+"""Ranges of keys for tasks: a sample of the rows shows where to cut, and each row goes where its key lies.
+
+A key so frequent that several cuts fall on it is spread over all the tasks that it touches.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lake.core.sorting.external_sort import keys_of
+from lake.core.sorting.key_bytes import PREFIX, places_among
+
+# So many keys of the sample for each range: Spark's own number.
+SAMPLED_PER_RANGE = 100
+_SEED = 7
+
+
+class KeySample:
+    """Some keys of many, each as likely as any other; the same in every run.
+
+    Args:
+        size: how many.
+        number: of the task that takes it.
+    """
+
+    def __init__(self, size: int, number: int) -> None:
+        self._size = size
+        self._random = np.random.default_rng([_SEED, number])
+        self._ranks: npt.NDArray[np.float64] = np.zeros(0)
+        self._keys: list[bytes] = []
+        self.rows = 0
+
+    def add(self, keys: pa.BinaryArray) -> None:
+        """Look at keys."""
+        self.rows += len(keys)
+        ranks = self._random.random(len(keys))
+        limit = self._ranks.max() if len(self._ranks) >= self._size else 1.0
+        near = np.flatnonzero(ranks < limit)
+        if len(near) > self._size:
+            near = near[np.argpartition(ranks[near], self._size)[: self._size]]
+        self._ranks = np.concatenate([self._ranks, ranks[near]])
+        self._keys += [key[:PREFIX] for key in keys.take(pa.array(near)).to_pylist()]
+        if len(self._keys) > self._size:
+            kept = np.argpartition(self._ranks, self._size)[: self._size]
+            self._ranks = self._ranks[kept]
+            self._keys = [self._keys[place] for place in kept]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what `cuts` takes, JSON-ready."""
+        return {"rows": self.rows, "keys": encoded(self._keys)}
+
+
+def cuts(samples: Sequence[Mapping[str, Any]], ranges: int) -> list[bytes]:
+    """Return the keys at which to cut into about equal ranges, ascending; one may come more than once."""
+    weighed = [
+        (key, sample["rows"] / len(sample["keys"]))
+        for sample in samples
+        for key in decoded(sample["keys"])
+    ]
+    if not weighed or ranges < 2:  # noqa: PLR2004 - nothing to cut
+        return []
+    weighed.sort()
+    reached = np.cumsum([weight for _, weight in weighed])
+    wanted = reached[-1] * np.arange(1, ranges) / ranges
+    places = np.minimum(np.searchsorted(reached, wanted), len(weighed) - 1)
+    return [weighed[place][0] for place in places]
+
+
+def encoded(keys: Sequence[bytes]) -> list[str]:
+    """Return keys as texts."""
+    return [base64.b64encode(key).decode() for key in keys]
+
+
+def decoded(texts: Sequence[str]) -> list[bytes]:
+    """Return keys of texts."""
+    return [base64.b64decode(text) for text in texts]
+
+
+@dataclass(slots=True)
+class Ranges:
+    """Sends rows to the range that their key lies in."""
+
+    bounds: Sequence[bytes]
+    _turn: int = field(default=0)
+
+    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows, with keys, of each range."""
+        if not self.bounds:
+            yield 0, rows
+            return
+        first, last = places_among(keys_of(rows), self.bounds)
+        # What equals some bounds may go to either side of each.
+        turns = self._turn + np.arange(rows.num_rows)
+        self._turn += rows.num_rows
+        numbers = first + turns % (last - first + 1)
+        order = np.argsort(numbers, kind="stable")
+        starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+        rows = rows.take(pa.array(order))
+        for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
+            yield int(numbers[order[start]]), rows.slice(start, end - start)

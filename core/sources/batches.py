@@ -1,0 +1,376 @@
+"""What a source holds: its columns, and its rows as a table has them, in batches of bounded size.
+
+Columns are matched by name; the field ids that a Parquet file may carry are another table's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.types import UnknownType
+
+from lake.core import locations
+from lake.core.columns.defaults import write_column
+from lake.core.columns.type_promotion import convert
+from lake.core.errors import BadInputError, CorruptFileError, RefusedError
+from lake.core.formats.avro.reader import AvroContainer
+from lake.core.formats.avro.types import source_schema as source_fields
+from lake.core.formats.orc.reader import OrcStripes
+from lake.core.formats.parquet.footer import batches_of_group, open_parquet
+from lake.core.formats.parquet.legacy_calendar import is_legacy, refuse_old_times
+from lake.core.formats.parquet.types import source_schema, variant_columns
+from lake.core.formats.parquet.writer import row_group_start
+from lake.core.sources import csv_files, json_lines
+from lake.core.sources.discovery import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
+from lake.core.sources.text_values import Place, from_text
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema, arrow_type
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import NestedField
+
+# What PyArrow says of them.
+_LOST_NANOSECONDS = re.compile(r"Casting from time(stamp|64)\[ns.* would lose data")
+_ROUND = "Round the values to microseconds."
+_KEEP_NANOSECONDS = (
+    "In a table of format version 3 a column can be timestamp_ns or timestamptz_ns: --create with --property "
+    "format-version=3 makes such columns of times with nanoseconds."
+)
+_MOST_COLUMNS = 10_000
+_BATCH_BYTES = 16 * 1024 * 1024
+_BATCH_ROWS = 64 * 1024
+_PROBED_ROWS = 64
+
+
+def source_columns(
+    storage: Storage, source: Source, known: Schema | None, *, infer: bool
+) -> pa.Schema | None:
+    """Return a source's columns; None for a text file without a line, or whose columns only reading tells.
+
+    Args:
+        storage: where it lies.
+        source: the file.
+        known: the table's columns: CSV files hold what these are.
+        infer: find the types of other columns of text files, over the whole file.
+    """
+    columns = _columns(storage, source, known, infer=infer)
+    if columns is not None:
+        _refuse_many(source, len(columns))
+    return columns
+
+
+def _refuse_many(source: Source, columns: int) -> None:
+    if columns > _MOST_COLUMNS:
+        raise BadInputError(f"{source.path} has {columns} columns, lake reads {_MOST_COLUMNS}")
+
+
+def _columns(
+    storage: Storage, source: Source, known: Schema | None, *, infer: bool
+) -> pa.Schema | None:
+    with readable(source.path):
+        if source.format == PARQUET:
+            with storage.open_input(source.path, follow_link=True) as file:
+                return _parquet_schema(open_parquet(file, source.path), source.path)
+        if source.format in (ORC, AVRO):
+            with storage.open_input(source.path, follow_link=True) as file:
+                opened = _opened(file, source)
+                return (
+                    source_fields(opened.rows)
+                    if isinstance(opened, AvroContainer)
+                    else opened.schema
+                )
+        if source.format == ARROW:
+            with _open_arrow(storage, source.path) as (schema, _):
+                return schema
+        if source.format == JSON:
+            look = json_lines.infer_columns if infer else json_lines.first_columns
+            return look(storage, source)
+        return _csv_columns(storage, source, known, infer=infer)
+
+
+def _parquet_schema(parquet: Any, path: str) -> pa.Schema:
+    if names := variant_columns(parquet):
+        raise RefusedError(
+            f"column {names[0]} of {path} is Parquet's VARIANT, whose values lake can neither read nor write",
+            hint="Give the file its values as text, or as columns of other types.",
+        )
+    return source_schema(parquet)
+
+
+def _csv_columns(
+    storage: Storage, source: Source, known: Schema | None, *, infer: bool
+) -> pa.Schema | None:
+    names = csv_files.column_names(storage, source)
+    if names is None:
+        return None
+    _refuse_many(source, len(names))
+    types = {
+        item.name: arrow_type(item.field_type)
+        for item in (known.fields if known else ())
+        if not (infer and isinstance(item.field_type, UnknownType))
+    }
+    new = [name for name in names if name not in types]
+    if infer and new and len(set(names)) == len(names):
+        types.update(csv_files.infer_types(storage, source, new))
+    return pa.schema([(name, types.get(name, pa.string())) for name in names])
+
+
+def source_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+    """Yield a source's rows with exactly the columns of a table's schema.
+
+    A column that the source lacks holds its write default, or NULL.
+
+    Raises:
+        CorruptFileError: the file is broken.
+        BadInputError: a value does not fit its column; the message names the first.
+    """
+    with readable(source.path):
+        if source.format == JSON:
+            yield from json_lines.json_batches(storage, source, schema)
+        elif source.format == CSV:
+            yield from _csv_rows(storage, source, schema)
+        else:
+            yield from _typed_rows(storage, source, schema)
+
+
+def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+    row = 1
+    for batch in csv_files.text_batches(storage, source):
+        numbers = range(row, row + batch.num_rows)
+        columns = []
+        for item in schema.fields:
+            if item.name in batch.schema.names:
+                place = Place(item.name, source.path, numbers)
+                parse = from_text if item.field_type.is_primitive else json_lines.from_json_texts
+                columns.append(parse(batch.column(item.name), item.field_type, place))
+            else:
+                columns.append(write_column(item, batch.num_rows))
+        yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+        row += batch.num_rows
+
+
+def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+    if source.format == PARQUET:
+        names = [item.name for item in schema.fields]
+        for first_row, batch, types in _parquet_batches(storage, source, names):
+            yield as_table_rows(batch, schema, source.path, first_row, types)
+        return
+    for first_row, batch in _TYPED[source.format](storage, source):
+        yield as_table_rows(batch, schema, source.path, first_row)
+
+
+def as_table_rows(
+    batch: pa.RecordBatch,
+    schema: Schema,
+    where: str,
+    first_row: int = 1,
+    types: pa.Schema | None = None,
+) -> pa.RecordBatch:
+    """Return a batch of rows with the columns of a table's schema, matched by name.
+
+    A column that the batch lacks holds its write default, or NULL.
+
+    Args:
+        batch: the rows as they were read.
+        schema: the table's.
+        where: the file's name, for errors.
+        first_row: the number of the first row in the file, for errors.
+        types: the types that the columns have in the file, where PyArrow reads them as others.
+
+    Raises:
+        BadInputError: a value does not fit its column; the message names the first.
+    """
+    columns = []
+    for item in schema.fields:
+        index = batch.schema.get_field_index(item.name)
+        if index < 0:
+            columns.append(write_column(item, batch.num_rows))
+        else:
+            place = Place(item.name, where, range(first_row, first_row + batch.num_rows))
+            labels = None if types is None else types.field(item.name).type
+            columns.append(_converted(batch.column(index), item, place, labels))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _converted(
+    column: pa.Array, item: NestedField, place: Place, labels: pa.DataType | None
+) -> pa.Array:
+    def attempt(part: pa.Array) -> pa.Array:
+        return convert(part, item, place.where, by_name=True, labels=labels)
+
+    try:
+        return attempt(column)
+    except CorruptFileError as error:
+        # The file is sound; it is not this table's.
+        raise BadInputError(error.message) from error
+    except BadInputError as error:
+        index = _first_refused(column, attempt)
+        problem = place.problem(index, _shown(column[index]), item.field_type)
+        raise _with_reason(problem, error) from error
+
+
+def _with_reason(problem: BadInputError, error: BadInputError) -> BadInputError:
+    """Return the error for a value, which says so if its nanoseconds would be lost."""
+    if not _LOST_NANOSECONDS.search(error.message):
+        return problem
+    return BadInputError(
+        f"{problem.message}: it has nanoseconds, and the table's column has microseconds",
+        hint=_KEEP_NANOSECONDS if "timestamp[ns" in error.message else _ROUND,
+    )
+
+
+def _shown(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        # A time that Python has no value for.
+        return str(value.cast(pa.string()).as_py())
+
+
+def _first_refused(column: pa.Array, attempt: Callable[[pa.Array], pa.Array]) -> int:
+    """Return the position of the first value that cannot be converted, by halving."""
+    start, end = 0, len(column)
+    while end - start > 1:
+        middle = (start + end) // 2
+        try:
+            attempt(column.slice(start, middle - start))
+            start = middle
+        except BadInputError:
+            end = middle
+    return start
+
+
+# Parquet
+
+
+def _parquet_batches(
+    storage: Storage, source: Source, names: Sequence[str]
+) -> Iterator[tuple[int, pa.RecordBatch, pa.Schema]]:
+    """Yield batches of columns, each with its first row's number in the file and the types in the file."""
+    with storage.open_input(source.path, follow_link=True) as file:
+        parquet = open_parquet(file, source.path)
+        types, legacy = source_schema(parquet), is_legacy(parquet)
+        footer = parquet.metadata
+        present = parquet.schema_arrow.names
+        columns = None if set(present) <= set(names) else [x for x in present if x in names]
+        counts = [footer.row_group(index).num_rows for index in range(footer.num_row_groups)]
+        chosen = range(len(counts)) if source.row_groups is None else source.row_groups
+        for index in chosen:
+            row = first = 1 + sum(counts[:index])
+            size = _batch_rows(parquet, source.path, index, columns)
+            for batch in batches_of_group(parquet, source.path, index, columns, size):
+                batch.validate(full=True)
+                if legacy:
+                    refuse_old_times(batch, source.path)
+                yield row, batch, types
+                row += batch.num_rows
+            if row - first != counts[index]:
+                raise CorruptFileError(
+                    f"{source.path} gave {row - first} rows of the {counts[index]} that it promises"
+                )
+
+
+def _batch_rows(parquet: Any, path: str, group: int, columns: Sequence[str] | None) -> int:
+    """Return how many rows of a row group make a batch of bounded size.
+
+    What the footer says of sizes may be far from what its pages expand to: a few rows are looked at too.
+    """
+    stored = parquet.metadata.row_group(group)
+    probed = next(batches_of_group(parquet, path, group, columns, _PROBED_ROWS), None)
+    if probed is None:
+        return _BATCH_ROWS
+    per_row: int = max(
+        probed.nbytes // max(probed.num_rows, 1),
+        stored.total_byte_size // max(stored.num_rows, 1),
+        1,
+    )
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // per_row))
+
+
+def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequence[Source]:
+    """Cut a large Parquet file into pieces of whole row groups."""
+    if source.format != PARQUET or source.size_bytes <= target_bytes:
+        return [source]
+    with readable(source.path), storage.open_input(source.path, follow_link=True) as file:
+        footer = open_parquet(file, source.path).metadata
+        starts = [row_group_start(footer.row_group(i)) for i in range(footer.num_row_groups)]
+    ends = [*starts[1:], source.size_bytes]
+    pieces: list[tuple[int, list[int]]] = []
+    for index, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if not pieces or end - pieces[-1][0] > target_bytes:
+            pieces.append((start, []))
+        pieces[-1][1].append(index)
+    return [
+        Source(
+            path=source.path,
+            format=PARQUET,
+            size_bytes=max(ends[groups[-1]] - start, 0),
+            row_groups=tuple(groups),
+        )
+        for start, groups in pieces
+    ]
+
+
+# ORC and Avro
+
+
+def _opened(file: Any, source: Source) -> OrcStripes | AvroContainer:
+    if source.format == ORC:
+        return OrcStripes(file, source.path, exact=True)
+    return AvroContainer(file, source.path)
+
+
+def _file_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+    with storage.open_input(source.path, follow_link=True) as file:
+        for start, batch in _opened(file, source).all_rows(_BATCH_BYTES):
+            yield start + 1, batch
+
+
+# Arrow IPC
+
+
+def _arrow_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+    row = 1
+    with _open_arrow(storage, source.path) as (_, batches):
+        for batch in batches:
+            # Offsets in a broken file lead anywhere: even asking for its size may end the process.
+            batch.validate(full=True)
+            rows = max(1, min(_BATCH_ROWS, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1)))
+            for start in range(0, batch.num_rows, rows):
+                part = batch.slice(start, rows)
+                yield row, part
+                row += part.num_rows
+
+
+@contextmanager
+def _open_arrow(
+    storage: Storage, path: str
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Open a file or a stream of Arrow IPC; local files are mapped, so that large batches stay on disk."""
+    location = locations.parse(path)
+    opened = (
+        pa.memory_map(location.path)
+        if location.is_local
+        else storage.open_input(path, follow_link=True)
+    )
+    with opened as file:
+        magic = file.read(6)
+        file.seek(0)
+        if magic == b"ARROW1":
+            reader = pa.ipc.open_file(file)
+            yield reader.schema, map(reader.get_batch, range(reader.num_record_batches))
+        else:
+            stream = pa.ipc.open_stream(file)
+            yield stream.schema, iter(stream)
+
+
+_TYPED = {
+    ORC: _file_batches,
+    AVRO: _file_batches,
+    ARROW: _arrow_batches,
+}

@@ -1,0 +1,187 @@
+"""Files to load, found: names, globs and folders resolved to files of known formats, each once."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lake.core import locations
+from lake.core.columns.reading_errors import reading_error
+from lake.core.errors import BadInputError, LakeError, NotFoundError
+from lake.core.storage.storage import Storage
+
+PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
+FORMATS = (PARQUET, CSV, JSON, ARROW, ORC, AVRO)
+TEXT_FORMATS = (CSV, JSON)
+_SUFFIXES = {
+    "parquet": PARQUET,
+    "pq": PARQUET,
+    "csv": CSV,
+    "tsv": CSV,
+    "json": JSON,
+    "jsonl": JSON,
+    "ndjson": JSON,
+    "arrow": ARROW,
+    "arrows": ARROW,
+    "feather": ARROW,
+    "ipc": ARROW,
+    "orc": ORC,
+    "avro": AVRO,
+}
+_COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file to load, or some row groups of a Parquet file (None: all of it)."""
+
+    path: str
+    format: str
+    size_bytes: int
+    row_groups: tuple[int, ...] | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the file has no types of its own."""
+        return self.format in TEXT_FORMATS
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "path": self.path,
+            "format": self.format,
+            "size_bytes": self.size_bytes,
+            "row_groups": None if self.row_groups is None else list(self.row_groups),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Source:
+        """Rebuild from `to_plain`'s values."""
+        groups = plain["row_groups"]
+        return cls(**{**plain, "row_groups": None if groups is None else tuple(groups)})
+
+
+def find_sources(storage: Storage, names: Iterable[str], format_name: str | None) -> list[Source]:
+    """Return the files that names, globs and folders mean, each once, in their order.
+
+    Raises:
+        NotFoundError: a name means no file.
+        BadInputError: a file is named twice, in whatever spelling, or its format cannot be told.
+    """
+    found: dict[str, Source] = {}
+    for name in names:
+        for path in _expand(storage, name):
+            key = _identity(path)
+            if key in found:
+                raise BadInputError(
+                    f"{path} is named twice (also as {found[key].path}): its rows would be loaded twice",
+                    hint="name each file once",
+                )
+            kind = _format_of(path, format_name)
+            found[key] = Source(path=path, format=kind, size_bytes=storage.size(path))
+    return list(found.values())
+
+
+def _expand(storage: Storage, name: str) -> list[str]:
+    parsed = locations.parse(name)
+    if parsed.is_local:
+        chosen = _expand_local(parsed.path)
+    elif storage.is_folder(name):
+        chosen = _data_below(storage, name)
+    elif storage.exists(name):
+        chosen = [name]
+    else:
+        chosen = _expand_remote(storage, name) if _WILD.search(parsed.path) else []
+    if not chosen:
+        raise NotFoundError(
+            f"no such file: {name}" if not _WILD.search(name) else f"no file matches {name}"
+        )
+    return chosen
+
+
+def _expand_local(path: str) -> list[str]:
+    if os.path.isdir(path):
+        inside = sorted(os.path.join(where, f) for where, _, names in os.walk(path) for f in names)
+        return [item for item in inside if _is_data(item.removeprefix(path))]
+    if os.path.lexists(path):
+        return [path]
+    return [item for item in sorted(glob.glob(path, recursive=True)) if os.path.isfile(item)]
+
+
+def _expand_remote(storage: Storage, name: str) -> list[str]:
+    wild = _WILD.search(name, name.index("://") + 3)
+    folder = name[: name.rindex("/", 0, wild.start() if wild else len(name))]
+    pattern = _pattern(name)
+    return [path for path in _data_below(storage, folder) if pattern.fullmatch(path)]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return a glob as a regular expression: ``**`` crosses folders, ``*`` and ``?`` do not."""
+    parts = []
+    for piece in re.split(r"(\*\*/?|\*|\?|\[[^\]]+\])", text):
+        if piece.startswith("**"):
+            parts.append(".*")
+        elif piece.startswith("[") and piece.endswith("]"):
+            parts.append(piece.replace("[!", "[^"))
+        else:
+            parts.append({"*": "[^/]*", "?": "[^/]"}.get(piece) or re.escape(piece))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _data_below(storage: Storage, folder: str) -> list[str]:
+    found = sorted(storage.find(folder, ""))
+    return [path for path in found if _is_data(path.removeprefix(folder.rstrip("/")))]
+
+
+def _is_data(relative: str) -> bool:
+    """Whether a file below a folder is meant: markers and hidden files belong to the tools that wrote it."""
+    return not any(part.startswith((".", "_")) and "=" not in part for part in relative.split("/"))
+
+
+def _identity(path: str) -> str:
+    parsed = locations.parse(path)
+    return os.path.realpath(parsed.path) if parsed.is_local else locations.canonical(path)
+
+
+def _format_of(path: str, given: str | None) -> str:
+    suffixes = os.path.basename(path).lower().split(".")[1:]
+    if suffixes and suffixes[-1] in _COMPRESSED:
+        suffixes.pop()
+    kind = given or (_SUFFIXES.get(suffixes[-1]) if suffixes else None)
+    if kind is None:
+        raise BadInputError(
+            f"cannot tell the format of {path}", hint=f"say --format {'|'.join(FORMATS)}"
+        )
+    return kind
+
+
+@contextmanager
+def open_stream(storage: Storage, source: Source) -> Iterator[Any]:
+    """Open a file of text for reading from its beginning, unpacked if its name says that it is packed."""
+    codec = _COMPRESSED.get(source.path.rsplit(".", 1)[-1].lower())
+    with storage.open_input(source.path, follow_link=True) as file:
+        yield pa.CompressedInputStream(file, codec) if codec else file
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Turn what PyArrow says of a file that it cannot read into an error that names it.
+
+    Raises:
+        CorruptFileError: in place of PyArrow's and the file system's errors.
+        RefusedError: in place of those about a feature that PyArrow does not have.
+    """
+    try:
+        yield
+    except LakeError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise reading_error(error, path) from error

@@ -1,0 +1,523 @@
+"""JSON lines as batches: one object a line, read fast by Arrow, and slowly but exactly where Arrow cannot.
+
+Arrow's reader takes a block of whole lines. What it refuses (a bad value, an unknown field, a map, a double
+written as "NaN") is read again by Python's own parser, which takes it or names line, field and value.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from lake.core.arrow import one_array
+from lake.core.columns.defaults import defaulted_fields, json_defaults, write_column
+from lake.core.errors import BadInputError
+from lake.core.sources.discovery import Source, open_stream
+from lake.core.sources.inference import TIMES, Kind, joined, kind_of
+from lake.core.sources.text_values import Place, from_text, tidied
+from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import arrow_schema, arrow_type, parts_of
+
+_BLOCK_BYTES = 8 * 1024 * 1024
+_DEEPEST = 200
+_NO_OBJECT = re.compile(rb"^[ \t\r]*+[^{ \t\r\n]", re.MULTILINE)
+# One without an end goes to the end of the line: nothing is read twice.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_LONGEST_LINE = 64 * 1024 * 1024
+_INTEGERS = (IntegerType, LongType)
+_FLOATING = (FloatType, DoubleType)
+_DIRECT = (BooleanType, *_INTEGERS, DoubleType, DecimalType)
+_SPECIAL_DOUBLES = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
+_HINT = "JSON lines are read: one object a line"
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Whole lines and the number of the first, from 1."""
+
+    data: bytes
+    first_line: int
+
+
+def json_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with the schema's columns; one that a line lacks holds its write default, or NULL.
+
+    Raises:
+        BadInputError: a line is no object, or a value does not fit its column.
+    """
+    whole = _forms(schema)
+    defaulted = list(defaulted_fields(schema.fields))
+    for block in _blocks(storage, source):
+        forms = _forms(schema, _not_named(defaulted, block.data)) if defaulted else whole
+        try:
+            batch = None if forms is None else _fast(block, forms, schema, source.path)
+        except (pa.ArrowException, UnicodeDecodeError, BadInputError):
+            batch = None
+        if batch is None:
+            batch = _exact(block, schema, source.path)
+        if batch.num_rows:
+            yield batch
+
+
+def infer_columns(storage: Storage, source: Source) -> pa.Schema | None:
+    """Return the columns of all lines, of types that hold all of their values; None for no lines.
+
+    Raises:
+        BadInputError: a line is no object, or a column is of two kinds that no type holds.
+    """
+    types: dict[str, pa.DataType] = {}
+    texts: dict[str, Kind] = {}
+    seen = False
+    for block in _blocks(storage, source):
+        found = _inferred(block, source.path)
+        seen = seen or found.num_rows > 0
+        for name in found.schema.names:
+            column = found.column(name)
+            types[name] = _joined(types.get(name, pa.null()), column.type, name, source.path)
+            if pa.types.is_string(column.type):
+                texts[name] = joined(texts.get(name, Kind.NOTHING), _time_kind(column))
+    refined = {name: kind.arrow for name, kind in texts.items() if kind in TIMES}
+    columns = [(name, refined.get(name, kind)) for name, kind in types.items()]
+    return pa.schema(columns) if seen else None
+
+
+def first_columns(storage: Storage, source: Source) -> pa.Schema | None:
+    """Return the columns of the first lines; None where reading them will say what is wrong."""
+    for block in _blocks(storage, source):
+        try:
+            found = _inferred(block, source.path)
+        except BadInputError:
+            return None
+        return found.schema if found.num_rows else None
+    return None
+
+
+def from_json_texts(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
+    """Return a column of JSON texts, as cells of a CSV file hold nested values, as a type's values.
+
+    Raises:
+        BadInputError: a text is no JSON, or not of the type; the message names the first.
+    """
+    values, defaults = [], json_defaults(parts_of(kind))
+    for index, text in enumerate(column.to_pylist()):
+        try:
+            value = None if not text else _loads(text)
+        except (ValueError, RecursionError) as error:
+            raise place.problem(index, text, kind) from error
+        values.append(_shaped(value, kind, place, index, defaults))
+    return from_text(pa.array(values, _exact_form(kind)), kind, place)
+
+
+# Blocks of lines
+
+
+def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
+    with open_stream(storage, source) as stream:
+        rest, line = bytearray(), 1
+        while data := stream.read(_BLOCK_BYTES):
+            end = data.rfind(b"\n") + 1
+            if end == 0:
+                rest += data
+                if len(rest) > _LONGEST_LINE:
+                    raise BadInputError(
+                        f"line {line} of {source.path} is longer than {_LONGEST_LINE} bytes",
+                        hint=_HINT,
+                    )
+                continue
+            block = _Block(bytes(rest) + data[:end], line)
+            _refuse_fatal(block, source.path)
+            yield block
+            line += block.data.count(b"\n")
+            rest = bytearray(data[end:])
+        if rest.strip():
+            block = _Block(bytes(rest), line)
+            _refuse_fatal(block, source.path)
+            yield block
+
+
+def _refuse_fatal(block: _Block, where: str) -> None:
+    """Refuse what Arrow's reader goes down with, taking the process along: deep lines, and such as `null`.
+
+    Raises:
+        BadInputError: there is such a line.
+    """
+    data = block.data
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    if data.count(b"\n{") + data.startswith(b"{") != lines and _NO_OBJECT.search(data):
+        for _ in _lines(block, where):
+            pass
+    if data.count(b"[") + data.count(b"{") <= _DEEPEST:
+        return
+    raw = np.frombuffer(data, np.uint8)
+    ends = np.append(np.flatnonzero(raw == ord("\n")), len(raw))
+    opened = np.cumsum((raw == ord("[")) | (raw == ord("{")))
+    at_ends = np.concatenate(([0], opened[np.minimum(ends, len(raw) - 1)]))
+    for index in np.flatnonzero(np.diff(at_ends) > _DEEPEST).tolist():
+        start = int(ends[index - 1]) + 1 if index else 0
+        if _depth(data[start : int(ends[index])]) > _DEEPEST:
+            raise BadInputError(
+                f"line {block.first_line + index} of {where} is nested more than {_DEEPEST} levels deep"
+            )
+
+
+def _depth(line: bytes) -> int:
+    """Return how deeply the lists and objects of a line are nested."""
+    raw = np.frombuffer(_STRING.sub(b"", line), np.uint8)
+    opens = ((raw == ord("[")) | (raw == ord("{"))).astype(np.int64)
+    closes = (raw == ord("]")) | (raw == ord("}"))
+    return int(np.max(np.cumsum(opens - closes), initial=0))
+
+
+# Arrow's reader
+
+
+def _forms(schema: Schema, left_out: Collection[int] = ()) -> pa.Schema | None:
+    """Return how Arrow shall read the columns; None if it cannot (maps, and structs without fields).
+
+    Args:
+        schema: the columns.
+        left_out: ids of fields, at any level, that the lines do not name.
+    """
+    parts = _form_parts(schema.fields, left_out)
+    return None if parts is None else pa.schema(parts)
+
+
+def _form_parts(
+    fields: Sequence[NestedField], left_out: Collection[int]
+) -> list[tuple[str, pa.DataType]] | None:
+    parts = []
+    for item in fields:
+        if item.field_id not in left_out:
+            form = _form(item.field_type, left_out)
+            if form is None:
+                return None
+            parts.append((item.name, form))
+    return parts or None
+
+
+def _form(kind: IcebergType, left_out: Collection[int]) -> pa.DataType | None:
+    if isinstance(kind, MapType):
+        return None
+    if isinstance(kind, StructType):
+        parts = _form_parts(kind.fields, left_out)
+        return None if parts is None else pa.struct(parts)
+    if isinstance(kind, ListType):
+        inner = _form(kind.element_type, left_out)
+        return None if inner is None else pa.list_(inner)
+    if isinstance(kind, FloatType):
+        return pa.float64()
+    return arrow_type(kind) if isinstance(kind, _DIRECT) else pa.string()
+
+
+def _not_named(fields: Sequence[NestedField], data: bytes) -> frozenset[int]:
+    """Return the ids of the fields whose names do not occur in quotes.
+
+    One that occurs with an escaped character is unexpected to Arrow, so those lines are read exactly.
+    """
+    return frozenset(item.field_id for item in fields if f'"{item.name}"'.encode() not in data)
+
+
+def _read(data: bytes, schema: pa.Schema | None, unexpected: str) -> pa.Table:
+    from pyarrow import json as arrow_json  # noqa: PLC0415 - only for such files
+
+    if not data.strip():
+        return pa.table({})
+    data.decode()  # Arrow does not check that text is UTF-8
+    return arrow_json.read_json(
+        io.BytesIO(data),
+        read_options=arrow_json.ReadOptions(block_size=len(data) + 1, use_threads=False),
+        parse_options=arrow_json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior=unexpected
+        ),
+    )
+
+
+def _fast(block: _Block, forms: pa.Schema, schema: Schema, where: str) -> pa.RecordBatch | None:
+    """Return the rows; None where Arrow does not show whether a line gives NULL or lacks a field with a default."""
+    found = _read(block.data, forms, "error")
+    columns = []
+    for item in schema.fields:
+        if item.name in found.schema.names:
+            column = one_array(found[item.name])
+            if _null_with_default(item, column):
+                return None
+            columns.append(from_text(column, item.field_type, Place(item.name, where)))
+        else:
+            columns.append(write_column(item, found.num_rows))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _null_with_default(item: NestedField, column: pa.Array) -> bool:
+    """Whether a field that has a write default, at any level, is NULL in a struct that is not."""
+    if item.write_default is not None and column.null_count:
+        return True
+    kind = item.field_type
+    if not any(defaulted_fields(parts_of(kind))):
+        return False
+    if isinstance(kind, ListType):
+        return _null_with_default(kind.element_field, column.flatten())
+    if not isinstance(kind, StructType):
+        return False
+    present = column.drop_null()
+    parts = dict(zip([part.name for part in present.type], present.flatten(), strict=True))
+    return any(
+        _null_with_default(part, parts[part.name]) for part in kind.fields if part.name in parts
+    )
+
+
+# Python's parser
+
+
+def _exact(block: _Block, schema: Schema, where: str) -> pa.RecordBatch:
+    rows, lines = [], []
+    for number, row in _lines(block, where):
+        rows.append(row)
+        lines.append(number)
+    known = {item.name for item in schema.fields}
+    for row, number in zip(rows, lines, strict=True):
+        if unknown := row.keys() - known:
+            raise BadInputError(
+                f"line {number} of {where} has {min(unknown)!r}, which is no column of the table",
+                hint="--evolve adds new columns",
+            )
+    defaults = json_defaults(schema.fields)
+    columns = []
+    for item in schema.fields:
+        place, kind = Place(item.name, where, lines, "line"), item.field_type
+        lacking = defaults.get(item.field_id)
+        values = [
+            _shaped(row.get(item.name, lacking), kind, place, index, defaults)
+            for index, row in enumerate(rows)
+        ]
+        columns.append(from_text(pa.array(values, _exact_form(kind)), kind, place))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _lines(block: _Block, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(block.data.split(b"\n"), block.first_line):
+        if line.strip():
+            yield number, _parsed_line(line, number, where)
+
+
+def _parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
+    text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace")
+    try:
+        row = _loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(
+            f"line {number} of {where} cannot be read: {error}", hint=_HINT
+        ) from error
+    if not isinstance(row, dict):
+        raise BadInputError(f"line {number} of {where} is no JSON object", hint=_HINT)
+    if "\ufffd" in text and b"\xef\xbf\xbd" not in line:
+        raise BadInputError(f"line {number} of {where} is not UTF-8")
+    return row
+
+
+def _loads(text: str) -> Any:
+    value = json.loads(text, parse_float=Decimal, object_pairs_hook=_no_duplicates)
+    if "\\u" in text:
+        try:
+            json.dumps(value, default=str, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("half of a character (a lone surrogate)") from error
+    return value
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return row
+
+
+def _exact_form(kind: IcebergType) -> pa.DataType:
+    if isinstance(kind, MapType):
+        return pa.map_(_exact_form(kind.key_type), _exact_form(kind.value_type))
+    if isinstance(kind, StructType):
+        return pa.struct([(item.name, _exact_form(item.field_type)) for item in kind.fields])
+    if isinstance(kind, ListType):
+        return pa.list_(_exact_form(kind.element_type))
+    if isinstance(kind, _FLOATING):
+        return pa.float64()
+    return arrow_type(kind) if isinstance(kind, (BooleanType, *_INTEGERS)) else pa.string()
+
+
+def _shaped(
+    value: Any, kind: IcebergType, place: Place, index: int, defaults: Mapping[int, Any]
+) -> Any:
+    """Return a JSON value as Arrow takes it for `_exact_form`; `defaults` are those of `json_defaults`."""
+    if value is None:
+        return None
+    if isinstance(kind, StructType) and isinstance(value, Mapping):
+        return _shaped_struct(value, kind, place, index, defaults)
+    if isinstance(kind, ListType) and isinstance(value, list):
+        inner = place.inside("element", counted=True)
+        return [_shaped(one, kind.element_type, inner, index, defaults) for one in value]
+    if isinstance(kind, MapType) and _pairs(value) is not None:
+        keys = place.inside("key", counted=True)
+        values = place.inside("value", counted=True)
+        return [
+            (
+                _shaped(key, kind.key_type, keys, index, defaults),
+                _shaped(one, kind.value_type, values, index, defaults),
+            )
+            for key, one in _pairs(value) or ()
+        ]
+    shaped = _shaped_leaf(value, kind) if kind.is_primitive else None
+    if shaped is None:
+        raise place.problem(index, json.dumps(value, default=str), kind)
+    return shaped
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return a map's entries: it is written as an object, or as a list of pairs."""
+    if isinstance(value, Mapping):
+        return list(value.items())
+    paired = isinstance(value, list) and all(
+        isinstance(one, list) and len(one) == 2  # noqa: PLR2004 - a pair
+        for one in value
+    )
+    return [(key, one) for key, one in value] if paired else None
+
+
+def _shaped_struct(
+    value: Mapping[str, Any],
+    kind: StructType,
+    place: Place,
+    index: int,
+    defaults: Mapping[int, Any],
+) -> dict[str, Any]:
+    fields = {item.name: item.field_type for item in kind.fields}
+    if unknown := value.keys() - fields.keys():
+        raise place.inside(min(unknown), counted=True).problem(
+            index, json.dumps(value[min(unknown)], default=str), kind
+        )
+    lacking = {
+        item.name: defaults[item.field_id] for item in kind.fields if item.field_id in defaults
+    }
+    return {
+        name: _shaped(one, fields[name], place.inside(name, counted=True), index, defaults)
+        for name, one in {**lacking, **value}.items()
+    }
+
+
+def _shaped_leaf(value: Any, kind: IcebergType) -> Any:
+    """Return a leaf's value, None if it is not of the kind."""
+    if isinstance(kind, BooleanType):
+        return value if isinstance(value, bool) else None
+    number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    if isinstance(kind, _INTEGERS):
+        return (
+            _shaped_integer(value, 31 if isinstance(kind, IntegerType) else 63) if number else None
+        )
+    if isinstance(kind, _FLOATING):
+        return _shaped_double(value) if number or isinstance(value, str) else None
+    if isinstance(kind, DecimalType) and number:
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+def _shaped_integer(value: int | Decimal, bits: int) -> int | None:
+    whole = value if isinstance(value, int) else None
+    if isinstance(value, Decimal) and value.adjusted() < 20 and value == value.to_integral_value():  # noqa: PLR2004 - longer than any 64-bit integer
+        whole = int(value)
+    return whole if whole is not None and -(2**bits) <= whole < 2**bits else None
+
+
+def _shaped_double(value: int | Decimal | str) -> float | None:
+    if isinstance(value, str):
+        word = _SPECIAL_DOUBLES.get(value)
+        return None if word is None else float(word)
+    try:
+        double = float(value)
+    except OverflowError:
+        return None
+    return None if double in {float("inf"), float("-inf")} else double
+
+
+# Inference
+
+
+def _inferred(block: _Block, where: str) -> pa.Table:
+    try:
+        found = _read(block.data, None, "infer")
+        timed = [item for item in found.schema if _has_time(item.type)]
+        if timed:
+            # Arrow takes times for whole seconds and drops their zones.
+            texts = pa.schema([item.with_type(_without_times(item.type)) for item in found.schema])
+            found = _read(block.data, texts, "error")
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        for _ in _lines(block, where):  # where one cannot be read, it is named
+            pass
+        end = block.first_line + block.data.count(b"\n")
+        raise BadInputError(
+            f"{where} cannot be read between lines {block.first_line} and {end}: {error}",
+            hint=_HINT,
+        ) from error
+    return found
+
+
+def _has_time(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_time(kind.field(index).type) for index in range(kind.num_fields))
+    if pa.types.is_list(kind):
+        return _has_time(kind.value_type)
+    return bool(pa.types.is_timestamp(kind))
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([item.with_type(_without_times(item.type)) for item in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+def _time_kind(column: pa.ChunkedArray) -> Kind:
+    """Return which time a column of texts holds, TEXT if any of them is none."""
+    texts = one_array(column)
+    if tidied(texts).null_count > texts.null_count:
+        return Kind.TEXT
+    kind = kind_of(texts)
+    return kind if kind in TIMES or kind is Kind.NOTHING else Kind.TEXT
+
+
+def _joined(first: pa.DataType, second: pa.DataType, name: str, where: str) -> pa.DataType:
+    if first == second or pa.types.is_null(second):
+        return first
+    if pa.types.is_null(first):
+        return second
+    if {first, second} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    if pa.types.is_struct(first) and pa.types.is_struct(second):
+        parts = {item.name: item.type for item in first}
+        for item in second:
+            inner = parts.get(item.name, pa.null())
+            parts[item.name] = _joined(inner, item.type, f"{name}.{item.name}", where)
+        return pa.struct(list(parts.items()))
+    if pa.types.is_list(first) and pa.types.is_list(second):
+        return pa.list_(_joined(first.value_type, second.value_type, f"{name}.element", where))
+    raise BadInputError(f"column {name} of {where} is {first} in some lines and {second} in others")

@@ -1,1 +1,0 @@
-"""Iceberg metadata in and out: catalogs, manifests, lineage, commits."""

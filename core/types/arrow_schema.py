@@ -1,0 +1,179 @@
+"""Iceberg schemas as Arrow's, and both as plain data for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.snapshots.row_lineage import LINEAGE_SINCE
+from lake.core.types.arrow_types import primitive_type
+from lake.core.types.default_values import enable_defaults
+from lake.core.types.specification_types import enable_types
+from lake.core.units import whole_number
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.metadata import TableMetadata
+
+FIELD_ID = b"PARQUET:field_id"
+# Columns of every table of version 3 that are stored only where a row was moved (reserved by the specification).
+ROW_ID = 2147483540
+LAST_UPDATED = 2147483539
+_LINEAGE_NAMES = ("_row_id", "_last_updated_sequence_number")
+RESERVED_NAMES = frozenset({"_file", "_pos", "_deleted", "_spec_id", "_partition", *_LINEAGE_NAMES})
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema that lake's batches of an Iceberg schema have, with field ids throughout.
+
+    Raises:
+        RefusedError: it holds a type that lake does not know.
+    """
+    return pa.schema([arrow_field(field) for field in schema.fields])
+
+
+def arrow_field(field: NestedField) -> pa.Field:
+    """Return the Arrow field of an Iceberg field."""
+    return pa.field(
+        field.name,
+        arrow_type(field.field_type),
+        nullable=field.optional,
+        metadata={FIELD_ID: str(field.field_id).encode()},
+    )
+
+
+def arrow_type(kind: IcebergType) -> pa.DataType:
+    """Return the Arrow type of an Iceberg type."""
+    if isinstance(kind, StructType):
+        return pa.struct([arrow_field(field) for field in kind.fields])
+    if isinstance(kind, ListType):
+        return pa.list_(arrow_field(kind.element_field))
+    if isinstance(kind, MapType):
+        return pa.map_(arrow_field(kind.key_field), arrow_field(kind.value_field))
+    found = primitive_type(kind)
+    if found is None:
+        raise RefusedError(f"columns of type {kind} cannot be handled yet")
+    return found
+
+
+def parts_of(kind: IcebergType) -> Sequence[NestedField]:
+    """Return the fields inside a type: a struct's, a list's element, a map's key and value."""
+    if isinstance(kind, StructType):
+        return kind.fields
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
+
+
+def list_of(kind: ListType, element: IcebergType) -> ListType:
+    """Return a list type with another element type; a copy of the type would keep its cached element field."""
+    return ListType(kind.element_id, element, kind.element_required)
+
+
+def map_of(kind: MapType, key: IcebergType, value: IcebergType) -> MapType:
+    """Return a map type with other key and value types; see `list_of`."""
+    return MapType(kind.key_id, key, kind.value_id, value, kind.value_required)
+
+
+def field_id(field: pa.Field) -> int | None:
+    """Return the Iceberg field id that an Arrow field carries, if any."""
+    raw = (field.metadata or {}).get(FIELD_ID)
+    return None if raw is None else whole_number(raw.decode(errors="replace"))
+
+
+def top_columns(schema: Schema, ids: Sequence[int]) -> Schema:
+    """Return the columns of a schema that fields, which may lie inside them, belong to; one if there is no field."""
+    names = {str(schema.find_column_name(column)).split(".")[0] for column in ids}
+    found = [item for item in schema.fields if item.name in names] or list(schema.fields[:1])
+    return Schema(*found, schema_id=schema.schema_id)
+
+
+def moved_schema(schema: Schema, metadata: TableMetadata) -> Schema:
+    """Return what rows are written as that move from one file of a table to another.
+
+    Where the table has row ids, rows keep theirs: the columns of row lineage stand behind the others.
+    Source: https://iceberg.apache.org/spec/#row-lineage.
+
+    Raises:
+        RefusedError: a column has the name of one of these.
+    """
+    if metadata.format_version < LINEAGE_SINCE:
+        return schema
+    for item in schema.fields:
+        if item.name in _LINEAGE_NAMES:
+            raise RefusedError(
+                f"the column name {item.name} is reserved for row lineage: rows of the table cannot be moved to "
+                "other files",
+                hint="rename the column",
+            )
+    row_id, last_updated = _LINEAGE_NAMES
+    return Schema(
+        *schema.fields,
+        NestedField(ROW_ID, row_id, LongType(), required=False),
+        NestedField(LAST_UPDATED, last_updated, LongType(), required=False),
+        schema_id=schema.schema_id,
+    )
+
+
+def schema_to_plain(schema: Schema) -> dict[str, Any]:
+    """Return a schema as JSON-ready values."""
+    plain: dict[str, Any] = schema.model_dump(mode="json", by_alias=True)
+    return plain
+
+
+def schema_from_plain(plain: Any) -> Schema:
+    """Rebuild a schema.
+
+    Raises:
+        CorruptFileError: the values describe none.
+    """
+    # A Spark worker gets here before anything else that knows the types.
+    enable_types()
+    enable_defaults()
+    try:
+        return Schema.model_validate(plain)
+    except ValueError as error:
+        raise CorruptFileError("not a schema") from error
+
+
+def spec_to_plain(spec: PartitionSpec) -> dict[str, Any]:
+    """Return a partition spec as JSON-ready values."""
+    plain: dict[str, Any] = spec.model_dump(mode="json", by_alias=True)
+    return plain
+
+
+def spec_from_plain(plain: Any) -> PartitionSpec:
+    """Rebuild a partition spec."""
+    from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415 - a type elsewhere
+
+    try:
+        return PartitionSpec.model_validate(plain)
+    except ValueError as error:
+        raise CorruptFileError("not a partition spec") from error
+
+
+def project_schema(schema: Schema, names: Sequence[str], *, case_sensitive: bool = True) -> Schema:
+    """Return the part of a schema that names (``a`` or ``a.b``) select, in the schema's order.
+
+    Raises:
+        NotFoundError: a name is no column.
+    """
+    for name in names:
+        try:
+            schema.find_field(name, case_sensitive=case_sensitive)
+        except ValueError as error:
+            columns = ", ".join(field.name for field in schema.fields)
+            raise NotFoundError(f"no column named {name}", hint=f"columns: {columns}") from error
+    return schema.select(*names, case_sensitive=case_sensitive)

@@ -1,0 +1,47 @@
+"""The paths that partitions are named by, in folders and in summaries. Source: PartitionSpec.partitionToPath."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus
+
+from lake.core.types.single_values import partition_type
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+
+def partition_path(spec: PartitionSpec, schema: Schema, partition: Sequence[bytes | None]) -> str:
+    """Return the path of a partition, e.g. ``ts_day=2013-01-01/id_bucket=3``.
+
+    Args:
+        spec: the partition's spec.
+        schema: a schema with the columns that the spec derives values from.
+        partition: the single value of each field of the spec.
+    """
+    kinds = partition_type(spec, [schema]).fields
+    parts = []
+    for field, kind, value in zip(spec.fields, kinds, partition, strict=True):
+        source = schema.find_type(field.source_id)
+        internal = _internal(value, kind.field_type)
+        try:
+            text = field.transform.to_human_string(source, internal)
+        except OverflowError:
+            # PyIceberg has no dates beyond the year 9999.
+            text = str(internal)
+        parts.append(f"{_quoted(field.name)}={_quoted(text)}")
+    return "/".join(parts)
+
+
+def _quoted(text: str) -> str:
+    # As Java's URLEncoder, which also escapes the tilde.
+    return quote_plus(text, safe="*-._", errors="surrogatepass").replace("~", "%7E")
+
+
+def _internal(value: bytes | None, kind: Any) -> Any:
+    """Return a single value as PyIceberg's own transforms keep it (ints for dates and times)."""
+    from pyiceberg.conversions import from_bytes  # noqa: PLC0415
+
+    return None if value is None else from_bytes(kind, value)

@@ -1,0 +1,252 @@
+"""Partition values: their types, and Arrow columns from and to Iceberg's single values.
+
+Format: https://iceberg.apache.org/spec/#binary-single-value-serialization.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from decimal import DecimalException
+from struct import error as StructError  # noqa: N812 - a class with a module's name
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    FixedType,
+    IcebergType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    UnknownType,
+    UUIDType,
+)
+
+from lake.core.errors import BadInputError
+from lake.core.types.arrow_types import ARROW_TYPES, primitive_type
+
+_DECIMAL_BYTES = 16
+
+_ICEBERG: Mapping[pa.DataType, PrimitiveType] = {
+    arrow: iceberg
+    for iceberg, arrow in ARROW_TYPES.items()
+    if isinstance(iceberg, PrimitiveType) and not isinstance(iceberg, UUIDType)
+}
+
+
+def partition_type(spec: PartitionSpec, schemas: Sequence[Schema]) -> StructType:
+    """Return a spec's partition struct; every field may be null.
+
+    Args:
+        spec: the spec.
+        schemas: where to look for the source columns, the preferred schema first. A column found
+            in none gives `UnknownType`, or what the transform always gives.
+    """
+    fields = []
+    for field in spec.fields:
+        source = source_type(field.source_id, schemas)
+        kind = field.transform.result_type(source)
+        fields.append(NestedField(field.field_id, field.name, kind, required=False))
+    return StructType(*fields)
+
+
+def stored_partition_type(spec: PartitionSpec, schema: Schema, struct: pa.StructType) -> StructType:
+    """Return a column's partition struct by a spec; types that the schema lacks are the column's own."""
+    fields = []
+    for field in partition_type(spec, [schema]).fields:
+        kind = field.field_type
+        index = struct.get_field_index(str(field.field_id))
+        if isinstance(kind, UnknownType) and index >= 0:
+            kind = iceberg_type(struct.field(index).type)
+        # Avro has no union of null with itself.
+        required = isinstance(kind, UnknownType)
+        fields.append(NestedField(field.field_id, field.name, kind, required=required))
+    return StructType(*fields)
+
+
+def source_type(source_id: int, schemas: Sequence[Schema]) -> IcebergType:
+    """Return a field's type in the first schema that has it, else `UnknownType`."""
+    for schema in schemas:
+        try:
+            return schema.find_type(source_id)
+        except ValueError:
+            continue
+    return UnknownType()
+
+
+def arrow_type(kind: IcebergType) -> pa.DataType:
+    """Return the Arrow type that holds a partition value of an Iceberg type.
+
+    Raises:
+        BadInputError: a table cannot be partitioned by that type.
+    """
+    found = primitive_type(kind)
+    if found is None:
+        raise BadInputError(f"a partition value of type {kind}, which lake does not know")
+    return found
+
+
+def iceberg_type(kind: pa.DataType) -> PrimitiveType:
+    """Return the Iceberg type of an Arrow partition column; 16 fixed bytes may also be a UUID."""
+    if pa.types.is_decimal128(kind):
+        return DecimalType(kind.precision, kind.scale)
+    if pa.types.is_fixed_size_binary(kind):
+        return FixedType(kind.byte_width)
+    if kind not in _ICEBERG:
+        raise BadInputError(f"a partition column of Arrow type {kind}, which lake does not know")
+    return _ICEBERG[kind]
+
+
+def partition_struct(kind: StructType) -> pa.StructType:
+    """Return the Arrow struct of a partition, its children named by field id."""
+    return pa.struct([(str(field.field_id), arrow_type(field.field_type)) for field in kind.fields])
+
+
+def struct_array(children: Sequence[pa.Array], kind: pa.StructType, rows: int) -> pa.Array:
+    """Return a struct column without nulls; it may have no children at all."""
+    if not children:
+        return pa.Array.from_buffers(kind, rows, [None])
+    return pa.StructArray.from_arrays(children, fields=list(kind))
+
+
+def single_values(column: pa.Array, kind: IcebergType) -> list[bytes | None]:
+    """Return a column's values in Iceberg's binary single-value form."""
+    return _by_distinct(column, lambda value: single_value(value, kind))
+
+
+def single_value(value: pa.Scalar, kind: IcebergType) -> bytes | None:
+    """Return one Arrow value in Iceberg's binary single-value form."""
+    if not value.is_valid:
+        return None
+    if not isinstance(kind, PrimitiveType):
+        raise BadInputError(f"a partition value of type {kind}, which lake does not know")
+    if pa.types.is_temporal(value.type):
+        return to_bytes(kind, value.value)
+    found = value.as_py()
+    # There are many NaN, but only one partition of them.
+    return to_bytes(kind, math.nan if isinstance(found, float) and math.isnan(found) else found)
+
+
+def from_single_values(values: Sequence[bytes | None], kind: IcebergType) -> pa.Array:
+    """Return an Arrow column of single values.
+
+    Raises:
+        BadInputError: a value is no binary form of the type.
+    """
+    encoded = pa.array(values, pa.binary()).dictionary_encode()
+    decoded = [_from_single_value(value, kind) for value in encoded.dictionary.to_pylist()]
+    try:
+        return pa.array(decoded, arrow_type(kind)).take(encoded.indices)
+    except pa.ArrowException as error:
+        raise BadInputError(f"a value of {len(values)} is no binary {kind}") from error
+
+
+def _from_single_value(value: bytes, kind: IcebergType) -> Any:
+    problem = BadInputError(f"{value[:40]!r} is no binary {kind}")
+    if not isinstance(kind, PrimitiveType) or isinstance(kind, UnknownType):
+        raise problem
+    try:
+        decoded: Any = from_bytes(kind, value)
+    except (ValueError, StructError, DecimalException) as error:
+        raise problem from error
+    if isinstance(kind, UUIDType):
+        return value
+    return decoded
+
+
+def _by_distinct(column: pa.Array, convert: Callable[[pa.Scalar], Any]) -> list[Any]:
+    encoded = column.dictionary_encode()
+    distinct = [convert(value) for value in encoded.dictionary]
+    indices = encoded.indices.to_pylist()
+    return [None if index is None else distinct[index] for index in indices]
+
+
+def bounds(column: pa.Array, kind: IcebergType) -> dict[str, Any]:
+    """Return a column's field summary: whether it has nulls or NaNs, and its bounds.
+
+    Iceberg orders floats as IEEE does, -0.0 before 0.0; NaN is no bound.
+    """
+    contains_null = column.null_count > 0
+    contains_nan = False
+    values = column.drop_null()
+    if pa.types.is_floating(column.type):
+        nan = pc.is_nan(values)
+        contains_nan = bool(pc.any(nan, min_count=0).as_py())
+        values = values.filter(pc.invert(nan))
+    lowest, highest = _extremes(values)
+    return {
+        "contains_null": contains_null,
+        "contains_nan": contains_nan,
+        "lower_bound": None if lowest is None else single_value(lowest, kind),
+        "upper_bound": None if highest is None else single_value(highest, kind),
+    }
+
+
+def _extremes(values: pa.Array) -> tuple[pa.Scalar | None, pa.Scalar | None]:
+    if len(values) == 0:
+        return None, None
+    if pa.types.is_null(values.type):
+        return None, None
+    order = pc.min_max(values)
+    lowest, highest = order["min"], order["max"]
+    if pa.types.is_floating(values.type):
+        negative_zero = pa.scalar(-0.0, values.type)
+        signs = np.signbit(values.to_numpy(zero_copy_only=False))
+        if lowest.as_py() == 0 and signs.any():
+            lowest = negative_zero
+        if highest.as_py() == 0:
+            zero = values.to_numpy(zero_copy_only=False) == 0
+            highest = pa.scalar(0.0, values.type) if (zero & ~signs).any() else negative_zero
+    return lowest, highest
+
+
+def from_avro(column: pa.Array, kind: IcebergType) -> pa.Array:
+    """Return a partition column from its Avro form: numbers, text, or bytes (decimals big-endian).
+
+    Raises:
+        pa.ArrowInvalid: a value does not fit the type.
+    """
+    target = arrow_type(kind)
+    if _avro_form(target) != _avro_form(column.type):
+        raise pa.ArrowInvalid(f"{column.type} instead of {kind}")
+    if isinstance(kind, DecimalType):
+        return _decimals(column, target)
+    if pa.types.is_temporal(target):
+        width = pa.int32() if pa.types.is_date32(target) else pa.int64()
+        return column.cast(width).cast(target)
+    return column.cast(target)
+
+
+def _avro_form(kind: pa.DataType) -> str:
+    """Return what a type is in Avro; numbers of different widths and all bytes are alike."""
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        return "integer"
+    if pa.types.is_floating(kind):
+        return "floating"
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind):
+        return "bytes"
+    return str(kind)
+
+
+def _decimals(column: pa.Array, target: pa.DataType) -> pa.Array:
+    if not pa.types.is_fixed_size_binary(column.type):
+        return from_single_values(column.cast(pa.binary()).to_pylist(), iceberg_type(target))
+    width = column.type.byte_width
+    rows = len(column)
+    if width > _DECIMAL_BYTES:
+        raise pa.ArrowInvalid(f"decimals of {width} bytes")
+    raw = np.frombuffer(column.buffers()[1], np.uint8, rows * width, column.offset * width)
+    raw = raw.reshape(rows, width)
+    wide = np.empty((rows, _DECIMAL_BYTES), np.uint8)
+    wide[:, :width] = raw[:, ::-1]
+    wide[:, width:] = np.where(raw[:, :1] & 0x80, 0xFF, 0)
+    valid = np.packbits(column.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
+    decimals = pa.Array.from_buffers(target, rows, [pa.py_buffer(valid), pa.py_buffer(wide)])
+    decimals.validate(full=True)
+    return decimals

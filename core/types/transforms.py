@@ -1,0 +1,183 @@
+"""Rows by partition: the values of every transform over Arrow columns.
+
+Source: https://iceberg.apache.org/spec/#partition-transforms.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, VoidTransform
+from pyiceberg.types import (
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from lake.core.arrow import one_array
+from lake.core.errors import CorruptFileError, RefusedError
+from lake.core.types.single_values import from_single_values, partition_type, single_values
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+Partition = tuple[bytes | None, ...]
+Places = npt.NDArray[np.int64]
+
+_ALIGNMENT = 16
+_NANOSECONDS = 1000
+
+
+def partition_columns(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
+    """Return one array of partition values per field of the spec."""
+    return [transformed(batch, schema, field.source_id, field.transform) for field in spec.fields]
+
+
+def transformed(
+    batch: pa.RecordBatch, schema: Schema, source_id: int, transform: Transform[Any, Any]
+) -> pa.Array:
+    """Return a transform's values of a column.
+
+    Raises:
+        RefusedError: the transform is of a newer format.
+    """
+    if isinstance(transform, UnknownTransform):
+        raise RefusedError(
+            "the table is partitioned by a transform that lake does not know: only readers may pass it over"
+        )
+    source = source_column(batch, schema, source_id)
+    kind = schema.find_type(source_id)
+    if isinstance(transform, VoidTransform):
+        return pa.nulls(batch.num_rows, source.type)
+    if isinstance(transform, IdentityTransform):
+        return source
+    if isinstance(kind, UUIDType):
+        source = source.cast(pa.binary())
+    if isinstance(kind, TimestampNanoType | TimestamptzNanoType):
+        source = _microseconds(source)
+        kind = TimestampType() if isinstance(kind, TimestampNanoType) else TimestamptzType()
+    return one_array(transform.pyarrow_transform(kind)(_aligned(source)))
+
+
+def group_rows(
+    batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """Split a batch by partition; rows keep their order within one."""
+    groups = group_places(batch, spec, schema)
+    if len(groups) > 1:
+        order = np.concatenate([rows for _, rows in groups])
+        batch = batch if np.all(np.diff(order) == 1) else batch.take(pa.array(order))
+    start = 0
+    for partition, rows in groups:
+        yield partition, batch.slice(start, len(rows))
+        start += len(rows)
+
+
+def group_places(
+    batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
+) -> list[tuple[Partition, Places]]:
+    """Return each partition of a batch's rows with their numbers, rising."""
+    everything = np.arange(batch.num_rows)
+    if spec.is_unpartitioned() or batch.num_rows == 0:
+        return [((), everything)] if batch.num_rows else []
+    columns = partition_columns(batch, spec, schema)
+    codes = _codes(columns)
+    if codes.min() == codes.max():
+        return [(_partition_at(columns, spec, schema, [0])[0], everything)]
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    partitions = _partition_at(columns, spec, schema, order[starts])
+    return list(zip(partitions, np.split(order, starts[1:]), strict=True))
+
+
+def partition_number(partition: Partition, buckets: int) -> int:
+    """Return the same number below ``buckets`` for the same partition, in every process."""
+    text = b"\x00".join(b"-" if value is None else b"+" + value for value in partition)
+    return zlib.crc32(text) % buckets
+
+
+def source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.Array:
+    """Return a column by its id, also one inside structs.
+
+    Raises:
+        CorruptFileError: the schema has none.
+    """
+    name = schema.find_column_name(source_id)
+    if name is None:
+        raise CorruptFileError(f"the schema lacks column {source_id}, of which partitions are made")
+    names = name.split(".")
+    if len(names) == 1 or batch.schema.get_field_index(".".join(names)) >= 0:
+        return batch.column(".".join(names))
+    column = batch.column(names[0])
+    for name in names[1:]:
+        # flatten() carries the parent's nulls down, which field() does not.
+        index = column.type.get_field_index(name)
+        column = column.flatten()[index]
+    return column
+
+
+def _microseconds(column: pa.Array) -> pa.Array:
+    """Return times in nanoseconds rounded down to microseconds, for which all transforms give the same values.
+
+    PyIceberg's Rust transforms cut nanoseconds before 1970 towards 1970, and know no hours of them.
+    """
+    numbers = column.cast(pa.int64())
+    mask = numbers.is_null().to_numpy(zero_copy_only=False)
+    floors = np.floor_divide(numbers.fill_null(0).to_numpy(), _NANOSECONDS)
+    return pa.array(floors, pa.int64(), mask=mask).cast(pa.timestamp("us", column.type.tz))
+
+
+def _aligned(column: pa.Array) -> pa.Array:
+    """Return a column whose memory PyIceberg's Rust transforms take: a mapped file's lies anyhow."""
+    if all(buffer is None or buffer.address % _ALIGNMENT == 0 for buffer in column.buffers()):
+        return column
+    return pa.concat_arrays([column, column.slice(0, 0)])
+
+
+def _codes(columns: Sequence[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return a number per row that is equal for equal partitions."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if pa.types.is_null(column.type):
+            continue
+        encoded = _by_bits(column).dictionary_encode("encode")
+        size = len(encoded.dictionary)
+        codes = codes * (size + 1) + encoded.indices.to_numpy(zero_copy_only=False)
+        if size and codes.max() > 2**40:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+    return codes
+
+
+def _by_bits(column: pa.Array) -> pa.Array:
+    """Return floats as integers: -0.0 and 0.0 are two partitions, but NaN is one."""
+    if not pa.types.is_floating(column.type):
+        return column
+    nan = pa.scalar(float("nan"), column.type)
+    same = pc.if_else(pc.is_nan(column), nan, column)
+    return same.view(pa.int32() if pa.types.is_float32(column.type) else pa.int64())
+
+
+def _partition_at(
+    columns: Sequence[pa.Array], spec: PartitionSpec, schema: Schema, rows: Any
+) -> list[Partition]:
+    index = pa.array(rows, pa.int64())
+    kinds = [field.field_type for field in partition_type(spec, [schema]).fields]
+    values = [
+        single_values(_typed(column.take(index), kind), kind)
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
+    return list(zip(*values, strict=True))
+
+
+def _typed(column: pa.Array, kind: Any) -> pa.Array:
+    expected = from_single_values([], kind).type
+    return column if column.type == expected else column.cast(expected)

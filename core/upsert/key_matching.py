@@ -1,0 +1,236 @@
+"""The table's side of an upsert: where the source's keys are in a snapshot, and what deletes those rows."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyroaring import BitMap
+
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.operations import DeleteKey
+from lake.core.deletes.equality_coverage import check_specs
+from lake.core.engine.tasks import Task
+from lake.core.manifests.data_files import POSITION_DELETES, DataFile
+from lake.core.properties.table_properties import COPY_ON_WRITE
+from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.session import Session
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.delete_scopes import PUFFIN
+from lake.core.snapshots.live_files import LiveFiles, live_files
+from lake.core.types.arrow_schema import moved_schema, schema_to_plain
+from lake.core.upsert.key_filter import key_filter
+from lake.core.upsert.plan import UpsertPlan
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table.snapshots import Snapshot
+
+_MATCH = "lake.core.upsert.match_tasks"
+_EQUALITY = "lake.core.upsert.equality_tasks"
+_TASK_ROWS = 4_000_000
+_TASK_FILES = 500
+# The numbers of tasks start here, so that no name meets a loading task's.
+_FIRST_TASK = 50_000
+# What `lake.core.upsert.dedup_tasks` tells of a bucket of keys.
+Bucket = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Matched:
+    """What the table had of the source's keys at one snapshot.
+
+    Args:
+        table: as it was.
+        base: the branch's head; None for an empty branch.
+        condition: a filter that all rows of these keys match.
+        found: by bucket which keys were there.
+        again: which of them more than once.
+        hit: data files that had some.
+        kept: files of those rows of hit files that stay, when these are copied on write.
+        deletes: delete files of the rows that go, in the other modes.
+        superseded: delete files whose positions ``deletes`` holds again.
+    """
+
+    table: Table
+    base: Snapshot | None
+    condition: BooleanExpression | None
+    found: list[BitMap]
+    again: list[BitMap]
+    hit: list[str] = field(default_factory=list)
+    kept: list[DataFile] = field(default_factory=list)
+    deletes: list[DataFile] = field(default_factory=list)
+    superseded: list[DeleteKey] = field(default_factory=list)
+
+    @property
+    def updated(self) -> int:
+        """How many of the keys were there."""
+        return sum(len(bits) for bits in self.found)
+
+    @property
+    def files(self) -> list[DataFile]:
+        """The files that matching wrote."""
+        return [*self.kept, *self.deletes]
+
+
+class Matcher:
+    """Looks for keys in one snapshot after another; its files have the operation id in their names."""
+
+    def __init__(self, session: Session, plan: UpsertPlan, operation_id: str) -> None:
+        self._session = session
+        self._plan = plan
+        self._operation_id = operation_id
+        self._storage = plan.ingest.table.storage
+        self._number = _FIRST_TASK
+
+    def blind(self, table: Table, buckets: Sequence[Bucket]) -> Matched:
+        """Delete the source's keys without a look at the table's rows."""
+        ingest = self._plan.ingest
+        base = ancestry.branch_head(table.metadata, ingest.options.branch)
+        if base is not None:
+            check_specs(table, base)
+        names = [ingest.schema.find_column_name(column) or "" for column in self._plan.key]
+        fields = [ingest.schema.find_field(name) for name in names]
+        tasks = [
+            Task(
+                {
+                    "keys": bucket["keys"],
+                    "ids": list(self._plan.key),
+                    "columns": schema_to_plain(Schema(*fields)),
+                    "writing": ingest.settings(self._operation_id).to_plain(),
+                    "task": number,
+                }
+            )
+            for number, bucket in enumerate(buckets, self._number)
+            if bucket["keys"]
+        ]
+        matched = Matched(table, base, None, [], [])
+        engine = self._session.engine(ingest.input_bytes)
+        for result in engine.run(tasks, f"{_EQUALITY}:write_deletes", storage=self._storage):
+            matched.deletes += [DataFile.from_plain(file) for file in result.value["deletes"]]
+        return matched
+
+    def match(self, table: Table, buckets: Sequence[Bucket]) -> Matched:
+        """Find the table's rows of the source's keys and delete them as the mode says."""
+        ingest, key = self._plan.ingest, self._plan.key
+        base = ancestry.branch_head(table.metadata, ingest.options.branch)
+        known = set(key) <= set(table.schema.field_ids)
+        condition = (
+            key_filter(table.schema, key, [one["values"] for one in buckets if one["keys"]])
+            if known
+            else None
+        )
+        nothing = [BitMap() for _ in buckets]
+        matched = Matched(table, base, condition, nothing, [BitMap() for _ in nothing])
+        if base is None or not known:
+            return matched
+        found = live_files(table, base, condition)
+        tasks = list(self._tasks(found, buckets, condition))
+        total = sum(task.input_bytes for task in tasks)
+        self._session.progress.start("matching", tasks=len(tasks), total_bytes=total)
+        engine = self._session.engine(ingest.input_bytes)
+        for result in engine.run(tasks, f"{_MATCH}:match", storage=self._storage):
+            value = result.value
+            for bucket, text in enumerate(value["found"]):
+                new = _bits(text)
+                matched.again[bucket] |= _bits(value["found_again"][bucket])
+                matched.again[bucket] |= matched.found[bucket] & new
+                matched.found[bucket] |= new
+            matched.kept += [DataFile.from_plain(file) for file in value["kept"]]
+            matched.deletes += [DataFile.from_plain(file) for file in value["deletes"]]
+            matched.hit += value["hit"]
+            self._session.progress.advance(
+                tasks=1, done_bytes=tasks[result.task].input_bytes, rows=value["rows"]
+            )
+        self._session.progress.finish()
+        matched.superseded = _superseded(found, matched)
+        return matched
+
+    def _tasks(
+        self, found: LiveFiles, buckets: Sequence[Bucket], condition: BooleanExpression | None
+    ) -> Iterator[Task]:
+        ingest, key, table = self._plan.ingest, list(self._plan.key), found.table
+        copies = self._plan.deletes == COPY_ON_WRITE
+        names = [ingest.schema.find_column_name(column) or "" for column in key]
+        common: dict[str, Any] = {
+            "ids": key,
+            "buckets": [bucket["keys"] for bucket in buckets],
+            "mode": self._plan.deletes,
+            "format_version": table.metadata.format_version,
+        }
+        # Row ids of version 3 move with their rows, and so do columns that are younger than the plan.
+        copied = moved_schema(ingest.schema if ingest.evolves else table.schema, table.metadata)
+        writing = ingest.settings(self._operation_id)
+        if copies:
+            writing = replace(writing, schema=copied)
+        common["writing"] = writing.to_plain()
+        for numbers, files in self._groups(found):
+            deletes = found.deletes_of(np.array(numbers, np.int64))
+            reading = ReadSettings.of(
+                table,
+                projection=ingest.schema.select(*names),
+                # To copy, all rows are counted.
+                row_filter=None if copies else condition,
+                deletes=deletes,
+            )
+            everything = ReadSettings.of(table, projection=copied, deletes=deletes)
+            payload = {
+                **common,
+                "task": self._number,
+                "files": [file.to_plain() for file in files],
+                "reading": reading.to_plain(),
+                "rewriting": everything.to_plain() if copies else None,
+            }
+            self._number += 1
+            yield Task(payload, sum(file.size_bytes for file in files))
+
+    def _groups(self, found: LiveFiles) -> Iterator[tuple[list[int], list[FileSlice]]]:
+        """Yield neighbouring data files with their numbers: all cores have work, and no task too much."""
+        specs = found.table.metadata.specs()
+        files = [
+            item
+            for spec_id, entries in found.by_spec.items()
+            for item in slices_of(entries, spec=specs[spec_id], schema=found.schema)
+        ]
+        engine = self._session.engine(self._plan.ingest.input_bytes)
+        rows = sum(file.record_count for file in files)
+        most = min(_TASK_ROWS, -(-rows // engine.parallelism))
+        group: tuple[list[int], list[FileSlice]] = ([], [])
+        taken = 0
+        for number, file in enumerate(files):
+            if group[0] and (taken + file.record_count > most or len(group[0]) >= _TASK_FILES):
+                yield group
+                group, taken = ([], []), 0
+            group[0].append(number)
+            group[1].append(file)
+            taken += file.record_count
+        if group[0]:
+            yield group
+
+
+def _superseded(found: LiveFiles, matched: Matched) -> list[DeleteKey]:
+    """Return the vectors, and the delete files for one data file, that new vectors take the place of."""
+    if not any(file.format == PUFFIN for file in matched.deletes):
+        return []
+    paths = set(matched.hit)
+    hit = pa.array(matched.hit, pa.string())
+    masks = [
+        pc.is_in(entries["file_path"].cast(pa.string()), value_set=hit).to_numpy()
+        for entries in found.by_spec.values()
+    ]
+    known = found.deletes_of(np.flatnonzero(np.concatenate(masks)))
+    return [
+        DeleteKey(item.path, item.content_offset)
+        for item in known
+        if item.content == POSITION_DELETES and item.referenced_data_file in paths
+    ]
+
+
+def _bits(text: str) -> BitMap:
+    return BitMap.deserialize(base64.b64decode(text))
