@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.errors import InvalidRequestError
+from lake.core.interrupts import Interrupts
 from lake.core.redaction import is_secret
 from lake.core.settings import Settings
 
@@ -44,7 +45,7 @@ class State:
         branch: the branch's name as given, as far as it is known.
         as_json: whether standard output belongs to one JSON document.
         quiet: whether only warnings and errors are told.
-        work_is_over: is to be called when no stop may break in any more.
+        ignore_stops: is called when no stop signal may interrupt the command any more.
     """
 
     open_session: Callable[[Settings, bool], Session]
@@ -54,7 +55,7 @@ class State:
     as_json: bool = False
     quiet: bool = False
     settings: Settings | None = None
-    work_is_over: Callable[[], None] = lambda: None
+    ignore_stops: Callable[[], None] = lambda: None
     opened: Session | None = None
 
     @property
@@ -63,7 +64,7 @@ class State:
         if self.opened is None:
             settings = self.settings or Settings()
             self.opened = self.open_session(settings, self.quiet)
-            self.opened.work_is_over = self.work_is_over
+            self.opened.interrupts = Interrupts(self.ignore_stops)
             for key in filter(is_secret, settings.spark_conf):
                 self.opened.warn(
                     f"whoever can list this machine's processes can read {key}: "

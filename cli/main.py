@@ -71,13 +71,13 @@ def main(
 
 def _work(arguments: list[str], state: State, stops: Stops, early: Sequence[int]) -> _Ending:
     """Run the command and close its session; nothing escapes."""
-    state.work_is_over = stops.work_is_over
+    state.ignore_stops = stops.ignore
     try:
         try:
             stops.heed(early)
             ending = _run(arguments, state)
         finally:
-            stops.work_is_over()
+            stops.ignore()
     except StoppedError as error:
         ending = error
     if isinstance(ending, StoppedError) and stops.first is not None:

@@ -66,8 +66,8 @@ class Stops:
         for number in early:
             self._stop(number, None)
 
-    def work_is_over(self) -> None:
-        """Raise nothing any more."""
+    def ignore(self) -> None:
+        """Ignore further signals: the work is over."""
         self._working = False
 
     def release(self, code: int) -> None:

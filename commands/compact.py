@@ -10,8 +10,9 @@ from lake.commands.context import session_of
 from lake.commands.options import Branch, DryRun, TableArgument, Wait, Where
 from lake.commands.parsing import parse_pairs
 from lake.core.catalogs.catalog import Table
-from lake.core.compaction.execute import CompactionPlan, execute, plan_compaction, preview
+from lake.core.compaction.execute import execute, preview
 from lake.core.compaction.options import compaction_options
+from lake.core.compaction.plan import CompactionPlan, plan_compaction
 from lake.core.locks.table_lock import run_alone
 from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms, parse_size

@@ -8,6 +8,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.demo_tour import FOLDER, run_demo
+from lake.core.interrupts import Interrupts
 from lake.core.outcome import Outcome
 
 
@@ -18,4 +19,6 @@ def demo(context: typer.Context) -> Outcome:
     """
     folder = Path(FOLDER).absolute()
     session = session_of(context, warehouse=str(folder), catalog=None, catalog_type="sql")
+    # The tour makes several commits, and a stop must end it after any of them.
+    session.interrupts = Interrupts()
     return run_demo(session, folder)

@@ -22,8 +22,10 @@ import pyarrow.compute as pc
 
 from lake.core.compaction import execute as compaction
 from lake.core.compaction.options import compaction_options
+from lake.core.compaction.plan import plan_compaction
 from lake.core.errors import NotFoundError, RefusedError
 from lake.core.expiration import execute as expiration
+from lake.core.expiration.plan import plan_expiration
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.exports.destinations import output_to
 from lake.core.ingest import execute as ingest
@@ -158,7 +160,7 @@ class _Tour:
                 path = os.path.join(days_folder, f"{number:03}.parquet")
                 committed += _load_day(quiet, day, path, creating=number == 0)
                 # A stop that came during the commit waited for its end.
-                quiet.go_on()
+                quiet.interrupts.checkpoint()
                 progress.advance(tasks=1, rows=day.num_rows)
         progress.finish()
         return committed
@@ -207,8 +209,8 @@ class _Tour:
         with self._step(command) as say, closing(moving):
             table = moving.table(TABLE)
             options = compaction_options({"verify": True}, {}, table.properties)
-            told = compaction.execute(moving, compaction.plan_compaction(table, options)).result
-            moving.go_on()
+            told = compaction.execute(moving, plan_compaction(table, options)).result
+            moving.interrupts.checkpoint()
             say(
                 f"{told['rewritten_files']} files into {told['added_files']}, without "
                 f"{told['rows_dropped_by_deletes']:,} deleted rows"
@@ -221,7 +223,7 @@ class _Tour:
         with self._step(command) as say:
             options = RetentionOptions(older_than_ms=now, retain_last=1, unsafe=True)
             table = self.session.table(TABLE)
-            plan = expiration.plan_expiration(self.session, table, options)
+            plan = plan_expiration(self.session, table, options)
             told = expiration.execute(self.session, plan).result
             say(f"{told['snapshots']} snapshots and {told['data_files']} data files")
 
@@ -231,7 +233,7 @@ class _Tour:
         before = self._size()
         started = self.session.clock.monotonic()
         yield told.append
-        self.session.go_on()
+        self.session.interrupts.checkpoint()
         seconds = self.session.clock.monotonic() - started
         self.steps.append(Step(command, "; ".join(told), seconds, before, self._size()))
 

@@ -10,15 +10,10 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import DryRun, TableArgument, Wait
 from lake.core.catalogs.catalog import Table
-from lake.core.expiration.execute import (
-    ExpirationPlan,
-    execute,
-    file_details,
-    plan_expiration,
-    preview,
-)
+from lake.core.expiration.execute import execute, file_details, preview
 from lake.core.expiration.file_deletion import Removed
 from lake.core.expiration.journal_recovery import finish_journals
+from lake.core.expiration.plan import ExpirationPlan, plan_expiration
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.locks.table_lock import run_alone
 from lake.core.outcome import Outcome

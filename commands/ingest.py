@@ -147,7 +147,6 @@ def ingest(
         changes_mode,
     )
     session = session_of(context)
-    session.single_commit = True
     with _spooled(sources or [], format_name) as stdin:
         options = IngestOptions(
             sources=sources or [],

@@ -59,7 +59,6 @@ def replay(
     Example: lake replay db.events --checkpoint s3://state/checkpoints/5f3a/chk-42
     """
     session = session_of(context)
-    session.single_commit = True
     options = ReplayOptions(
         checkpoints=tuple(checkpoint or ()),
         job_id=job_id_of(job) if job is not None else None,

@@ -1,13 +1,59 @@
-"""Hold back Ctrl-C and SIGTERM for the moments in which a half-known outcome would be worse than a wait."""
+"""When stop signals (Ctrl-C and SIGTERM) may interrupt a command."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from lake.core.errors import StoppedError
+
 _STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+class Interrupts:
+    """The stop signals of one command: held back during a commit, and raised at the next safe point.
+
+    Args:
+        ignore_stops: is called when the command's last commit succeeded; stops that come later have no effect.
+    """
+
+    def __init__(self, ignore_stops: Callable[[], None] = _nothing) -> None:
+        self._ignore_stops = ignore_stops
+        self._last = False
+        self._pending: StoppedError | KeyboardInterrupt | None = None
+
+    @contextmanager
+    def last_commit(self) -> Iterator[None]:
+        """Declare that a commit inside the block is the last change that the command makes."""
+        before, self._last = self._last, True
+        try:
+            yield
+        finally:
+            self._last = before
+
+    def committed(self) -> None:
+        """Record that a commit succeeded. If it was the command's last one, later stops are ignored."""
+        if self._last:
+            self._ignore_stops()
+
+    def defer(self, stop: StoppedError | KeyboardInterrupt) -> None:
+        """Keep a stop that came too late to prevent a commit, for `checkpoint`."""
+        self._pending = stop
+
+    def checkpoint(self) -> None:
+        """Raise the deferred stop, if there is one.
+
+        Raises:
+            StoppedError: a stop signal was deferred.
+        """
+        if self._pending is not None:
+            raise self._pending
 
 
 @contextmanager
@@ -18,8 +64,8 @@ def uninterrupted() -> Iterator[None]:
         return
     received: list[int] = []
     try:
-        # Handlers, not the thread's mask: the system then gives the signal to another thread, and
-        # Python runs the handler in this one all the same.
+        # Handlers are replaced, because a signal that the main thread's mask blocks is delivered to another
+        # thread, and Python then runs the handler in the main thread all the same.
         with ExitStack() as restored:
             for number in _STOPS:
                 before = signal.getsignal(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import json
 import os
@@ -10,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,24 @@ def modules() -> list[Path]:
     return [path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
 
 
+def module_name(path: Path) -> str:
+    parts = ("lake", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_by_module() -> dict[str, set[str]]:
+    """Return which modules of lake each module of lake imports, at its top or anywhere else."""
+    names = {module_name(path): path for path in modules()}
+    imported: dict[str, set[str]] = {name: set() for name in names}
+    for name, path in names.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{item.name}" for item in node.names}
+                found = inner & names.keys() or {node.module} & names.keys()
+                imported[name] |= found - {name}
+    return imported
+
+
 def subclasses(kind: type) -> list[type]:
     return [kind, *(found for child in kind.__subclasses__() for found in subclasses(child))]
 
@@ -43,11 +63,38 @@ def help_of(*arguments: str) -> str:
 
 
 def test_every_package_is_in_the_wheel() -> None:
-    listed = PROJECT["tool"]["setuptools"]["packages"]
+    setuptools = PROJECT["tool"]["setuptools"]
     folders = {path.parent.relative_to(ROOT) for path in modules()}
 
-    assert sorted(listed) == sorted("lake." + ".".join(folder.parts) for folder in folders)
+    # The first three by name, and what is below the core by pattern.
+    assert {f"lake.{folder.parts[0]}" for folder in folders} == set(setuptools["packages"])
+    assert {folder.parts[0] for folder in folders if len(folder.parts) > 1} == {"core"}
+    assert "**/*.py" in setuptools["package-data"]["lake.core"]
     assert all((ROOT / folder / "__init__.py").exists() for folder in folders)
+
+
+def test_a_package_has_at_most_sixteen_files_and_says_what_belongs_in_it() -> None:
+    folders = {path.parent for path in modules()}
+    crowded = {str(folder): len(list(folder.glob("*.py"))) for folder in folders}
+
+    assert {name: count for name, count in crowded.items() if count > 16} == {}
+    for folder in folders:
+        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder
+
+
+def test_every_module_of_the_core_is_in_one_layer() -> None:
+    layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
+    listed = [name for layer in layers for name in layer.split(" | ")]
+    names = [module_name(path) for path in modules() if path.name != "__init__.py"]
+
+    for name in names:
+        assert sum(name == layer or name.startswith(f"{layer}.") for layer in listed) == 1, name
+
+
+def test_files_do_not_import_one_another_in_a_circle() -> None:
+    sorter = TopologicalSorter(imports_by_module())
+
+    sorter.prepare()  # CycleError names the modules
 
 
 def test_every_layer_tells_type_checkers_that_it_is_typed() -> None:

@@ -37,8 +37,8 @@ BATCH_BYTES = 16 * 1024 * 1024
 class FileSlice:
     """A data file, or the row groups of it that begin in a range of its bytes.
 
-    `partition` holds single values as in `lake.core.manifests.data_files.DataFile`, `sequence_number` is the file's data
-    sequence number. Of the slice's rows the first `skip_rows` are left out, and of the others all but the
+    `partition` contains single values as in `lake.core.manifests.data_files.DataFile`. `sequence_number` is the
+    file's data sequence number. Of the slice's rows the first `skip_rows` are left out, and of the others all but the
     first `take_rows`; both count rows of the file, deleted or not.
     """
 

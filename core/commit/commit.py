@@ -41,7 +41,7 @@ from lake.core.properties.table_properties import (
     check,
 )
 from lake.core.properties.values import Setting
-from lake.core.session import Session
+from lake.core.run_context import RunContext
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.run_ids import (
     CARRIED_MS,
@@ -157,7 +157,7 @@ def require_writable(table: Table) -> None:
 
 
 def commit_snapshot(
-    session: Session,
+    context: RunContext,
     table: Table,
     operation: Operation,
     *,
@@ -171,7 +171,7 @@ def commit_snapshot(
     """Commit an operation to a branch as one snapshot.
 
     Args:
-        session: clock, ids and the register of files that may be live.
+        context: clock, ids and the register of files that may be live.
         table: as the caller planned on it.
         operation: what to do.
         operation_id: a UUID, new for each commit; names files and marks the snapshot.
@@ -188,7 +188,7 @@ def commit_snapshot(
     """
     step = Step(operation=operation, summary=summary or {})
     return commit_snapshots(
-        session,
+        context,
         table,
         lambda _: (step,),
         operation_id=operation_id,
@@ -200,7 +200,7 @@ def commit_snapshot(
 
 
 def commit_snapshots(
-    session: Session,
+    context: RunContext,
     table: Table,
     decide: Callable[[Table], Sequence[Step]],
     *,
@@ -213,7 +213,7 @@ def commit_snapshots(
     """Commit steps to a branch as one snapshot each, all or none of them.
 
     Args:
-        session: see `commit_snapshot`, also for what is not told here.
+        context: see `commit_snapshot`, also for what is not told here.
         table: as the caller planned on it.
         decide: returns the steps still to do on a table as it is now, first to last; asked on every attempt,
             with the very head that the swap requires. What was written for a step that it returns again is
@@ -229,8 +229,8 @@ def commit_snapshots(
         CommitUnknownError: it may have happened; nothing was removed.
     """
     with WriteBehind(table.storage) as storage:
-        chain = Chain(session, storage, operation_id)
-        commit = _Commit(session, decide, chain, branch, guard or {}, requirements, updates)
+        chain = Chain(context, storage, operation_id)
+        commit = _Commit(context, decide, chain, branch, guard or {}, requirements, updates)
         return commit.run(table)
 
 
@@ -238,7 +238,7 @@ def commit_snapshots(
 class _Commit:
     """Asks, builds and sends until the snapshots landed or certainly cannot."""
 
-    session: Session
+    context: RunContext
     decide: Callable[[Table], Sequence[Step]]
     chain: Chain
     branch: str
@@ -259,7 +259,7 @@ class _Commit:
             raise
         except BaseException:
             # Broken off while it was sent, the commit may have landed.
-            owned, written = self.session.owned, self.chain.written
+            owned, written = self.context.protected_files, self.chain.written
             self._forget(table, [one for one in written if paths.canonical(one) not in owned])
             raise
         own = _marked(landed.metadata, self.chain.operation_id)
@@ -277,13 +277,13 @@ class _Commit:
     def _sent(self, table: Table) -> Table:
         """Commit; where the catalog forbids the change of table properties, without noting the run ids."""
         try:
-            return commit_changes(self.session, table, self._prepare, self._landed)
+            return commit_changes(self.context, table, self._prepare, self._landed)
         except NotAuthorisedError:
             if not self.noted:
                 raise
             self.notes = False
-            after = commit_changes(self.session, table, self._prepare, self._landed)
-            self.session.warn(
+            after = commit_changes(self.context, table, self._prepare, self._landed)
+            self.context.warn(
                 f"the catalog does not let {table.identifier} note run ids in its properties: they count until "
                 "their snapshots expire"
             )
@@ -309,7 +309,7 @@ class _Commit:
     def _is_guarded(self, table: Table) -> bool:
         """Whether an earlier run made this change, though its snapshot may have expired since."""
         if self.guard.keys() == {RUN_ID}:
-            since_ms = self.session.clock.now_ms() - CARRIED_MS
+            since_ms = self.context.clock.now_ms() - CARRIED_MS
             return has_run(table, self.branch, self.guard[RUN_ID], since_ms)
         return find_on_branch(table.metadata, self.branch, self.guard) is not None
 
@@ -347,7 +347,7 @@ class _Commit:
     ) -> tuple[TableUpdate, ...]:
         from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
 
-        now_ms = self.session.clock.now_ms()
+        now_ms = self.context.clock.now_ms()
         noted = noted_runs(metadata, self.branch, now_ms, added=snapshots) if self.notes else {}
         self.noted = bool(noted)
         return (SetPropertiesUpdate(updates=noted),) if noted else ()
@@ -370,7 +370,7 @@ class _Commit:
         self.chain.storage.give_up()
         outcome = table.storage.delete(locations)
         if outcome.failed:
-            self.session.warn(f"{len(outcome.failed)} unused manifests could not be removed")
+            self.context.warn(f"{len(outcome.failed)} unused manifests could not be removed")
 
 
 def _marked(metadata: TableMetadata, operation_id: str) -> list[Snapshot]:
@@ -383,7 +383,7 @@ def _marked(metadata: TableMetadata, operation_id: str) -> list[Snapshot]:
 
 
 def commit_changes(
-    session: Session,
+    context: RunContext,
     table: Table,
     prepare: Callable[[Table], ChangeSet | None],
     landed: Callable[[TableMetadata], object | None],
@@ -391,7 +391,7 @@ def commit_changes(
     """Send a change until it lands or certainly cannot, and return the table after it.
 
     Args:
-        session: clock, ids and the register of owned files.
+        context: clock, ids and the register of owned files.
         table: where to start; later attempts load it again.
         prepare: makes the request for a table as it is now; None means nothing is left to do. It is
             called again after each conflict and validates afresh.
@@ -403,9 +403,9 @@ def commit_changes(
         CommitUnknownError: an answer is missing and no trace was found (yet).
     """
     require_writable(table)
-    _warn_of_times(session, table)
+    _warn_of_times(context, table)
     policy = RetryPolicy.of(table.properties, COMMIT_RETRY)
-    started = session.clock.monotonic()
+    started = context.clock.monotonic()
     for attempt in range(1, policy.retries + 2):
         if attempt > 1 and landed(table.metadata) is not None:
             return table
@@ -423,10 +423,10 @@ def commit_changes(
         if request is None:
             return table
         _require_kept(table, request.updates)
-        after, refusal = _sent(session, table, request, landed)
+        after, refusal = _sent(context, table, request, landed)
         if after is not None:
             return after
-        elapsed_ms = (session.clock.monotonic() - started) * 1000
+        elapsed_ms = (context.clock.monotonic() - started) * 1000
         last = attempt > policy.retries or (elapsed_ms > policy.total_ms and attempt > 1)
         if last or table.creating:
             raise CommitConflictError(
@@ -434,15 +434,15 @@ def commit_changes(
                 f"{'try' if attempt == 1 else 'tries'}: {refusal}",
                 hint="nothing was changed; run the command again",
             )
-        session.clock.sleep(policy.wait_seconds(attempt, session.ids.jitter()))
+        context.clock.sleep(policy.wait_seconds(attempt, context.ids.jitter()))
         table = table.refreshed()
     raise CommitConflictError(f"the commit to {table.identifier} was never tried")
 
 
-def _warn_of_times(session: Session, table: Table) -> None:
+def _warn_of_times(context: RunContext, table: Table) -> None:
     """Warn of a table that Iceberg Java does not load, where the commit does not mend it."""
     if not table.catalog.makes_metadata and is_disordered(table.metadata):
-        session.warn(
+        context.warn(
             f"the times in the metadata of {table.identifier} go back by more than a minute: Iceberg Java does not "
             "load such a table, and only its catalog's server can correct them"
         )
@@ -465,7 +465,7 @@ def _require_kept(table: Table, updates: tuple[TableUpdate, ...]) -> None:
 
 
 def _sent(
-    session: Session,
+    context: RunContext,
     table: Table,
     request: ChangeSet,
     landed: Callable[[TableMetadata], object | None],
@@ -475,31 +475,31 @@ def _sent(
     after, refusal, unknown = None, "", None
     try:
         with uninterrupted():
-            session.owned.update(owned)
+            context.protected_files.update(owned)
             try:
-                after, refusal = _send(session, table, request, landed)
+                after, refusal = _send(context, table, request, landed)
             except CommitUnknownError as error:
                 unknown = error
             except LakeError:
-                session.owned.difference_update(owned)
+                context.protected_files.difference_update(owned)
                 raise
             if after is not None:
-                session.landed()
-                _drop_old_metadata(session, table, after)
+                context.interrupts.committed()
+                _drop_old_metadata(context, table, after)
             elif unknown is None:
-                session.owned.difference_update(owned)
+                context.protected_files.difference_update(owned)
     except (StoppedError, KeyboardInterrupt) as stop:
         if after is None and unknown is None:
             raise
         # Too late for a commit that landed, or may have: what is left to do heeds it.
-        session.stopped = stop
+        context.interrupts.defer(stop)
     if unknown is not None:
         raise unknown
     return after, refusal
 
 
 def _send(
-    session: Session,
+    context: RunContext,
     table: Table,
     request: ChangeSet,
     landed: Callable[[TableMetadata], object | None],
@@ -508,19 +508,19 @@ def _send(
     from pyiceberg import exceptions as theirs  # noqa: PLC0415
 
     try:
-        answer = table.send(request.requirements, request.updates, session.clock)
+        answer = table.send(request.requirements, request.updates, context.clock)
     except LakeError as error:
         # Raised before anything is changed, but for a server's word to go on elsewhere: who says so may stand
         # behind what did it.
         here = table.catalog.writes_metadata or not table.catalog.is_served
-        return _refused(session, table, landed, error, certain=Exception if here else ())
+        return _refused(context, table, landed, error, certain=Exception if here else ())
     except (
         theirs.CommitFailedException,
         theirs.TableAlreadyExistsError,
         theirs.TooManyRequestsError,
     ) as error:
         # A proxy that sends twice turns a success into a conflict: only the table knows.
-        after = _look(session, table, landed, error)
+        after = _look(context, table, landed, error)
         return after, first_line(error)
     except (
         theirs.UnauthorizedError,
@@ -529,32 +529,32 @@ def _send(
     ) as error:
         refusal = NotAuthorisedError(f"not allowed to commit to {table.identifier}")
         # Who may not look either was sent away altogether.
-        return _refused(session, table, landed, refusal, error, certain=NotAuthorisedError)
+        return _refused(context, table, landed, refusal, error, certain=NotAuthorisedError)
     except theirs.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
     except theirs.BadRequestError as error:
-        return _refused(session, table, landed, _not_accepted(table, error), error)
+        return _refused(context, table, landed, _not_accepted(table, error), error)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the outcome is open, not failed
         if held := locked_error(error, table.catalog.database):
-            return _locked_out(session, table, landed, held, error)
+            return _locked_out(context, table, landed, held, error)
         # A catalog in this process makes the new metadata before it swaps: what it cannot make, it has not. Of a
         # server it is the answer that cannot be understood, to a commit that landed.
         unmade = isinstance(error, theirs.ValidationError) or type(error) is ValueError
         if unmade and not table.catalog.is_served:
-            return _refused(session, table, landed, _not_accepted(table, error), error)
-        return _settle(session, table, landed, error), ""
+            return _refused(context, table, landed, _not_accepted(table, error), error)
+        return _settle(context, table, landed, error), ""
     for warning in getattr(answer, "warnings", ()):
-        session.warn(warning)
+        context.warn(warning)
     if landed(answer.metadata) is None:
         # Such as the table that something in between got, where it made a question of the request.
         other = BadInputError("its answer does not show the change")
-        return _settle(session, table, landed, other), ""
+        return _settle(context, table, landed, other), ""
     # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
-    return _settle(session, table, landed, None), ""
+    return _settle(context, table, landed, None), ""
 
 
 def _locked_out(
-    session: Session,
+    context: RunContext,
     table: Table,
     landed: Callable[[TableMetadata], object | None],
     refusal: TimedOutError,
@@ -566,9 +566,9 @@ def _locked_out(
         TimedOutError: SQLite changed nothing, because another process holds its file.
     """
     try:
-        return _refused(session, table, landed, refusal, cause, certain=TimedOutError)
+        return _refused(context, table, landed, refusal, cause, certain=TimedOutError)
     except TimedOutError:
-        _forget_metadata(session, table, None)
+        _forget_metadata(context, table, None)
         raise
 
 
@@ -579,7 +579,7 @@ def _not_accepted(table: Table, cause: Exception) -> BadInputError:
 
 
 def _refused(
-    session: Session,
+    context: RunContext,
     table: Table,
     landed: Callable[[TableMetadata], object | None],
     refusal: LakeError,
@@ -592,14 +592,14 @@ def _refused(
     Raises:
         LakeError: the refusal; it does not show it.
     """
-    after = _look(session, table, landed, cause or refusal, certain=certain)
+    after = _look(context, table, landed, cause or refusal, certain=certain)
     if after is None:
         raise refusal from cause or refusal.__cause__
     return after, ""
 
 
 def _look(
-    session: Session,
+    context: RunContext,
     table: Table,
     landed: Callable[[TableMetadata], object | None],
     cause: BaseException,
@@ -609,7 +609,7 @@ def _look(
     """Return the table if the change is in it, None if it certainly is not.
 
     Args:
-        session: see `commit_changes`, also for what is not told here.
+        context: see `commit_changes`, also for what is not told here.
         table: as the change was sent for it.
         landed: finds the change's trace.
         cause: what the catalog said.
@@ -624,14 +624,14 @@ def _look(
     except Exception as error:  # noqa: BLE001 - that the look failed tells nothing of the commit
         if isinstance(error, certain):
             return None
-        return _settle(session, table, landed, cause)
+        return _settle(context, table, landed, cause)
     if now is not None and landed(now.metadata) is not None:
         return now
-    _forget_metadata(session, table, now)
+    _forget_metadata(context, table, now)
     return None
 
 
-def _forget_metadata(session: Session, table: Table, now: Table | None) -> None:
+def _forget_metadata(context: RunContext, table: Table, now: Table | None) -> None:
     """Remove the metadata file that a catalog in this process wrote for a commit that did not happen."""
     logged = {entry.metadata_file for entry in now.metadata.metadata_log} if now else set()
     live = logged | ({now.metadata_location} if now else set())
@@ -641,11 +641,11 @@ def _forget_metadata(session: Session, table: Table, now: Table | None) -> None:
         if paths.deletable(location, table.roots)
     ]
     if table.storage.delete(own).failed:
-        session.warn("an unused metadata file could not be removed")
+        context.warn("an unused metadata file could not be removed")
 
 
 def _settle(
-    session: Session,
+    context: RunContext,
     table: Table,
     landed: Callable[[TableMetadata], object | None],
     cause: BaseException | None,
@@ -665,7 +665,7 @@ def _settle(
         if now is not None and landed(now.metadata) is not None:
             return now
         if attempt <= policy.retries:
-            session.clock.sleep(policy.wait_seconds(attempt, session.ids.jitter()))
+            context.clock.sleep(policy.wait_seconds(attempt, context.ids.jitter()))
     if cause is None and now is not None:
         return now
     raise CommitUnknownError(
@@ -675,7 +675,7 @@ def _settle(
     ) from cause
 
 
-def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
+def _drop_old_metadata(context: RunContext, before: Table, after: Table) -> None:
     """Remove metadata files that fell out of the log, where the table's properties ask for it."""
     if not DELETE_OLD_METADATA.of(before.properties) or before.creating:
         return
@@ -692,10 +692,10 @@ def _drop_old_metadata(session: Session, before: Table, after: Table) -> None:
         left = len(after.storage.delete(old).failed)
     except LakeError as error:
         # The commit has landed all the same.
-        session.warn(f"old metadata files were not removed: {error.message}")
+        context.warn(f"old metadata files were not removed: {error.message}")
         return
     if left:
-        session.warn("some old metadata files could not be removed")
+        context.warn("some old metadata files could not be removed")
 
 
 def _schema_id(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> int:

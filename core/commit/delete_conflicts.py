@@ -14,6 +14,7 @@ from lake.core.errors import ConflictingFilesError, RefusedError
 from lake.core.manifests.api import read_manifest
 from lake.core.manifests.data_files import POSITION_DELETES
 from lake.core.snapshots.delete_scopes import PUFFIN
+from lake.core.types.format_versions import DELETION_VECTORS_SINCE
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("file_path", "file_format", "content_offset", "referenced_data_file")
 # Deletion vectors came with format version 3, and took the place of position delete files.
-_VECTORS_SINCE = 3
 
 
 class DeleteClashes:
@@ -120,7 +120,7 @@ def _check_version(version: int, added: Sequence[pa.Table]) -> None:
             "a table of format version 1 has no row-level deletes",
             hint="upgrade the table to format version 2, or rewrite whole files",
         )
-    takes_vectors = version >= _VECTORS_SINCE
+    takes_vectors = version >= DELETION_VECTORS_SINCE
     kind = "position delete files" if takes_vectors else "deletion vectors"
     for entries in added:
         formats = entries["file_format"].filter(pc.equal(entries["content"], POSITION_DELETES))

@@ -14,11 +14,12 @@ from lake.core.commit.snapshot_producer import Draft, Parent, Producer, next_seq
 from lake.core.manifests.api import encode_manifest_list
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.metadata.commit_times import latest_ms
-from lake.core.session import Session
-from lake.core.snapshots.row_lineage import LINEAGE_SINCE, next_row_id
+from lake.core.run_context import RunContext
+from lake.core.snapshots.row_lineage import next_row_id
 from lake.core.snapshots.run_ids import OPERATION_ID
 from lake.core.snapshots.summary import engine_marks
 from lake.core.storage.background_writer import WriteBehind
+from lake.core.types.format_versions import ROW_LINEAGE_SINCE
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -32,13 +33,13 @@ class Chain:
     """Writes the snapshots of one commit, attempt after attempt.
 
     Args:
-        session: clock and ids.
+        context: clock and ids.
         storage: in front of the table's; given up before anything of what was written is removed.
         operation_id: a UUID that names the files and marks the snapshots.
         written: the location of whatever was written.
     """
 
-    session: Session
+    context: RunContext
     storage: WriteBehind
     operation_id: str
     written: list[str] = field(default_factory=list)
@@ -106,7 +107,7 @@ class Chain:
     def _free_snapshot_id(self, table: Table) -> int:
         taken = {producer.snapshot_id for producer in self._producers.values()}
         while True:
-            candidate = self.session.ids.snapshot_id()
+            candidate = self.context.ids.snapshot_id()
             if candidate not in taken and table.metadata.snapshot_by_id(candidate) is None:
                 return candidate
 
@@ -147,14 +148,14 @@ class Chain:
             parent_snapshot_id=parent.snapshot_id,
             sequence_number=next_sequence_number(metadata),
             # A clock behind the last writer's must not make history run backwards.
-            timestamp_ms=max(self.session.clock.now_ms(), latest_ms(metadata)),
+            timestamp_ms=max(self.context.clock.now_ms(), latest_ms(metadata)),
             manifest_list=location,
             summary=Summary(Kind(draft.operation), **{**draft.summary, **keys}),
             schema_id=schema_id,
             first_row_id=_first_row_id(metadata),
-            added_rows=draft.added_rows if metadata.format_version >= LINEAGE_SINCE else None,
+            added_rows=draft.added_rows if metadata.format_version >= ROW_LINEAGE_SINCE else None,
         )
 
 
 def _first_row_id(metadata: TableMetadata) -> int | None:
-    return next_row_id(metadata) if metadata.format_version >= LINEAGE_SINCE else None
+    return next_row_id(metadata) if metadata.format_version >= ROW_LINEAGE_SINCE else None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lake.core.compaction.grouping import FileGroup, RowRange
+from lake.core.compaction.plan import CompactionPlan
 from lake.core.compaction.verify import hash_together
 from lake.core.engine.tasks import Task
 from lake.core.errors import LakeError
@@ -20,9 +21,6 @@ from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
 from lake.core.types.arrow_schema import top_columns
-
-if TYPE_CHECKING:
-    from lake.core.compaction.execute import CompactionPlan
 
 _TASKS = "lake.core.compaction.tasks"
 _REWRITE = f"{_TASKS}:rewrite"

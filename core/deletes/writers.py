@@ -26,12 +26,12 @@ from lake.core.rows.file_names import FileNames, folder_of
 from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, WriteSettings
 from lake.core.snapshots.delete_scopes import DELETED_PATH, PUFFIN
 from lake.core.storage.storage import Storage
+from lake.core.types.format_versions import DELETE_FILES_SINCE, DELETION_VECTORS_SINCE
 from lake.core.types.transforms import Partition, Places
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-_SINCE_VERSION, VECTORS_SINCE_VERSION = 2, 3
 _METRICS = "write.metadata.metrics."
 _SUFFIX = "-deletes"
 _VECTORS_ENDING = "-deletes.puffin"
@@ -207,12 +207,12 @@ def open_position_writer(
     Raises:
         RefusedError: it has nothing.
     """
-    if format_version < _SINCE_VERSION:
+    if format_version < DELETE_FILES_SINCE:
         raise RefusedError(
             f"tables of format version {format_version} have no delete files",
             hint="version 2 is the first that has",
         )
-    if format_version < VECTORS_SINCE_VERSION:
+    if format_version < DELETION_VECTORS_SINCE:
         return PositionDeleteWriter(storage, settings, names)
     return VectorWriter(storage, names)
 

@@ -8,9 +8,7 @@ only then do files go, each below the table's own roots.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +17,6 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.shared_locations import refuse_neighbours
 from lake.core.commit.commit import ChangeSet, commit_changes
 from lake.core.errors import (
     CommitUnknownError,
@@ -28,14 +25,19 @@ from lake.core.errors import (
     StoppedError,
 )
 from lake.core.expiration import journal
-from lake.core.expiration.file_deletion import Removed, delete_files, own_files, warn_of_others
+from lake.core.expiration.file_deletion import Removed, delete_files, own_files
 from lake.core.expiration.journal_recovery import finish_journals
+from lake.core.expiration.plan import (
+    ExpirationPlan,
+    UnusedIds,
+    held_rows,
+    split_snapshots,
+    unused_ids,
+)
 from lake.core.expiration.reachability import FILES, KINDS, Garbage, Reachability
 from lake.core.expiration.ref_recovery import assert_refs, put_back
 from lake.core.expiration.retention import (
-    KeepReason,
     Retention,
-    RetentionOptions,
     check_retention,
     plan_retention,
 )
@@ -48,80 +50,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
-
-_TOLD_JOBS = 5
-# Ids of schemas and of partition specs.
-_Unused = tuple[Sequence[int], Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class ExpirationPlan:
-    """What expiring will remove, and why the rest stays.
-
-    Args:
-        table: as it was read.
-        retention: snapshots and refs.
-        garbage: files of the table's own that only the expired snapshots reach.
-        clean_metadata: also remove schemas and specs that nothing uses.
-        keep_files: delete no file at all.
-        now_ms: the moment that ages were counted from.
-        reach: what was read to find that out; files of metadata never change.
-        unused: ids of the schemas and of the partition specs that go.
-    """
-
-    table: Table
-    options: RetentionOptions
-    retention: Retention
-    garbage: Garbage
-    clean_metadata: bool
-    keep_files: bool
-    now_ms: int
-    reach: Reachability = field(repr=False, compare=False)
-    unused: _Unused = ((), ())
-
-    @property
-    def base_snapshot_id(self) -> int | None:
-        """The head of the branch that is named, else of main."""
-        metadata, branch = self.table.metadata, self.options.branch
-        return ancestry.head_id(metadata, branch) if branch else metadata.current_snapshot_id
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to do, so nothing may be committed."""
-        return not (self.retention.expired or self.retention.removed_refs or any(self.unused))
-
-
-def plan_expiration(
-    session: Session,
-    table: Table,
-    options: RetentionOptions,
-    *,
-    clean_metadata: bool = False,
-    keep_files: bool = False,
-) -> ExpirationPlan:
-    """Decide what goes and find the files that only it reaches.
-
-    Raises:
-        RefusedError: a safety rule forbids it.
-        CorruptFileError: metadata of a snapshot that stays cannot be read.
-    """
-    now_ms = session.clock.now_ms()
-    check_retention(table.metadata, options, now_ms)
-    if not keep_files:
-        refuse_neighbours(table)
-    retention = plan_retention(table.metadata, options, now_ms)
-    _tell_held(session, retention)
-    expired, kept = _split(table.metadata, retention)
-    reach = Reachability(table.storage)
-    garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
-    own = own_files(table, garbage.files)
-    if not keep_files:
-        warn_of_others(session, garbage.files.num_rows - own.num_rows)
-    garbage = replace(garbage, files=own)
-    unused = _unused(table.metadata, kept, garbage, reach) if clean_metadata else ((), ())
-    return ExpirationPlan(
-        table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach, unused
-    )
 
 
 def preview(plan: ExpirationPlan) -> Outcome:
@@ -166,7 +94,7 @@ def _carried_out(
 ) -> Outcome:
     attempt = _Expiry(session, plan, operation_id)
     attempt.after = attempt.commit()
-    session.go_on()
+    session.interrupts.checkpoint()
     try:
         whole = attempt.clean_up(removed)
     except (CommitUnknownError, StoppedError):
@@ -191,7 +119,7 @@ class _Expiry:
     operation_id: str
     expired: tuple[int, ...] = ()
     removed_refs: tuple[str, ...] = ()
-    cleaned: _Unused = ((), ())
+    cleaned: UnusedIds = ((), ())
     # Where the journal lies, while there is one.
     noted: str | None = None
     # Whether the properties of run ids may change with the commit, and do in the last attempt.
@@ -225,7 +153,7 @@ class _Expiry:
             raise
         except BaseException:
             # Broken off while it was sent, the commit may have landed.
-            if self.noted and locations.canonical(self.noted) not in self.session.owned:
+            if self.noted and locations.canonical(self.noted) not in self.session.protected_files:
                 self.forget(self.plan.table)
             raise
 
@@ -281,12 +209,12 @@ class _Expiry:
         now_ms = self.plan.now_ms
         check_retention(metadata, self.plan.options, now_ms)
         retention = plan_retention(metadata, self.plan.options, now_ms)
-        expired, kept = _split(metadata, retention)
+        expired, kept = split_snapshots(metadata, retention)
         garbage = self.reach.garbage(metadata, expired, kept)
         self.before = metadata
         self.expired, self.removed_refs = retention.expired, retention.removed_refs
         if self.plan.clean_metadata:
-            self.cleaned = _unused(metadata, kept, garbage, self.reach)
+            self.cleaned = unused_ids(metadata, kept, garbage, self.reach)
         updates = self._updates(metadata, retention)
         if updates and garbage.files.num_rows and not self.plan.keep_files:
             self._note(table, garbage)
@@ -399,37 +327,6 @@ def _by_kind(files: pa.Table) -> dict[str, int]:
     return dict(zip(counted["kind"].to_pylist(), counted["kind_count"].to_pylist(), strict=True))
 
 
-def _split(metadata: TableMetadata, retention: Retention) -> tuple[list[Snapshot], list[Snapshot]]:
-    gone = frozenset(retention.expired)
-    return (
-        [item for item in metadata.snapshots if item.snapshot_id in gone],
-        [item for item in metadata.snapshots if item.snapshot_id not in gone],
-    )
-
-
-def _unused(
-    metadata: TableMetadata, kept: Sequence[Snapshot], garbage: Garbage, reach: Reachability
-) -> _Unused:
-    """Return schemas and specs that neither the table nor any kept snapshot uses."""
-    used = {metadata.current_schema_id, *(item.schema_id for item in kept)}
-    old = [item for item in metadata.schemas if item.schema_id not in used]
-    stay = [item for item in metadata.schemas if item.schema_id in used]
-    # A column that was dropped may tell which rows are deleted.
-    needed = set(reach.compared_columns(metadata, kept) if old else ())
-    needed.difference_update(*(item.field_ids for item in stay))
-    for schema in sorted(old, key=lambda item: item.schema_id, reverse=True):
-        if needed.intersection(schema.field_ids):
-            used.add(schema.schema_id)
-            needed.difference_update(schema.field_ids)
-    schemas = [item.schema_id for item in old if item.schema_id not in used]
-    specs = [
-        item.spec_id
-        for item in metadata.partition_specs
-        if item.spec_id != metadata.default_spec_id and item.spec_id not in garbage.spec_ids
-    ]
-    return schemas, specs
-
-
 def _readable_with(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
     """Return metadata by which manifests of both can be read: cleaning may have removed schemas and specs."""
     schemas = {item.schema_id: item for item in (*before.schemas, *metadata.schemas)}
@@ -462,32 +359,6 @@ def _result(removed: Removed, *, snapshots: int = 0, refs: int = 0) -> dict[str,
     }
 
 
-def _tell_held(session: Session, retention: Retention) -> None:
-    """Warn of the Flink jobs for which more stays than was asked for."""
-    told = [row for row in _held_rows(retention) if row[-1]]
-    for job_id, operator_id, checkpoint_id, branch, _, spared in told[:_TOLD_JOBS]:
-        operator = f" (operator {operator_id})" if operator_id else ""
-        session.warn(
-            f"snapshots kept because Flink job {job_id}{operator} needs them to go on after checkpoint "
-            f"{checkpoint_id} on {branch}: {spared} (--keep-checkpoints)"
-        )
-    if len(told) > _TOLD_JOBS:
-        session.warn(f"the same holds for {len(told) - _TOLD_JOBS} other Flink jobs")
-
-
-def _held_rows(retention: Retention) -> list[list[Any]]:
-    """Return a row for each job: ids, checkpoint, branch, snapshots on its way, and those kept for it alone."""
-    rows = []
-    for held in retention.held:
-        reasons = [retention.kept.get(item) for item in held.path]
-        spared = list(accumulate(int(item is KeepReason.CHECKPOINT) for item in reasons))
-        for item in held.checkpoints:
-            commit = item.commit
-            ids = [commit.job_id, commit.operator_id or "", commit.checkpoint_id, held.branch]
-            rows.append([*ids, item.steps, spared[item.steps - 1]])
-    return rows
-
-
 def _details(plan: ExpirationPlan) -> list[tuple[str, list[str], list[list[Any]]]]:
     reasons = Counter(plan.retention.kept.values())
     columns = ["job_id", "operator_id", "checkpoint_id", "branch", "snapshots", "otherwise_expired"]
@@ -497,7 +368,7 @@ def _details(plan: ExpirationPlan) -> list[tuple[str, list[str], list[list[Any]]
             ["reason", "snapshots"],
             [[str(reason), count] for reason, count in sorted(reasons.items())],
         ),
-        ("kept Flink checkpoints", columns, _held_rows(plan.retention)),
+        ("kept Flink checkpoints", columns, held_rows(plan.retention)),
     ]
 
 

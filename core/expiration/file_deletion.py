@@ -77,7 +77,7 @@ def delete_files(
     removed.tried.append(left["path"])
     failures, checked, vigil = len(removed.failed), "", _Vigil(session.clock)
     while left.num_rows:
-        session.go_on()
+        session.interrupts.checkpoint()
         now = vigil.look(table)
         if now.metadata_location != checked:
             before = left.num_rows

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 
 from lake.core.flink.commits import LAKE_OPERATOR_ID, JobCommit, job_commit
 from lake.core.snapshots import ancestry
+from lake.core.types.format_versions import DELETION_VECTORS_SINCE
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-
-_VECTORS_SINCE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def _last_commits(metadata: TableMetadata, head_id: int) -> Iterator[HeldCheckpo
 def _looking_at_all(metadata: TableMetadata, history: Sequence[Snapshot]) -> set[str]:
     """Return the jobs that cannot commit without all of a history; none where it is cut already."""
     whole = bool(history) and history[-1].parent_snapshot_id is None
-    if metadata.format_version < _VECTORS_SINCE or not whole:
+    if metadata.format_version < DELETION_VECTORS_SINCE or not whole:
         return set()
     deleting = (item for item in history if item.summary and item.summary.get("added-delete-files"))
     return {commit.job_id for commit in map(job_commit, deleting) if commit}

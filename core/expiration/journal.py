@@ -1,7 +1,7 @@
 """What an expiry is about to delete, on disk from before its commit until all of it is gone.
 
-A run that is killed leaves its journal, and the next one finishes it (`lake.core.expiration.journal_recovery`). What a
-journal says is never believed: it only names what is to be looked at.
+A run that is killed leaves its journal, and the next run finishes it (`lake.core.expiration.journal_recovery`).
+The content of a journal is not trusted: it names the files to check.
 """
 
 from __future__ import annotations

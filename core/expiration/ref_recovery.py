@@ -16,7 +16,8 @@ from lake.core.errors import BadInputError
 from lake.core.metadata.commit_times import latest_ms
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.row_lineage import LINEAGE_SINCE, next_row_id
+from lake.core.snapshots.row_lineage import next_row_id
+from lake.core.types.format_versions import ROW_LINEAGE_SINCE
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -118,7 +119,7 @@ def _restoring(
                 "parent_snapshot_id": None,
                 "timestamp_ms": max(session.clock.now_ms(), latest_ms(now)),
             }
-            if now.format_version >= LINEAGE_SINCE:
+            if now.format_version >= ROW_LINEAGE_SINCE:
                 # Its manifests' rows have their ids, and it brings no others.
                 changed |= {"first_row_id": next_row_id(now), "added_rows": 0}
             updates.append(AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from lake.core import locations
 from lake.core.errors import BadInputError, NotFoundError
 from lake.core.flink.byte_reader import ByteReader
+from lake.core.flink.checkpoint_files import METADATA, metadata_below
 from lake.core.flink.checkpoint_metadata import read_metadata
-from lake.core.flink.checkpoint_paths import METADATA, metadata_below
 from lake.core.flink.committers import COMMITTER_STATES, read_committers
 from lake.core.flink.consistency import check_size, check_state
 from lake.core.flink.state import Checkpoint

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from lake.core.errors import RefusedError
 from lake.core.flink.byte_reader import ByteReader
+from lake.core.flink.checkpoint_files import read_state
 from lake.core.flink.checkpoint_metadata import OperatorState
 from lake.core.flink.committables import (
     JOB_OR_OPERATOR_ID,
@@ -22,7 +23,6 @@ from lake.core.flink.state import (
     CommitterState,
     TakenCheckpoint,
 )
-from lake.core.flink.state_files import read_state
 from lake.core.storage.storage import Storage
 
 _JOB_ID_STATE = "iceberg-flink-job-id"

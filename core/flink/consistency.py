@@ -6,8 +6,8 @@ import re
 from collections import Counter
 
 from lake.core.errors import RefusedError
+from lake.core.flink.checkpoint_files import number_of
 from lake.core.flink.checkpoint_metadata import OperatorState
-from lake.core.flink.checkpoint_paths import number_of
 from lake.core.flink.state import FLINK_SINK, Checkpoint, CommitterState
 from lake.core.flink.state_handles import InlineState, StateFile
 from lake.core.storage.storage import MAX_METADATA_BYTES

@@ -354,18 +354,19 @@ def commit_rows(
     requirements, updates = schema_changes(plan.table, plan.schema) if plan.evolves else ((), ())
     if plan.table.creating:
         session.catalog.make_namespace(plan.table.identifier)
-    return commit_snapshot(
-        session,
-        table or plan.table,
-        operation,
-        operation_id=operation_id,
-        branch=plan.options.branch,
-        summary=marks,
-        # A replay leaves the id in the table even where it was not given.
-        guard={RUN_ID: run_id_of(plan, run_operation or operation_id)},
-        requirements=(*requirements, *conditions),
-        updates=updates,
-    )
+    with session.interrupts.last_commit():
+        return commit_snapshot(
+            session,
+            table or plan.table,
+            operation,
+            operation_id=operation_id,
+            branch=plan.options.branch,
+            summary=marks,
+            # A replay leaves the id in the table even where it was not given.
+            guard={RUN_ID: run_id_of(plan, run_operation or operation_id)},
+            requirements=(*requirements, *conditions),
+            updates=updates,
+        )
 
 
 def _operation(plan: IngestPlan, written: _Written) -> Operation:

@@ -172,7 +172,7 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
 
 def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: str) -> Committed:
     marks = {RUN_ID: run.marks.run_id}
-    with committing(session, plan.table, [run.marks.run_id]):
+    with committing(session, plan.table, [run.marks.run_id]), session.interrupts.last_commit():
         return commit_snapshot(
             session,
             plan.table,

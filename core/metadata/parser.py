@@ -15,12 +15,12 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from lake.core.errors import RefusedError
 from lake.core.metadata.text import keep_source
+from lake.core.types.format_versions import MAX_FORMAT_VERSION
 from lake.core.types.specification_types import is_unsupported
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-MAX_FORMAT_VERSION = 3
 _UUID = "table-uuid"
 _SHOWN = 80
 

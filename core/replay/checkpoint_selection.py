@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lake.core import locations as paths
 from lake.core.errors import BadInputError, LakeError
-from lake.core.flink.checkpoint_paths import metadata_below, number_of
+from lake.core.flink.checkpoint_files import metadata_below, number_of
 from lake.core.flink.commits import job_commit
 from lake.core.replay.classification import JobKey
 from lake.core.replay.temporary_manifests import manifest_roots

@@ -55,7 +55,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     replay = _Replay(plan)
     runs = {item.run_id for job in plan.jobs for item in job.checkpoints if item.run_id}
     try:
-        with committing(session, plan.table, runs):
+        with committing(session, plan.table, runs), session.interrupts.last_commit():
             committed = commit_snapshots(
                 session,
                 plan.table,

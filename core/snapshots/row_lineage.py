@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.errors import CorruptFileError
 from lake.core.manifests.data_files import DATA
+from lake.core.types.format_versions import ROW_LINEAGE_SINCE
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
-
-LINEAGE_SINCE = 3
 
 
 def assign_row_ids(
@@ -27,7 +26,7 @@ def assign_row_ids(
     Raises:
         CorruptFileError: the table's next row id, or a manifest's number of rows, is missing.
     """
-    if metadata.format_version < LINEAGE_SINCE:
+    if metadata.format_version < ROW_LINEAGE_SINCE:
         return list(rows), 0
     first = next_row_id(metadata)
     numbered, following = [], first

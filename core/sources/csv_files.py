@@ -1,7 +1,8 @@
 """CSV and TSV files as batches of texts: one header line, RFC 4180 quoting, UTF-8.
 
-Every column is read as text and parsed by `lake.core.sources.text_values`, so that a bad value can be named and what was
-inferred over the whole file is what is read. An empty cell is NULL, ``""`` in quotes is the empty text.
+Every column is read as text and parsed by `lake.core.sources.text_values`. So an error can name a bad value, and
+types that were inferred from the whole file are the types that are read. An empty cell is NULL; ``""`` in
+quotes is the empty text.
 """
 
 from __future__ import annotations

@@ -137,7 +137,11 @@ def withdraw(
         now = table.refreshed()
         found = _files_of(table, marks)
         held = occurring(table.storage, now.metadata, found, known=known)
-        gone = [path for path in found if locations.canonical(path) not in held | session.owned]
+        gone = [
+            path
+            for path in found
+            if locations.canonical(path) not in held | session.protected_files
+        ]
         beside = _prepared(now, marks, known=known)
         begun = True
         outcome = table.storage.delete([*gone, *beside])
@@ -206,7 +210,7 @@ def drop_unused(
     """
     held = occurring(table.storage, table.metadata, files, known=known)
     table.storage.delete(
-        path for path in files if locations.canonical(path) not in held | session.owned
+        path for path in files if locations.canonical(path) not in held | session.protected_files
     )
 
 

@@ -20,7 +20,7 @@ def remove_lost_attempts(
     if not session.may_have_lost_attempts:
         return
     session.close()
-    kept = {locations.canonical(path) for path in reported} | session.owned
+    kept = {locations.canonical(path) for path in reported} | session.protected_files
     table.storage.end_uploads(table.data_location, operation_id)
     found = table.storage.find(table.data_location, operation_id)
     outcome = table.storage.delete(path for path in found if locations.canonical(path) not in kept)

@@ -96,7 +96,7 @@ def staged(session: Session, table: Table, operation_id: str) -> Iterator[Stagin
     """Remove, when the block fails, every data file named after the operation.
 
     Files are found by name, not by what tasks reported: a task that was killed reports nothing. Files that
-    a snapshot holds or may hold (`Session.owned`) stay, and after an unknown outcome all stay.
+    a snapshot holds or may hold (`RunContext.protected_files`) stay, and after an unknown outcome all stay.
     """
     staging = Staging(session, table, operation_id)
     try:
@@ -122,7 +122,7 @@ def remove_operation_files(session: Session, table: Table, operation_id: str) ->
         )
         return
     outcome = table.storage.delete(
-        path for path in found if locations.canonical(path) not in session.owned
+        path for path in found if locations.canonical(path) not in session.protected_files
     )
     if outcome.failed:
         _warn_of_rest(session, operation_id, len(outcome.failed))

@@ -17,9 +17,9 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
-from lake.core.snapshots.row_lineage import LINEAGE_SINCE
 from lake.core.types.arrow_types import primitive_type
 from lake.core.types.default_values import enable_defaults
+from lake.core.types.format_versions import ROW_LINEAGE_SINCE
 from lake.core.types.specification_types import enable_types
 from lake.core.units import whole_number
 
@@ -109,7 +109,7 @@ def moved_schema(schema: Schema, metadata: TableMetadata) -> Schema:
     Raises:
         RefusedError: a column has the name of one of these.
     """
-    if metadata.format_version < LINEAGE_SINCE:
+    if metadata.format_version < ROW_LINEAGE_SINCE:
         return schema
     for item in schema.fields:
         if item.name in _LINEAGE_NAMES:

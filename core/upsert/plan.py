@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from lake.core.deletes.writers import VECTORS_SINCE_VERSION, check_delete_files
+from lake.core.deletes.writers import check_delete_files
 from lake.core.engine.selection import engine_name
 from lake.core.errors import InvalidRequestError
 from lake.core.ingest.plan import UPSERT, IngestOptions, IngestPlan, describe, plan_ingest
@@ -14,6 +14,7 @@ from lake.core.properties.table_properties import COPY_ON_WRITE, MERGE_ISOLATION
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import live_files
+from lake.core.types.format_versions import DELETION_VECTORS_SINCE
 from lake.core.upsert.options import (
     EQUALITY,
     POSITION,
@@ -108,7 +109,7 @@ def _check_properties(session: Session, plan: IngestPlan, deletes: str) -> None:
     properties, version = plan.table.properties, plan.table.metadata.format_version
     # A key that others insert meanwhile is a conflict at any level: else it would be there twice.
     MERGE_ISOLATION.of(properties)
-    vectors = deletes == POSITION and version >= VECTORS_SINCE_VERSION
+    vectors = deletes == POSITION and version >= DELETION_VECTORS_SINCE
     if deletes != COPY_ON_WRITE and not vectors:
         check_delete_files(plan.settings(""))
     if deletes == POSITION and not vectors:

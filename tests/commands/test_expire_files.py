@@ -13,7 +13,8 @@ from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
 from table_support import after, ids_in, inject, make_table, open_session, pyiceberg_catalog
 
-from lake.core.expiration.execute import execute, plan_expiration
+from lake.core.expiration.execute import execute
+from lake.core.expiration.plan import plan_expiration
 from lake.core.expiration.retention import RetentionOptions
 
 EXPIRE = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1")

@@ -81,7 +81,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an unknown answer counts as a refusal",
             commit,
-            '        return _settle(session, table, landed, error), ""\n    for warning',
+            '        return _settle(context, table, landed, error), ""\n    for warning',
             "        return None, first_line(error)\n    for warning",
             (_COMMIT,),
         ),
@@ -95,7 +95,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a conflict is believed without a look at the table",
             commit,
-            "        after = _look(session, table, landed, error)\n        return after, first_line(error)",
+            "        after = _look(context, table, landed, error)\n        return after, first_line(error)",
             "        return None, first_line(error)",
             (_COMMIT,),
         ),
@@ -109,7 +109,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "data files of an open commit may go",
             commit,
-            "            session.owned.update(owned)\n",
+            "            context.protected_files.update(owned)\n",
             "",
             (_COMMIT, _INGEST, _STAGES),
         ),
@@ -139,7 +139,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "history may run backwards in time",
             "core/commit/snapshot_sequence.py",
-            "timestamp_ms=max(self.session.clock.now_ms(), latest_ms(metadata))",
+            "timestamp_ms=max(self.context.clock.now_ms(), latest_ms(metadata))",
             "timestamp_ms=self.session.clock.now_ms()",
             (_COMMIT, _CHAIN),
         ),
@@ -325,8 +325,8 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a live manifest goes where a checkpoint names it",
             "core/replay/execute.py",
-            "if parse_name(path) and paths.deletable(path, roots)]",
-            "if paths.deletable(path, roots)]",
+            "if parse_name(path) and locations.deletable(path, roots)]",
+            "if locations.deletable(path, roots)]",
             (_REPLAY,),
         ),
         RemovedCheck(
@@ -476,7 +476,7 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "row ids are made anew",
-            "core/compaction/execute.py",
+            "core/compaction/plan.py",
             "return moved_schema(self.table.schema, self.table.metadata)",
             "return self.table.schema",
             ("tests/java/test_compact_deletes_by_java.py",),
@@ -556,8 +556,8 @@ def _runs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a discard takes committed files",
             "core/staging/claims.py",
-            "if paths.canonical(path) not in held | session.owned]",
-            "if path]",
+            "            if locations.canonical(path) not in held | session.protected_files\n",
+            "",
             (_STAGES, f"{_CORE}/table/test_staged_runs.py"),
         ),
         RemovedCheck(
@@ -735,7 +735,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "files of a table with two names are deleted",
-            "core/expiration/execute.py",
+            "core/expiration/plan.py",
             "        refuse_neighbours(table)\n",
             "        pass\n",
             ("tests/commands/test_expire.py",),

@@ -254,7 +254,9 @@ class World:
         catalog._database = str(self._marker)
         catalog.__dict__["handle"] = self.catalog
         engine = InlineEngine(1, ids=self.ids)
-        return Session(Settings(), catalog, self.clock, self.ids, _engine=engine)
+        return Session(
+            settings=Settings(), catalog=catalog, clock=self.clock, ids=self.ids, _engine=engine
+        )
 
     def table(self) -> Table:
         """Load the table as another writer does."""

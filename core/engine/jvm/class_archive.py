@@ -1,8 +1,8 @@
 """A cached archive of the classes that Spark loads, which takes seconds off every start.
 
-Class-data sharing of HotSpot: ``-XX:ArchiveClassesAtExit`` writes the archive when a run that did what
-lake does ends (`lake.core.engine.spark.build_class_archive`), ``-XX:SharedArchiveFile`` maps it. A Java without an archive of
-its own classes gets one first (``-Xshare:dump``). With ``-Xshare:auto`` the JVM checks the file against
+Class-data sharing of HotSpot: ``-XX:ArchiveClassesAtExit`` writes the archive at the end of a run that does
+what lake does (`lake.core.engine.spark.build_class_archive`), ``-XX:SharedArchiveFile`` maps it. A Java without
+an archive of its own classes gets one first (``-Xshare:dump``). With ``-Xshare:auto`` the JVM checks the file against
 itself and the class path, and starts without it when they do not fit.
 """
 

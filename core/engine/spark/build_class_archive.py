@@ -1,4 +1,4 @@
-"""Makes the class archive: ``python -m lake.core.engine.spark.build_class_archive JAVA_HOME``, run aside by lake itself.
+"""Build the class archive; lake runs this module as a process of its own, with ``JAVA_HOME`` as argument.
 
 A Spark that does what lake does loads its classes; when it ends by itself the JVM writes them down.
 """

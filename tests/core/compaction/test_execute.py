@@ -43,8 +43,9 @@ from table_support import (
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.compaction import rewrite, tasks
-from lake.core.compaction.execute import CompactionPlan, execute, plan_compaction
+from lake.core.compaction.execute import execute
 from lake.core.compaction.options import compaction_options
+from lake.core.compaction.plan import CompactionPlan, plan_compaction
 from lake.core.errors import (
     CommitConflictError,
     CommitUnknownError,

@@ -34,7 +34,8 @@ from lake.core.errors import (
     LakeError,
     RefusedError,
 )
-from lake.core.expiration.execute import execute, plan_expiration
+from lake.core.expiration.execute import execute
+from lake.core.expiration.plan import plan_expiration
 from lake.core.expiration.retention import RetentionOptions, plan_retention
 from lake.core.outcome import Outcome, Status
 

@@ -27,7 +27,8 @@ from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles, RewriteFiles
 from lake.core.errors import CommitUnknownError, NotAuthorisedError, StoppedError, TimedOutError
 from lake.core.expiration import journal
-from lake.core.expiration.execute import execute, plan_expiration
+from lake.core.expiration.execute import execute
+from lake.core.expiration.plan import plan_expiration
 from lake.core.expiration.reachability import KINDS
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.outcome import Outcome, Status

@@ -62,7 +62,7 @@ from lake.core.errors import (
     StoppedError,
 )
 from lake.core.expiration.execute import execute as expire
-from lake.core.expiration.execute import plan_expiration
+from lake.core.expiration.plan import plan_expiration
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.snapshots.run_ids import RUN_ID
 
@@ -137,7 +137,7 @@ def test_a_stop_while_a_commit_is_sent_spares_what_it_may_have_made_live(
     with Stops(), suppress(CommitUnknownError):
         world.append(1)
     with pytest.raises(StoppedError):
-        world.session.go_on()
+        world.session.interrupts.checkpoint()
 
     assert world.ids == ids
     # A manifest and the list of manifests.
@@ -317,7 +317,7 @@ def test_a_commit_refused_every_time_leaves_no_file_of_its_own_and_says_conflict
     assert [round(wait, 1) for wait in world.clock.waits] == pytest.approx(
         [0.1, 0.2, 0.4, 0.8], rel=0.2
     )
-    assert world.session.owned == set()
+    assert world.session.protected_files == set()
 
 
 @pytest.mark.parametrize("error", UNKNOWN, ids=repr)
@@ -343,7 +343,7 @@ def test_an_unanswered_commit_that_did_not_land_is_unknown_and_keeps_every_file(
     assert any("snap-" in name for name in names)
     assert any(name.endswith(f"{caught.value.operation_id}-m0.avro") for name in names)
     # The data file, its manifest and the list.
-    assert len(world.session.owned) == 3
+    assert len(world.session.protected_files) == 3
 
 
 @pytest.mark.parametrize("answer", [CommitFailedException("c"), ConnectionError("lost")])
@@ -403,7 +403,7 @@ def test_refused_credentials_are_told_as_such_and_change_nothing(world: World) -
     inject(world.session, [refused_with(ForbiddenError("403"))])
     with pytest.raises(NotAuthorisedError):
         world.append(1)
-    assert world.session.owned == set()
+    assert world.session.protected_files == set()
 
 
 NOT_ACCEPTED = [

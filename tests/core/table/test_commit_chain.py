@@ -302,7 +302,7 @@ def test_steps_that_are_refused_every_time_leave_no_manifest(world: World) -> No
         world.commit(world.append(1), world.append(2))
 
     assert world.metadata_files() == set()
-    assert world.session.owned == set()
+    assert world.session.protected_files == set()
 
 
 def test_an_unanswered_request_that_did_not_land_keeps_every_file(world: World) -> None:
@@ -314,7 +314,7 @@ def test_an_unanswered_request_that_did_not_land_keeps_every_file(world: World) 
     assert caught.value.operation_id
     assert len(world.metadata_files()) == 4
     # Two data files, and what leads to them.
-    assert len(world.session.owned) == 6
+    assert len(world.session.protected_files) == 6
 
 
 def test_a_later_step_that_does_not_hold_lets_none_of_them_happen(world: World) -> None:

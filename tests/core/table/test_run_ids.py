@@ -25,7 +25,8 @@ from table_support import (
 
 from lake.core.commit.commit import Committed, commit_snapshot
 from lake.core.commit.operations import AppendFiles
-from lake.core.expiration.execute import execute, plan_expiration
+from lake.core.expiration.execute import execute
+from lake.core.expiration.plan import plan_expiration
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.metadata.snapshot_updates import RemoveSnapshots
 from lake.core.snapshots.run_ids import EXPIRED_RUN_IDS, MAX_NOTED, RUN_ID, RUN_IDS, has_run

@@ -224,7 +224,7 @@ def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
     operation_id = str(uuid.uuid4())
     commit_snapshot(session, table, AppendFiles(added=run.data[:1]), operation_id=operation_id)
     # Only the table tells: this process forgets that it was its own commit.
-    session.owned.clear()
+    session.protected_files.clear()
 
     gone = withdraw(session, session.table("db.t"), MARKS)
 

@@ -1,12 +1,33 @@
-"""The bytes that a state handle names, wherever a checkpoint's files lie now."""
+"""The files of a checkpoint: ``chk-<number>/_metadata``, written last, and those that state handles name."""
 
 from __future__ import annotations
+
+import re
 
 from lake.core import locations
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.flink.byte_reader import ByteReader
 from lake.core.flink.state_handles import InlineState, StateFile, StreamState
 from lake.core.storage.storage import Storage
+
+METADATA = "_metadata"
+_NAME = re.compile(r"chk-([0-9]{1,19})")
+
+
+def number_of(metadata: str) -> int | None:
+    """Return the number that the folder of a ``_metadata`` file is named after; None for a savepoint's."""
+    found = _NAME.fullmatch(metadata.rpartition("/")[0].rpartition("/")[2])
+    return int(found[1]) if found else None
+
+
+def metadata_below(storage: Storage, folder: str) -> dict[int, str]:
+    """Return by number where the checkpoints right in a folder have their ``_metadata``, once they complete."""
+    inside = [
+        locations.join(folder, name, METADATA)
+        for name, is_folder in storage.list_folder(folder)
+        if is_folder
+    ]
+    return {number: path for path in inside if (number := number_of(path)) is not None}
 
 
 def read_state(storage: Storage, metadata: str, state: StreamState | None) -> ByteReader:

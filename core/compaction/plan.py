@@ -1,0 +1,269 @@
+"""The plan of a compaction: which files are rewritten together, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import require_writable
+from lake.core.compaction.grouping import FileGroup, least_file_bytes, plan_groups
+from lake.core.compaction.options import BINPACK, ZORDER, CompactionOptions
+from lake.core.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    RefusedError,
+)
+from lake.core.expressions.filters import bind_filter
+from lake.core.expressions.parser import parse_filter
+from lake.core.manifests.data_files import DeleteFile
+from lake.core.properties.table_properties import DATA_FORMAT
+from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.rows.writer import WriteSettings
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.live_files import LiveFiles, live_files
+from lake.core.sorting.sort_keys import RowOrder, described_order
+from lake.core.types.arrow_schema import moved_schema
+from lake.core.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
+from lake.core.types.transform_syntax import curve_columns, sort_order
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.snapshots import Snapshot
+
+_BY = '--by "a desc, b" tells one'
+
+
+_NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
+
+
+_COLUMNS = (
+    "status",
+    "snapshot_id",
+    "sequence_number",
+    "file_sequence_number",
+    "content",
+    "file_path",
+    "file_format",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "first_row_id",
+)
+
+
+_STATISTICS = (
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """A decided compaction of one snapshot of a branch.
+
+    Args:
+        table: as it was read.
+        branch: whose head is compacted.
+        base: that head; None for an empty branch.
+        options: as they were asked for.
+        found: live files, to whose entries by spec the groups' places refer.
+        groups: what is rewritten together.
+        spec: what files are written with.
+        order: of the rows of a partition; None to leave them as they come.
+        sort_order_id: the table's sort order that this is, if any.
+    """
+
+    table: Table
+    branch: str
+    base: Snapshot | None
+    options: CompactionOptions
+    found: LiveFiles | None
+    groups: Sequence[FileGroup]
+    spec: PartitionSpec
+    order: RowOrder | None = None
+    sort_order_id: int | None = None
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes to read."""
+        return sum(group.bytes for group in self.groups)
+
+    @property
+    def written_schema(self) -> Schema:
+        """The columns that are copied: with row ids, if there are any."""
+        return moved_schema(self.table.schema, self.table.metadata)
+
+    def writing(self, operation_id: str) -> WriteSettings:
+        """Return how files are written, but for their order."""
+        return WriteSettings.of(
+            self.table,
+            operation_id,
+            target_bytes=self.options.write_max_bytes,
+            spec=self.spec,
+            schema=self.written_schema,
+        )
+
+    def order_in(self, group: FileGroup) -> RowOrder | None:
+        """Return in which order a group's rows are written: each partition's together."""
+        if self.order is None or not group.moves_rows:
+            return self.order
+        return replace(self.order, fields=(*partition_fields(self.spec), *self.order.fields))
+
+    def reading(self, deletes: Sequence[DeleteFile]) -> ReadSettings:
+        """Return how files are read to which some deletes may apply: in the table's current schema."""
+        return ReadSettings.of(self.table, projection=self.written_schema, deletes=deletes)
+
+    def deletes(self, files: pa.Table) -> tuple[DeleteFile, ...]:
+        """Return the delete files that may apply to some files (``spec_id``, ``place``), each once."""
+        if self.found is None:
+            return ()
+        counts = [entries.num_rows for entries in self.found.by_spec.values()]
+        starts = dict(zip(self.found.by_spec, np.cumsum([0, *counts]).tolist(), strict=False))
+        bases = np.array([starts[spec_id] for spec_id in files["spec_id"].to_pylist()], np.int64)
+        return self.found.deletes_of(np.sort(bases + files["place"].to_numpy()))
+
+    def slices(self, group: FileGroup) -> list[FileSlice]:
+        """Return a group's files as tasks read them, in order."""
+        spec_ids = group.files["spec_id"].to_numpy()
+        places = group.files["place"].to_numpy()
+        slices: list[Any] = [None] * group.files.num_rows
+        for spec_id in np.unique(spec_ids).tolist():
+            rows = np.flatnonzero(spec_ids == spec_id)
+            entries = self._entries(spec_id).take(pa.array(places[rows]))
+            spec = self.table.metadata.specs()[spec_id]
+            found = slices_of(entries, spec=spec, schema=self.table.schema)
+            for row, file in zip(rows, found, strict=True):
+                slices[row] = file
+        return slices
+
+    def _entries(self, spec_id: int) -> pa.Table:
+        return self.found.by_spec[spec_id] if self.found else pa.table({})
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan as it is shown."""
+        places = [group.files.select(["spec_id", "place"]) for group in self.groups]
+        files = pa.concat_tables([_NO_PLACES, *places], promote_options="permissive")
+        return {
+            "groups": len(self.groups),
+            "input_files": files.num_rows,
+            "input_bytes": self.input_bytes,
+            "input_delete_files": len(self.deletes(files)),
+            "expected_output_files": sum(group.output_files for group in self.groups),
+            **({"sorted_by": described_order(self.order, self.table.schema)} if self.order else {}),
+        }
+
+
+def plan_compaction(
+    table: Table, options: CompactionOptions, *, branch: str = ancestry.MAIN, shown: bool = False
+) -> CompactionPlan:
+    """Choose what to rewrite in a branch's head.
+
+    Args:
+        table: the table.
+        options: thresholds.
+        branch: the branch.
+        shown: the plan is only shown. Statistics of the files, which are most of a manifest's bytes, are then read
+            only for a filter.
+
+    Raises:
+        RefusedError: the table cannot be written, or holds what cannot be rewritten yet.
+        NotFoundError: there is no such branch, spec or column.
+    """
+    require_writable(table)
+    spec = _output_spec(table, options)
+    order = _order(table, options)
+    head = ancestry.branch_head(table.metadata, branch)
+    condition = None
+    if options.where is not None:
+        condition = bind_filter(parse_filter(options.where), table.schema)
+    columns = _COLUMNS if shown and condition is None else (*_COLUMNS, *_STATISTICS)
+    found = None if head is None else live_files(table, head, condition, columns=columns)
+    entries = {} if found is None else _with_burdens(found, options)
+    groups = plan_groups(
+        entries,
+        options,
+        table_spec_id=table.spec.spec_id,
+        output_spec=spec,
+        least_bytes=_least_file_bytes(table),
+    )
+    plan = CompactionPlan(
+        table=table,
+        branch=branch,
+        base=head,
+        options=options,
+        found=found,
+        groups=groups,
+        spec=spec,
+        order=order,
+        sort_order_id=order_id_of(table.metadata, order.fields) if order else None,
+    )
+    if groups:
+        plan.writing("").check_data_files()
+    return plan
+
+
+def _order(table: Table, options: CompactionOptions) -> RowOrder | None:
+    """Return the order that was asked for.
+
+    Raises:
+        InvalidRequestError: there is none, or values of a column have no order.
+        NotFoundError: a column does not exist.
+        RefusedError: it is the table's, which lake does not know.
+    """
+    if options.strategy == BINPACK:
+        return None
+    if options.strategy == ZORDER:
+        return RowOrder(
+            curve=curve_columns(options.by or "", table.schema),
+            text_bytes=options.text_bytes,
+            most_bytes=options.most_curve_bytes,
+        )
+    if options.by is not None:
+        fields: SortFields | None = tuple(sort_order(options.by, table.schema).fields)
+    else:
+        fields = table_order(table.metadata, table.schema)
+    if fields is None:
+        raise RefusedError(f"lake does not know the sort order of {table.identifier}", hint=_BY)
+    if not fields:
+        raise InvalidRequestError(f"{table.identifier} has no sort order", hint=_BY)
+    return RowOrder(fields=fields)
+
+
+def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
+    specs = table.metadata.specs()
+    spec_id = table.spec.spec_id if options.spec_id is None else options.spec_id
+    if spec_id not in specs:
+        known = ", ".join(str(item) for item in sorted(specs))
+        raise NotFoundError(f"the table has no partition spec {spec_id}", hint=f"specs: {known}")
+    return specs[spec_id]
+
+
+def _with_burdens(found: LiveFiles, options: CompactionOptions) -> dict[int, pa.Table]:
+    """Return the live data files with what deletes there are for each; see `plan_groups`."""
+    tables = {}
+    for spec_id, entries in found.by_spec.items():
+        counts = deleted = np.zeros(entries.num_rows, np.int64)
+        if found.delete_manifests.num_rows:
+            pairs = found.pairs[spec_id]
+            counts, deleted = pairs.counts.copy(), pairs.deleted_rows
+            # Bounds of keys excuse some, as in Java; it is looked into only where it may matter.
+            for row in np.flatnonzero(counts >= max(options.delete_file_threshold, 1)):
+                counts[row] = len(pairs.ordinals(np.array([row])))
+        tables[spec_id] = entries.append_column("delete_files", pa.array(counts)).append_column(
+            "deleted_rows", pa.array(deleted)
+        )
+    return tables
+
+
+def _least_file_bytes(table: Table) -> int:
+    leaves = sum(table.schema.find_type(i).is_primitive for i in table.schema.field_ids)
+    return least_file_bytes(leaves, DATA_FORMAT.of(table.properties))

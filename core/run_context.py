@@ -1,0 +1,36 @@
+"""What every step of a run needs, whichever table it works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lake.core.clock import Clock, Ids, SystemClock, SystemIds
+from lake.core.interrupts import Interrupts
+from lake.core.progress import Progress, Silent
+
+
+@dataclass(kw_only=True)
+class RunContext:
+    """Clock, identifiers, progress, warnings, and the files that must not be deleted.
+
+    Args:
+        clock: tells the time and waits.
+        ids: makes identifiers that never repeat.
+        progress: is told about phases and how far they are.
+        interrupts: decides when a stop signal may interrupt the run.
+        warnings: what the user should know although the command succeeded.
+        protected_files: canonical locations of files that a snapshot references or may reference. They are never
+            deleted, whatever fails afterwards.
+    """
+
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=SystemIds)
+    progress: Progress = field(default_factory=Silent)
+    interrupts: Interrupts = field(default_factory=Interrupts)
+    warnings: list[str] = field(default_factory=list)
+    protected_files: set[str] = field(default_factory=set)
+
+    def warn(self, message: str) -> None:
+        """Add a warning, once."""
+        if message not in self.warnings:
+            self.warnings.append(message)
