@@ -19,7 +19,7 @@ import typer
 from lake.cli.app import VERBS, State, build_app
 from lake.cli.progress import make_progress
 from lake.cli.render import Renderer
-from lake.cli.signals import Stops
+from lake.cli.signals import SignalHandlers
 from lake.core.clock import SystemClock
 from lake.core.errors import InvalidRequestError, LakeError, StoppedError, StorageError
 from lake.core.outcome import Outcome
@@ -63,18 +63,20 @@ def main(
     renderer = Renderer(as_json=as_json, redact=redact, clock=SystemClock())
     if argv is None:
         _own_the_process(redact)
-    with Stops(to_the_end=argv is None) as stops:
+    with SignalHandlers(own_process=argv is None) as stops:
         ending = _work(arguments, state, stops, early)
         stops.release(_exit_code(ending))
         return _tell(ending, state, renderer)
 
 
-def _work(arguments: list[str], state: State, stops: Stops, early: Sequence[int]) -> _Ending:
+def _work(
+    arguments: list[str], state: State, stops: SignalHandlers, early: Sequence[int]
+) -> _Ending:
     """Run the command and close its session; nothing escapes."""
     state.ignore_stops = stops.ignore
     try:
         try:
-            stops.heed(early)
+            stops.replay_early(early)
             ending = _run(arguments, state)
         finally:
             stops.ignore()

@@ -15,7 +15,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _KILLED_BY = 3
 
 
-class Stops:
+class SignalHandlers:
     """Handlers for the length of one command.
 
     The first signal raises `StoppedError` in the work; while things are cleaned up afterwards a
@@ -23,11 +23,11 @@ class Stops:
     that tells how the command ended.
 
     Args:
-        to_the_end: whether the process is nothing but the command, which the signals are not given back to.
+        own_process: whether the process is nothing but the command, which the signals are not given back to.
     """
 
-    def __init__(self, *, to_the_end: bool = False) -> None:
-        self._to_the_end = to_the_end
+    def __init__(self, *, own_process: bool = False) -> None:
+        self._to_the_end = own_process
         self._before: dict[signal.Signals, Any] = {}
         self._received: list[int] = []
         self._working = True
@@ -61,7 +61,7 @@ class Stops:
         """The number of the signal that stopped the work, if one did."""
         return self._received[0] if self._received else None
 
-    def heed(self, early: Sequence[int]) -> None:
+    def replay_early(self, early: Sequence[int]) -> None:
         """Do as if signals that came before came now."""
         for number in early:
             self._stop(number, None)

@@ -13,7 +13,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.compaction.execute import execute, preview
 from lake.core.compaction.options import compaction_options
 from lake.core.compaction.plan import CompactionPlan, plan_compaction
-from lake.core.locks.table_lock import run_alone
+from lake.core.locks.table_lock import with_table_lock
 from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms, parse_size
 
@@ -130,7 +130,7 @@ def compact(
     # read again after it.
     compaction_options(chosen, spark, loaded.properties)
 
-    return run_alone(session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms)
+    return with_table_lock(session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms)
 
 
 def _bytes(text: str | None) -> int | None:

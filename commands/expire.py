@@ -15,7 +15,7 @@ from lake.core.expiration.file_deletion import Removed
 from lake.core.expiration.journal_recovery import finish_journals
 from lake.core.expiration.plan import ExpirationPlan, plan_expiration
 from lake.core.expiration.retention import RetentionOptions
-from lake.core.locks.table_lock import run_alone
+from lake.core.locks.table_lock import with_table_lock
 from lake.core.outcome import Outcome
 from lake.core.snapshots.ancestry import parse_time_ms, resolve
 from lake.core.units import is_duration, parse_duration_ms
@@ -91,7 +91,7 @@ def expire(
     if dry_run:
         plan = planned(loaded)
         return told(preview(plan), plan)
-    return run_alone(session, loaded, work, command="expire", branch=branch, wait_ms=wait_ms)
+    return with_table_lock(session, loaded, work, command="expire", branch=branch, wait_ms=wait_ms)
 
 
 def _moment(text: str | None, now_ms: int) -> int | None:

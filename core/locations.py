@@ -81,7 +81,7 @@ def folded(location: str) -> str:
         return location
 
 
-def cut_short(name: str) -> bool:
+def is_truncated(name: str) -> bool:
     """Whether who reads a name as an address takes it for a shorter one, or drops characters of it."""
     return bool(_CUT.search(name))
 

@@ -29,10 +29,10 @@ class Session(RunContext):
 
     def table(self, identifier: str) -> Table:
         """Load a table; warn if its metadata has grown too large."""
-        from lake.core.catalogs.metadata_size import heavy_metadata  # noqa: PLC0415 - loaded with a table only
+        from lake.core.catalogs.metadata_size import metadata_size_warning  # noqa: PLC0415 - loaded with a table only
 
         table = self.catalog.load(identifier)
-        if heavy := heavy_metadata(table):
+        if heavy := metadata_size_warning(table):
             self.warn(heavy)
         return table
 

@@ -32,7 +32,7 @@ setattr(owner, last, deadly)
 from lake.cli.main import main
 sys.exit(main(sys.argv[4:]))
 """
-LAYING_DOWN = ("lake.core.staging.operation_files", "lay_down", "before")
+LAYING_DOWN = ("lake.core.staging.operation_files", "publish_manifests", "before")
 BETWEEN = ("lake.core.storage.storage", "Storage.write", "after")
 SENDING = ("lake.core.catalogs.catalog", "Table.send", "before")
 SENT = ("lake.core.catalogs.catalog", "Table.send", "after")

@@ -23,14 +23,14 @@ class Vending:
     Args:
         catalog: in front of the REST server.
         store: in front of the S3 server.
-        ends_ms: tells when a token given now ends; None to tell nothing.
+        expires_ms: tells when a token given now ends; None to tell nothing.
         dies_at: after so many requests to the store every token so far dies, once.
         prefixes: vend by these prefixes, each with a token of its own, instead of for the whole table.
     """
 
     catalog: Proxy
     store: Proxy
-    ends_ms: int | None = None
+    expires_ms: int | None = None
     dies_at: int | None = None
     prefixes: tuple[str, ...] = ()
     given: int = 0
@@ -46,8 +46,8 @@ class Vending:
 
     def _token(self, place: str = "") -> dict[str, str]:
         told = {"s3.session-token": f"{PREFIX}{self.given}-{place}"}
-        if self.ends_ms is not None:
-            told["s3.session-token-expires-at-ms"] = str(self.ends_ms)
+        if self.expires_ms is not None:
+            told["s3.session-token-expires-at-ms"] = str(self.expires_ms)
         return told
 
     def vend(self, asked: Asked, answer: Answer) -> Answer:

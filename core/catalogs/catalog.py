@@ -14,10 +14,10 @@ from lake.core.catalogs.configuration import read_configuration
 from lake.core.catalogs.opening import (
     catalog_errors,
     is_view,
-    look_again,
     open_handle,
     record_metadata,
-    refuse_cut_name,
+    refuse_truncated_name,
+    retry_missing_metadata,
     settle_metadata,
 )
 from lake.core.catalogs.trust import file_properties, storage_properties
@@ -33,7 +33,7 @@ from lake.core.errors import (
 from lake.core.metadata.roots import roots_of
 from lake.core.properties.table_properties import DATA_PATH, METADATA_PATH
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
-from lake.core.storage.credentials import Credentials, Renewed
+from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.s3 import completed
 from lake.core.storage.storage import Storage
 
@@ -178,7 +178,7 @@ class TableCatalog:
         handle = open_handle(self.name, self.configured)
         settle_metadata(handle, self._now_ms)
         record_metadata(handle, self.written_metadata)
-        look_again(handle)
+        retry_missing_metadata(handle)
         return handle
 
     def _now_ms(self) -> int:
@@ -256,7 +256,7 @@ class TableCatalog:
     def _refuse_cut_names(self, metadata: TableMetadata) -> None:
         if self.writes_metadata:
             for root in roots_of(metadata):
-                refuse_cut_name(root)
+                refuse_truncated_name(root)
 
     def load(self, identifier: str) -> Table:
         """Load a table by ``namespace.table``.
@@ -468,7 +468,7 @@ class TableCatalog:
             metadata=found.metadata,
             metadata_location=found.metadata_location,
             storage=Storage(
-                renewed=Renewed(self._credentials(identifier, found), vend),
+                renewed=CredentialProvider(self._credentials(identifier, found), vend),
                 roots=roots_of(found.metadata),
             ),
             catalog=self,
@@ -547,7 +547,7 @@ def _embedded(name: str, settings: Settings) -> TableCatalog:
         located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
         return TableCatalog(name, {"type": HADOOP, "warehouse": located})
     folder = _local_folder(settings.warehouse or DEFAULT_WAREHOUSE)
-    if locations.cut_short(folder) or _ESCAPED.search(folder):
+    if locations.is_truncated(folder) or _ESCAPED.search(folder):
         raise InvalidRequestError(
             f"a catalog's address cannot name the folder {folder!r}",
             hint="choose one without #, ?, % and control characters, or --catalog-type hadoop",

@@ -20,7 +20,7 @@ _FIELD_BYTES = 64
 _PACKED_TIMES = 8
 
 
-def heavy_metadata(table: Table) -> str | None:
+def metadata_size_warning(table: Table) -> str | None:
     """Return what to tell of a table whose metadata file has 5 MB or more, else None."""
     metadata = table.metadata
     if _most(metadata) < _HEAVY_BYTES:

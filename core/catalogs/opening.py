@@ -23,7 +23,7 @@ from lake.core.errors import (
     RefusedError,
     TimedOutError,
 )
-from lake.core.storage.errors import typed_errors
+from lake.core.storage.errors import translate_errors
 from lake.core.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
     """Open a catalog as PyIceberg does, bounded in time and in whom it trusts."""
     from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog  # noqa: PLC0415
 
-    from lake.core.catalogs.trust import keep_out  # noqa: PLC0415
+    from lake.core.catalogs.trust import ignore_table_storage_properties  # noqa: PLC0415
 
     def bounded(name: str, properties: Mapping[str, Any]) -> Catalog:
         from lake.core.catalogs.rest import BoundedRestCatalog  # noqa: PLC0415 - only when one is wanted
@@ -98,7 +98,7 @@ def open_handle(name: str, properties: Mapping[str, Any]) -> Catalog:
             if not _MADE_MEANWHILE.search(str(error)):
                 raise
             handle = load_catalog(name, **properties)
-    keep_out(handle)
+    ignore_table_storage_properties(handle)
     if getattr(handle, "engine", None) is not None:
         _prepare_connections(handle.engine)  # type: ignore[attr-defined]
     return handle
@@ -163,7 +163,7 @@ def _prepare_connections(engine: Any) -> None:
     engine.dispose()
 
 
-def look_again(handle: Catalog) -> None:
+def retry_missing_metadata(handle: Catalog) -> None:
     """Let a catalog that reads metadata files in this process look up a table anew whose file is gone by then."""
     if not hasattr(handle, "_write_metadata"):
         return
@@ -213,13 +213,13 @@ def _is_view_in_database(handle: Any, names: tuple[str, ...]) -> bool:
         return bool(connection.scalar(found) == "VIEW")
 
 
-def refuse_cut_name(location: str) -> None:
+def refuse_truncated_name(location: str) -> None:
     """Refuse a table's folder, or file, whose name PyIceberg cuts when it writes metadata files.
 
     Raises:
         RefusedError: it would write to, and delete, what another name means.
     """
-    if locations.cut_short(location):
+    if locations.is_truncated(location):
         raise RefusedError(
             f"PyIceberg takes the name of {location} for another one's",
             hint="let the table lie where no name holds a #, a ? or control characters",
@@ -254,10 +254,10 @@ def record_metadata(handle: Catalog, written: list[str]) -> None:
         return
 
     def recording(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        refuse_cut_name(metadata_path)
+        refuse_truncated_name(metadata_path)
         written.append(metadata_path)
         try:
-            with typed_errors(metadata_path):
+            with translate_errors(metadata_path):
                 write(metadata, io, metadata_path)
             # The swap that follows is durable: what it points to must be before.
             Storage().persist(metadata_path)

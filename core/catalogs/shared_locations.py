@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
 
-def refuse_neighbours(table: Table) -> None:
+def refuse_shared_location(table: Table) -> None:
     """Refuse to delete files of a table whose folder is another one's too, such as one under two names.
 
     Only catalogs in databases are asked: others tell where a table lies one by one.
@@ -25,7 +25,11 @@ def refuse_neighbours(table: Table) -> None:
     Raises:
         RefusedError: there is such a table.
     """
-    found = sorted(name for name, other in _beside(table) if _is_in_place_of(table.metadata, other))
+    found = sorted(
+        name
+        for name, other in _tables_sharing_location(table)
+        if _is_in_place_of(table.metadata, other)
+    )
     if found:
         raise RefusedError(
             f"{table.identifier} shares its folder with {', '.join(found[:3])}, "
@@ -38,7 +42,7 @@ def _is_in_place_of(own: TableMetadata, other: TableMetadata) -> bool:
     return own.table_uuid == other.table_uuid or _same(own.location) == _same(other.location)
 
 
-def _beside(table: Table) -> Iterator[tuple[str, TableMetadata]]:
+def _tables_sharing_location(table: Table) -> Iterator[tuple[str, TableMetadata]]:
     """Yield the other tables whose metadata lies where the table's does: tables may share just that."""
     from lake.core.metadata.files import parse  # noqa: PLC0415
 

@@ -33,7 +33,7 @@ def as_configured(given: Mapping[str, Any], configured: Mapping[str, Any]) -> di
     return {**{key: value for key, value in given.items() if key not in _CODE}, **own}
 
 
-def keep_out(handle: Catalog) -> None:
+def ignore_table_storage_properties(handle: Catalog) -> None:
     """Let a catalog open files as it is configured, whatever tables say.
 
     What a REST catalog vends passes here together with what tables say: `file_properties` tells them apart.

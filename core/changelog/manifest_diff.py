@@ -18,7 +18,7 @@ from lake.core.manifests.api import read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.snapshots.ancestry import is_first, snapshots_by_id
-from lake.core.snapshots.completeness import check_list, holds_only_own, read_list
+from lake.core.snapshots.completeness import holds_only_own, read_list, verify_manifest_list
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -100,7 +100,7 @@ def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
 def _whole(table: Table, snapshot: Snapshot) -> pa.Table:
     # What is missing in one list would be told as a change.
     manifests = read_list(table.storage, table.metadata, snapshot)
-    check_list(table.storage, table.metadata, snapshot, manifests)
+    verify_manifest_list(table.storage, table.metadata, snapshot, manifests)
     return manifests
 
 

@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class RowDiff:
     """The changes of one commit, in the order in which they are told.
 
     Args:
@@ -36,7 +36,7 @@ class Matched:
     ambiguous: int
 
 
-def match(rows: pa.RecordBatch, inserted: Mask, key: Sequence[str] = ()) -> Matched:
+def match(rows: pa.RecordBatch, inserted: Mask, key: Sequence[str] = ()) -> RowDiff:
     """Tell what changed: rows on both sides are left out as often as they are on both.
 
     Without a key, all deletes come before all inserts. With one, the rows of a key stand together, the one that
@@ -52,14 +52,14 @@ def match(rows: pa.RecordBatch, inserted: Mask, key: Sequence[str] = ()) -> Matc
     kinds = np.where(side, INSERT, DELETE).astype(np.int8)
     if not key:
         order = np.argsort(side, kind="stable")
-        return Matched(kept[order], kinds[order], 0)
+        return RowDiff(kept[order], kinds[order], 0)
     keys = row_codes(rows.select(list(key)))[kept]
     gone, come = _counts(keys, ~side), _counts(keys, side)
     updated = ((gone == 1) & (come == 1))[keys]
     kinds[updated] = np.where(side[updated], UPDATE_AFTER, UPDATE_BEFORE)
     ambiguous = int(np.sum((gone > 0) & (come > 0) & (gone + come > 2)))  # noqa: PLR2004
     order = np.lexsort((side, keys))
-    return Matched(kept[order], kinds[order], ambiguous)
+    return RowDiff(kept[order], kinds[order], ambiguous)
 
 
 def _carried_over(codes: Int64s, inserted: Mask) -> Mask:

@@ -22,7 +22,7 @@ from lake.core.ingest.execute import (
     tell_of_no_rows,
 )
 from lake.core.ingest.plan import IngestOptions, IngestPlan, describe, plan_ingest
-from lake.core.ingest.recovery import as_staged, lay_down, settle
+from lake.core.ingest.recovery import as_staged, publish_manifests, settle
 from lake.core.manifests.data_files import DataFile, stored_bytes
 from lake.core.outcome import Outcome, Status
 from lake.core.properties.table_properties import HASH
@@ -186,7 +186,7 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
                 return _outcome(plan, Status.NOTHING_TO_DO, written)
         paths_written = [file.path for file in written.files]
         remove_lost_attempts(session, ingest.table, operation_id, paths_written)
-        lay_down(staging, ingest, written.data, written.deletes)
+        publish_manifests(staging, ingest, written.data, written.deletes)
         if ingest.options.stage:
             return as_staged(_outcome(plan, Status.DONE, written), staging)
         # As in a stream: nothing of the table was read, so hardly anything that happens to it is a conflict.
@@ -206,7 +206,7 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
         # The same run, by another process.
         staging.drop(committed.table, [file.path for file in written.files])
         return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
-    staging.take_up()
+    staging.unpublish_manifests()
     return _outcome(plan, Status.DONE, written, operation_id, committed)
 
 

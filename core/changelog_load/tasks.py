@@ -27,13 +27,13 @@ from lake.core.deletes.delta_writer import (
     DeltaWriter,
     Kinds,
 )
-from lake.core.engine.shuffle import Outbox, claim, claimed
+from lake.core.engine.shuffle import ShuffleBuffer, claim, claimed
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
 from lake.core.ingest.tasks import report, task_units
 from lake.core.keys.encoding import hash_keys, partition_of
 from lake.core.keys.extraction import unusable
-from lake.core.rows.reader import read_ahead
+from lake.core.rows.reader import prefetch
 from lake.core.types.arrow_schema import arrow_schema
 from lake.core.types.transforms import Places, group_places, partition_number
 from lake.core.upsert.checksummed_batches import batch_file
@@ -70,7 +70,7 @@ def write_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[
 def send_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send each of a task's changes to the reducer of its partition or key."""
     settings = DeltaSettings.from_plain(payload["delta"])
-    outbox = Outbox(payload["reducers"])
+    outbox = ShuffleBuffer(payload["reducers"])
     with _Changes(payload, settings, context) as changes:
         for _, batches in changes.units():
             for rows, kinds in batches:
@@ -97,7 +97,7 @@ def receive_changes(
         context.storage, settings, task=payload["task"], attempt=context.attempt
     ) as writer:
         for blob in blobs:
-            context.go_on()
+            context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
             if (told := claimed(stream)) is not None:
                 claims.append(told)
@@ -168,8 +168,8 @@ class _Changes:
     def _known(
         self, batches: Iterator[pa.RecordBatch], where: str
     ) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
-        for batch in read_ahead(batches):
-            self._context.go_on()
+        for batch in prefetch(batches):
+            self._context.check_cancelled()
             self._counts["rows_read"] += batch.num_rows
             usable = self._usable(batch, where)
             *columns, texts = usable.columns

@@ -16,7 +16,7 @@ from lake.core.avro.codecs import codec_of_manifests
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.opening import first_line, locked_error
 from lake.core.commit.operations import Operation, Step
-from lake.core.commit.snapshot_sequence import Chain
+from lake.core.commit.snapshot_sequence import SnapshotSequence
 from lake.core.errors import (
     BadInputError,
     CommitConflictError,
@@ -229,7 +229,7 @@ def commit_snapshots(
         CommitUnknownError: it may have happened; nothing was removed.
     """
     with WriteBehind(table.storage) as storage:
-        chain = Chain(context, storage, operation_id)
+        chain = SnapshotSequence(context, storage, operation_id)
         commit = _Commit(context, decide, chain, branch, guard or {}, requirements, updates)
         return commit.run(table)
 
@@ -240,7 +240,7 @@ class _Commit:
 
     context: RunContext
     decide: Callable[[Table], Sequence[Step]]
-    chain: Chain
+    chain: SnapshotSequence
     branch: str
     guard: Mapping[str, str]
     requirements: tuple[TableRequirement, ...]
@@ -686,7 +686,7 @@ def _drop_old_metadata(context: RunContext, before: Table, after: Table) -> None
         for location in unnamed(
             [entry.metadata_file for entry in before.metadata.metadata_log], logged
         )
-        if metadata_files.called_so(location) and paths.deletable(location, after.roots)
+        if metadata_files.is_metadata_name(location) and paths.deletable(location, after.roots)
     ]
     try:
         left = len(after.storage.delete(old).failed)

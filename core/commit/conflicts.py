@@ -36,7 +36,7 @@ Partition = tuple[int, tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class CommitsSince:
     """What was committed to a branch after a base snapshot.
 
     Raises:
@@ -91,8 +91,8 @@ class Since:
         return self._added(1, _ADDS_DELETES)
 
 
-def no_new_data(
-    since: Since,
+def refuse_new_data(
+    since: CommitsSince,
     matching: BooleanExpression | None,
     partitions: frozenset[Partition] | None = None,
 ) -> None:
@@ -109,7 +109,7 @@ def no_new_data(
         _refuse_any(since, entries, partitions, "files")
 
 
-def no_new_deletes(since: Since, partitions: frozenset[Partition] | None = None) -> None:
+def no_new_deletes(since: CommitsSince, partitions: frozenset[Partition] | None = None) -> None:
     """Refuse delete files added since, of the whole table or that may apply to the partitions.
 
     Their bounds speak of deleted keys and positions, not of rows, so no filter can excuse one.
@@ -122,7 +122,7 @@ def no_new_deletes(since: Since, partitions: frozenset[Partition] | None = None)
 
 
 def no_new_deletes_for(
-    since: Since, files: Mapping[str, Partition], *, ignore_equality: bool
+    since: CommitsSince, files: Mapping[str, Partition], *, ignore_equality: bool
 ) -> None:
     """Refuse deletes added since that may apply to the given files.
 
@@ -169,7 +169,7 @@ def _touched(
 
 
 def _refuse_any(
-    since: Since, entries: pa.Table, partitions: frozenset[Partition] | None, what: str
+    since: CommitsSince, entries: pa.Table, partitions: frozenset[Partition] | None, what: str
 ) -> None:
     if partitions is not None and entries.num_rows:
         entries = entries.filter(pa.array(in_partitions(entries, partitions)))

@@ -44,7 +44,7 @@ from lake.core.properties.table_properties import (
     MANIFESTS_TO_MERGE,
     SERIALIZABLE,
 )
-from lake.core.snapshots.completeness import check_list, read_list
+from lake.core.snapshots.completeness import read_list, verify_manifest_list
 from lake.core.snapshots.row_lineage import assign_row_ids
 from lake.core.snapshots.summary import REPLACE_PARTITIONS, SummaryCounter
 
@@ -89,7 +89,7 @@ class Parent:
         storage: Storage,
         metadata: TableMetadata,
         snapshot: Snapshot | None,
-        producers: Iterable[Producer],
+        producers: Iterable[SnapshotProducer],
     ) -> Parent:
         """Read a branch's head from storage, for so many steps in a row.
 
@@ -103,7 +103,7 @@ class Parent:
         listed = MANIFEST_SCHEMA.empty_table()
         if snapshot is not None:
             listed = read_list(storage, metadata, snapshot, sure=True)
-            check_list(storage, metadata, snapshot, listed)
+            verify_manifest_list(storage, metadata, snapshot, listed)
             _check_head(metadata, snapshot, listed)
         return cls(snapshot, listed.to_pylist(), clashes, LivePartitions(storage, fresh), fresh)
 
@@ -134,7 +134,7 @@ class Draft:
 
 
 @dataclass(slots=True)
-class Producer:
+class SnapshotProducer:
     """Writes the manifests of one snapshot, attempt after attempt.
 
     Args:
@@ -246,7 +246,7 @@ class Producer:
         head_id = parent.snapshot_id
         if isinstance(operation, AppendFiles):
             return Removal()
-        since = conflicts.Since(storage, metadata, head_id, operation.base_snapshot_id)
+        since = conflicts.CommitsSince(storage, metadata, head_id, operation.base_snapshot_id)
         if isinstance(operation, ReplacePartitions):
             return self._replaced(metadata, operation, parent, since, data)
         if isinstance(operation, RowDelta):
@@ -256,7 +256,7 @@ class Producer:
         if head_id != operation.base_snapshot_id:
             if isinstance(operation, OverwriteFiles):
                 if operation.isolation == SERIALIZABLE:
-                    conflicts.no_new_data(since, operation.conflict_filter)
+                    conflicts.refuse_new_data(since, operation.conflict_filter)
                 conflicts.no_new_deletes(since)
             else:
                 keeps_sequence = operation.data_sequence_number is not None
@@ -269,7 +269,7 @@ class Producer:
         metadata: TableMetadata,
         operation: RowDelta,
         parent: Parent,
-        since: conflicts.Since,
+        since: conflicts.CommitsSince,
         data: list[FileColumns],
         deletes: list[FileColumns],
     ) -> Removal:
@@ -283,7 +283,7 @@ class Producer:
             files = find_live(self.storage, metadata, parent.manifests, named)
             if since.head_id != since.base_id:
                 if operation.isolation == SERIALIZABLE:
-                    conflicts.no_new_data(since, operation.conflict_filter)
+                    conflicts.refuse_new_data(since, operation.conflict_filter)
                 conflicts.no_new_deletes_for(since, files.places, ignore_equality=False)
         return Removal(deletes=replaced)
 
@@ -292,7 +292,7 @@ class Producer:
         metadata: TableMetadata,
         operation: ReplacePartitions,
         parent: Parent,
-        since: conflicts.Since,
+        since: conflicts.CommitsSince,
         data: list[FileColumns],
     ) -> Removal:
         if not data:
@@ -300,7 +300,7 @@ class Producer:
         places = _added_places(metadata, data)
         if operation.validates and since.head_id != since.base_id:
             if operation.isolation == SERIALIZABLE:
-                conflicts.no_new_data(since, None, places)
+                conflicts.refuse_new_data(since, None, places)
             conflicts.no_new_deletes(since, places)
         gone: list[str] = []
         columns = ["file_path", "partition"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lake.core import locations
 from lake.core.commit.operations import Step
-from lake.core.commit.snapshot_producer import Draft, Parent, Producer, next_sequence_number
+from lake.core.commit.snapshot_producer import Draft, Parent, SnapshotProducer, next_sequence_number
 from lake.core.manifests.api import encode_manifest_list
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.metadata.commit_times import latest_ms
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Chain:
+class SnapshotSequence:
     """Writes the snapshots of one commit, attempt after attempt.
 
     Args:
@@ -43,7 +43,7 @@ class Chain:
     storage: WriteBehind
     operation_id: str
     written: list[str] = field(default_factory=list)
-    _producers: dict[Step, Producer] = field(default_factory=dict)
+    _producers: dict[Step, SnapshotProducer] = field(default_factory=dict)
     # What each manifest list names.
     _listed: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -96,10 +96,10 @@ class Chain:
             used |= {snapshot.manifest_list, *self._listed[snapshot.manifest_list]}
         return [location for location in self.written if location not in used]
 
-    def _producer(self, table: Table, step: Step) -> Producer:
+    def _producer(self, table: Table, step: Step) -> SnapshotProducer:
         if step not in self._producers:
             snapshot_id = self._free_snapshot_id(table)
-            self._producers[step] = Producer(
+            self._producers[step] = SnapshotProducer(
                 table, self.storage, step.operation, snapshot_id, self.operation_id, self.written
             )
         return self._producers[step]
@@ -112,7 +112,7 @@ class Chain:
                 return candidate
 
     def _write_list(
-        self, producer: Producer, metadata: TableMetadata, parent: Parent, draft: Draft
+        self, producer: SnapshotProducer, metadata: TableMetadata, parent: Parent, draft: Draft
     ) -> str:
         name = f"snap-{producer.snapshot_id}-{len(self.written)}-{self.operation_id}.avro"
         location = locations.join(producer.table.metadata_folder, name)

@@ -15,7 +15,7 @@ from lake.core.compaction.dangling_deletes import dangling_deletes
 from lake.core.compaction.grouping import FileGroup
 from lake.core.compaction.plan import CompactionPlan, plan_compaction
 from lake.core.compaction.rewrite import Rewriter, Rewritten
-from lake.core.compaction.verify import Disagreement, check_rows, disagreements
+from lake.core.compaction.verify import Disagreement, check_rows, metric_differences
 from lake.core.engine.tasks import Task
 from lake.core.errors import (
     CommitConflictError,
@@ -221,7 +221,7 @@ class _Run:
         doubtful: list[tuple[Rewritten, list[Disagreement]]] = []
         for done in self._rewritten():
             check_rows(done.group.rows, done.rows, done.files, dropped=done.dropped)
-            found = disagreements(
+            found = metric_differences(
                 done.group.files,
                 done.files,
                 schema=self.plan.table.schema,
@@ -272,7 +272,7 @@ class _Run:
         """
         schema, spec = self.plan.table.schema, self.plan.spec
         read = entries_of([rows], spec=spec, schema=schema, status=1, snapshot_id=0)
-        for item in disagreements(read, done.files, schema=schema, spec=spec):
+        for item in metric_differences(read, done.files, schema=schema, spec=spec):
             if item.certain:
                 raise LakeError(f"in the new files, {item.text}: nothing was committed")
 

@@ -71,7 +71,7 @@ class Rewriter:
         alone = [group for group in self._plan.groups if self._is_read_by_its_writer(group)]
         sent = [group for group in self._plan.groups if not self._is_read_by_its_writer(group)]
         if alone:
-            yield from self._directly(alone)
+            yield from self._rewrite_in_place(alone)
         for batch in _batches(sent, together):
             yield from self._by_ranges(batch)
 
@@ -81,7 +81,7 @@ class Rewriter:
         enough_groups = len(self._plan.groups) >= self._engine.parallelism
         return group.output_files == 1 and (enough_groups or group.bytes <= _PIECE_BYTES)
 
-    def _directly(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
+    def _rewrite_in_place(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
         plan, progress = self._plan, self._session.progress
         tasks: list[Task] = []
         owners: list[Rewritten] = []
@@ -198,7 +198,7 @@ class Rewriter:
         owners: list[int] = []
         for place, state in enumerate(states):
             if state.group.output_files > 1:
-                found = self._looks(state)
+                found = self._sample_tasks(state)
                 looks += found
                 owners += [place] * len(found)
         samples: list[list[tuple[int, Mapping[str, Any]]]] = [[] for _ in states]
@@ -212,7 +212,7 @@ class Rewriter:
             for mine, state in zip(samples, states, strict=True)
         ]
 
-    def _looks(self, state: Rewritten) -> list[Task]:
+    def _sample_tasks(self, state: Rewritten) -> list[Task]:
         """Return tasks that look at the keys of some files of a group, evenly chosen."""
         order, group = self._plan.order_in(state.group), state.group
         if order is None:

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from lake.core.compaction.verify import ContentHash, described, hash_all
 from lake.core.deletes.apply import Deletes
-from lake.core.engine.shuffle import Outbox, claim, claimed
+from lake.core.engine.shuffle import ShuffleBuffer, claim, claimed
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import LakeError
 from lake.core.manifests.data_files import DataFile
-from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
+from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
 from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.sorting.external_sort import with_keys
@@ -43,8 +43,8 @@ def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mappin
     ):
         # One thread decodes while this one encodes: both cores work on one output file.
         batches = _together(_of_files(files, reading, deletes, context))
-        for batch in read_ahead(batches, _AHEAD_BYTES):
-            context.go_on()
+        for batch in prefetch(batches, _AHEAD_BYTES):
+            context.check_cancelled()
             if content is not None:
                 content.add(batch)
             writer.write(batch)
@@ -72,7 +72,7 @@ def sample(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping
     files = [FileSlice.from_plain(file) for file in payload["files"]]
     for file in files:
         for batch in read_batches(context.storage, file, reading):
-            context.go_on()
+            context.check_cancelled()
             found.add(order.keys(batch, reading.projection))
     yield found.to_plain()
 
@@ -89,12 +89,12 @@ def send(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int
     files = [FileSlice.from_plain(file) for file in payload["files"]]
     content = ContentHash() if payload["verify"] else None
     first: int = payload["first"]
-    outbox = Outbox(first + len(payload["bounds"]) + 1)
+    outbox = ShuffleBuffer(first + len(payload["bounds"]) + 1)
     rows = 0
     with closing(Deletes(context.storage, reading, files)) as deletes:
         batches = _together(_of_files(files, reading, deletes, context))
-        for batch in read_ahead(batches, _AHEAD_BYTES):
-            context.go_on()
+        for batch in prefetch(batches, _AHEAD_BYTES):
+            context.check_cancelled()
             rows += batch.num_rows
             if content is not None:
                 content.add(batch)
@@ -113,9 +113,9 @@ def receive(
     claims = []
     files = open_writer(context.storage, settings, task=payload["task"], attempt=context.attempt)
     order = settings.order or RowOrder()
-    with OrderedWriter(files, order, settings.schema, context.go_on) as writer:
+    with OrderedWriter(files, order, settings.schema, context.check_cancelled) as writer:
         for blob in blobs:
-            context.go_on()
+            context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
             if (told := claimed(stream)) is not None:
                 claims.append(told)
@@ -170,7 +170,7 @@ def _rows_of(
 ) -> Generator[pa.RecordBatch]:
     slices = [FileSlice.from_plain(file) for file in files]
     with closing(Deletes(context.storage, reading, slices)) as deletes:
-        yield from read_ahead(_of_files(slices, reading, deletes, context))
+        yield from prefetch(_of_files(slices, reading, deletes, context))
 
 
 def _without_deletes(reading: ReadSettings) -> ReadSettings:
@@ -182,7 +182,7 @@ def _of_files(
     files: Iterable[FileSlice], reading: ReadSettings, deletes: Deletes, context: TaskContext
 ) -> Iterator[pa.RecordBatch]:
     for file in files:
-        context.go_on()
+        context.check_cancelled()
         yield from read_batches(context.storage, file, reading, deletes)
 
 

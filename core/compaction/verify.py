@@ -74,7 +74,7 @@ def check_rows(
         raise LakeError(f"read {rows_read} rows but wrote {written}: nothing was committed")
 
 
-def disagreements(
+def metric_differences(
     inputs: pa.Table,
     outputs: Sequence[DataFile],
     *,

@@ -19,9 +19,9 @@ from lake.core.deletes.equality_coverage import check_columns, check_partitions
 from lake.core.deletes.row_positions import RowPositions
 from lake.core.deletes.writers import DeletedRows, open_equality_writer, open_position_writer
 from lake.core.errors import RefusedError
-from lake.core.keys.numbering import KeyNumbers
+from lake.core.keys.numbering import KeyDictionary
 from lake.core.manifests.data_files import DataFile
-from lake.core.rows.writer import AbortedUnlessClosed, TableWriter, WriteSettings, open_writer
+from lake.core.rows.writer import TableWriter, TransactionalWriter, WriteSettings, open_writer
 from lake.core.storage.storage import Storage
 from lake.core.types.transforms import Partition, Places, group_places, partition_columns
 
@@ -100,7 +100,7 @@ class DeltaFiles:
     deletes: list[DataFile]
 
 
-class DeltaWriter(AbortedUnlessClosed):
+class DeltaWriter(TransactionalWriter):
     """Writes changes, in their order, as rows and deletes of one commit. Use it as a context manager."""
 
     def __init__(
@@ -137,7 +137,7 @@ class DeltaWriter(AbortedUnlessClosed):
             equality_ids=settings.key_ids,
             names=names,
         )
-        self._numbers = KeyNumbers()
+        self._numbers = KeyDictionary()
         # By a key's number: the place of its row among those written here.
         self._live = np.full(0, _NOWHERE)
         self._partitions: dict[Partition, int] = {}

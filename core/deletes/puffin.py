@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lake.core.errors import CorruptFileError
 from lake.core.manifests.data_files import DeleteFile
-from lake.core.rows.writer import AbortedUnlessClosed
+from lake.core.rows.writer import TransactionalWriter
 from lake.core.storage.storage import Storage
 
 DELETION_VECTOR = "deletion-vector-v1"
@@ -53,7 +53,7 @@ def read_blob(storage: Storage, file: DeleteFile) -> bytes:
 
 
 @dataclass
-class PuffinWriter(AbortedUnlessClosed):
+class PuffinWriter(TransactionalWriter):
     """Writes one Puffin file. Use it as a context manager.
 
     Args:

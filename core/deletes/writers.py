@@ -21,9 +21,9 @@ from lake.core.errors import RefusedError
 from lake.core.formats.parquet.options import OF_DATA_FILES_ONLY
 from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.core.properties.table_properties import DELETE_FILE_BYTES, OF_DELETE_FILES, check
-from lake.core.rows.file_formats import form_of
+from lake.core.rows.file_formats import format_for
 from lake.core.rows.file_names import FileNames, folder_of
-from lake.core.rows.writer import AbortedUnlessClosed, Output, TableWriter, WriteSettings
+from lake.core.rows.writer import Output, TableWriter, TransactionalWriter, WriteSettings
 from lake.core.snapshots.delete_scopes import DELETED_PATH, PUFFIN
 from lake.core.storage.storage import Storage
 from lake.core.types.format_versions import DELETE_FILES_SINCE, DELETION_VECTORS_SINCE
@@ -61,7 +61,7 @@ def open_equality_writer(
         Output(
             storage=storage,
             settings=settings,
-            form=form_of(
+            form=format_for(
                 settings.delete_format,
                 columns,
                 _delete_properties(settings),
@@ -94,7 +94,7 @@ class DeletedRows:
     earlier: RowPositions = field(default_factory=RowPositions)
 
 
-class PositionDeleteWriter(AbortedUnlessClosed):
+class PositionDeleteWriter(TransactionalWriter):
     """Writes rows to delete as format version 2 has them: a file for each data file."""
 
     def __init__(self, storage: Storage, settings: WriteSettings, names: FileNames) -> None:
@@ -152,7 +152,7 @@ class PositionDeleteWriter(AbortedUnlessClosed):
         self._storage.delete(self._paths)
 
 
-class VectorWriter(AbortedUnlessClosed):
+class VectorWriter(TransactionalWriter):
     """Writes rows to delete as format version 3 has them: vectors, all in one Puffin file."""
 
     def __init__(self, storage: Storage, names: FileNames) -> None:
@@ -247,7 +247,7 @@ def _position_form(settings: WriteSettings) -> FileForm:
         for name, value in _delete_properties(settings).items()
         if not name.startswith(_METRICS)
     }
-    return form_of(
+    return format_for(
         settings.delete_format,
         POSITION_SCHEMA,
         {**properties, f"{_METRICS}default": "full"},

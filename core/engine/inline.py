@@ -148,7 +148,7 @@ def _with_renewed(
     storage: Storage, attempt: str, values: Callable[[str], Iterator[TaskResult]]
 ) -> Iterator[TaskResult]:
     """Yield a task's values; where credentials can be renewed, a task that its store refused begins anew once."""
-    if not storage.renewed.can_change:
+    if not storage.renewed.can_refresh:
         yield from values(attempt)
         return
     number, _ = storage.renewed.current()

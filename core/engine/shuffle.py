@@ -15,7 +15,7 @@ _CLAIM = b"lake.claim"
 
 
 @dataclass(slots=True)
-class Outbox:
+class ShuffleBuffer:
     """Rows that wait to be sent; bounded for each reducer and for all together."""
 
     reducers: int

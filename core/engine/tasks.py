@@ -53,7 +53,7 @@ class TaskContext:
     attempt: str
     stopped: threading.Event = field(default_factory=threading.Event)
 
-    def go_on(self) -> None:
+    def check_cancelled(self) -> None:
         """Stop here if the batch of tasks has ended early.
 
         Raises:

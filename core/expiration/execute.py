@@ -35,7 +35,7 @@ from lake.core.expiration.plan import (
     unused_ids,
 )
 from lake.core.expiration.reachability import FILES, KINDS, Garbage, Reachability
-from lake.core.expiration.ref_recovery import assert_refs, put_back
+from lake.core.expiration.ref_recovery import assert_refs, restore_refs
 from lake.core.expiration.retention import (
     Retention,
     check_retention,
@@ -170,7 +170,7 @@ class _Expiry:
     def clean_up(self, removed: Removed) -> bool:
         """Put back what a race removed, then delete files; whether all that is to go could be told."""
         session, plan = self.session, self.plan
-        self.after = put_back(session, self.after, self.expired, self.removed_refs)
+        self.after = restore_refs(session, self.after, self.expired, self.removed_refs)
         metadata = self.after.metadata
         garbage = self.reach.garbage(
             _readable_with(metadata, self.before),

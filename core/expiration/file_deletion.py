@@ -18,7 +18,7 @@ from lake.core.expiration.nested_tables import FOLDERS, NestedTables
 from lake.core.expiration.reachability import KINDS, Reachability
 from lake.core.metadata import files as metadata_files
 from lake.core.session import Session
-from lake.core.storage.location_columns import same_name
+from lake.core.storage.location_columns import normalize_locations
 
 # A process that was stopped for days must not go on with an old list: so many files, then it looks again.
 _BATCH = 1000
@@ -27,7 +27,7 @@ _PAUSE_SECONDS, _PAUSE_LOOKS = 0.5, 3.0
 
 # Characters that every reader takes as they are, and the parts of a path that may mean another one.
 _PLAIN, _HIDDEN = r"^[A-Za-z0-9_=+,@:~%/. -]*$", "/."
-# Names that table metadata may have; see `metadata_files.called_so`.
+# Names that table metadata may have; see `metadata_files.is_metadata_name`.
 _TELLING = r"(?i)\.metadata\.json|version-hint"
 
 
@@ -75,7 +75,7 @@ def delete_files(
     warn_of_others(session, files.num_rows - own.num_rows)
     left = _in_order(own)
     removed.tried.append(left["path"])
-    failures, checked, vigil = len(removed.failed), "", _Vigil(session.clock)
+    failures, checked, vigil = len(removed.failed), "", _SuspendDetector(session.clock)
     while left.num_rows:
         session.interrupts.checkpoint()
         now = vigil.look(table)
@@ -116,10 +116,10 @@ def warn_of_others(session: Session, count: int) -> None:
 
 def _usual(table: Table, locations: Any) -> pa.Array:
     """Return which locations plainly satisfy `_may_go`: most do, and a look at each would take long."""
-    names = same_name(locations)
+    names = normalize_locations(locations)
     found = pa.array([False] * len(names), pa.bool_())
     for root, folder in product(table.roots, FOLDERS):
-        prefix = same_name([f"{root.rstrip('/')}/{folder}/"])[0].as_py()
+        prefix = normalize_locations([f"{root.rstrip('/')}/{folder}/"])[0].as_py()
         if not paths.deletable(f"{prefix}x", table.roots):
             continue
         plain = pc.starts_with(names, prefix)
@@ -142,7 +142,7 @@ def _may_go(table: Table, nested: NestedTables, path: str) -> bool:
     """Whether a file that snapshots name is the table's own, and none of those that tell what the table is."""
     return (
         paths.deletable(path, table.roots)
-        and not metadata_files.called_so(path)
+        and not metadata_files.is_metadata_name(path)
         and path.rsplit("/", 1)[-1] != table.metadata_location.rsplit("/", 1)[-1]
         and not nested.owns(path)
     )
@@ -158,11 +158,11 @@ def _of_first_kind(files: pa.Table) -> int:
 
 
 def _delete_batch(
-    session: Session, table: Table, batch: pa.Table, removed: Removed, vigil: _Vigil
+    session: Session, table: Table, batch: pa.Table, removed: Removed, vigil: _SuspendDetector
 ) -> pa.Table:
     """Delete files of one kind; return those that were not tried because the process was stopped."""
     kind = batch["kind"][0].as_py()
-    outcome = table.storage.delete(batch["path"].to_pylist(), go_on=vigil.goes_on)
+    outcome = table.storage.delete(batch["path"].to_pylist(), should_continue=vigil.may_continue)
     deleted = batch.filter(
         pc.is_in(batch["path"], value_set=pa.array(outcome.deleted, pa.string()))
     )
@@ -174,7 +174,7 @@ def _delete_batch(
     return batch.filter(pc.is_in(batch["path"], value_set=pa.array(outcome.untried, pa.string())))
 
 
-class _Vigil:
+class _SuspendDetector:
     """Notices that the process was stopped for a while: what it saw before need not be so any more."""
 
     def __init__(self, clock: Clock) -> None:
@@ -192,7 +192,7 @@ class _Vigil:
         self._last, self._slept = began, False
         return now
 
-    def goes_on(self) -> bool:
+    def may_continue(self) -> bool:
         """Whether it was never stopped since the last look; threads may ask at once."""
         now = self._clock.monotonic()
         if now - self._last > _PAUSE_SECONDS + _PAUSE_LOOKS * self._usual:

@@ -21,7 +21,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.expiration.reachability import FILES, KINDS
 from lake.core.storage import atomic_files
-from lake.core.storage.errors import typed_errors
+from lake.core.storage.errors import translate_errors
 
 _PREFIX = "lake-journal-"
 ENDING = ".json"
@@ -87,7 +87,7 @@ def _put(table: Table, location: str, data: bytes) -> None:
         return
     for _ in range(_TRIES):
         # Another run may take what is not there yet for what a killed one left.
-        with typed_errors(location), suppress(FileNotFoundError):
+        with translate_errors(location), suppress(FileNotFoundError):
             atomic_files.replace(parsed.path, data, mode=_MODE)
             return
     raise BadInputError(f"cannot write {location}: its folder is not there")

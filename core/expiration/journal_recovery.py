@@ -14,7 +14,7 @@ from lake.core.expiration import journal
 from lake.core.expiration.file_deletion import Removed, delete_files
 from lake.core.expiration.journal import Journal
 from lake.core.expiration.reachability import Reachability
-from lake.core.expiration.ref_recovery import put_back
+from lake.core.expiration.ref_recovery import restore_refs
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 
@@ -84,7 +84,7 @@ def _finish(
         if stale:
             journal.remove(table, location)
         return
-    table = put_back(session, table, set(item.snapshots) - present, removed_refs)
+    table = restore_refs(session, table, set(item.snapshots) - present, removed_refs)
     failures = len(removed.failed)
     delete_files(session, table, Reachability(table.storage), item.files, removed)
     if stale or len(removed.failed) == failures:

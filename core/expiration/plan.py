@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.shared_locations import refuse_neighbours
+from lake.core.catalogs.shared_locations import refuse_shared_location
 from lake.core.expiration.file_deletion import own_files, warn_of_others
 from lake.core.expiration.reachability import Garbage, Reachability
 from lake.core.expiration.retention import (
@@ -86,7 +86,7 @@ def plan_expiration(
     now_ms = session.clock.now_ms()
     check_retention(table.metadata, options, now_ms)
     if not keep_files:
-        refuse_neighbours(table)
+        refuse_shared_location(table)
     retention = plan_retention(table.metadata, options, now_ms)
     _warn_of_held_snapshots(session, retention)
     expired, kept = split_snapshots(table.metadata, retention)

@@ -19,9 +19,14 @@ from lake.core.errors import BadInputError
 from lake.core.manifests.api import read_manifest_lists, read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
-from lake.core.snapshots.completeness import Counts, check_list, count_lists, shortfall
+from lake.core.snapshots.completeness import (
+    FileCounts,
+    count_lists,
+    missing_files_message,
+    verify_manifest_list,
+)
 from lake.core.storage.file_names import FileNames
-from lake.core.storage.location_columns import same_name
+from lake.core.storage.location_columns import normalize_locations
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -77,7 +82,7 @@ class Reachability:
     _names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
     _lists: dict[str, Any] = field(default_factory=dict)
     # What lists name that were not checked yet.
-    _counts: dict[str, Counts] = field(default_factory=dict)
+    _counts: dict[str, FileCounts] = field(default_factory=dict)
     # The manifests that only expired snapshots had when asked last, and what they named.
     _going: tuple[pa.Table, pa.Table, tuple[str, ...]] | None = None
     # Manifests that were read together, and the paths of their live files.
@@ -181,11 +186,11 @@ class Reachability:
         """Check that a list names all that it must: what a kept one lacks would be taken for garbage."""
         location = snapshot.manifest_list
         counts = self._counts.pop(location, None)
-        if counts is None or not shortfall(metadata, snapshot, counts):
+        if counts is None or not missing_files_message(metadata, snapshot, counts):
             return
         try:
             manifests = self._known.take(pa.array(self._lists[location]))
-            check_list(self.storage, metadata, snapshot, manifests)
+            verify_manifest_list(self.storage, metadata, snapshot, manifests)
         except BadInputError:
             self._counts[location] = counts
             if unreadable is None:
@@ -194,7 +199,7 @@ class Reachability:
 
     def _learn(self, locations: Sequence[str], counts: Sequence[int], rows: pa.Table) -> None:
         """Keep the manifests of lists that were not met before: many lists hold the same ones."""
-        paths = same_name(rows["manifest_path"])
+        paths = normalize_locations(rows["manifest_path"])
         is_new = pc.invert(pc.is_in(paths, value_set=self._names))
         new = _first_rows(rows.filter(is_new), paths.filter(is_new))
         self._known = pa.concat_tables([self._known, new])
@@ -213,7 +218,8 @@ class Reachability:
     ) -> pa.Table:
         found = self._manifests(metadata, expired, unreadable)
         shared = pc.is_in(
-            same_name(found["manifest_path"]), value_set=same_name(kept["manifest_path"])
+            normalize_locations(found["manifest_path"]),
+            value_set=normalize_locations(kept["manifest_path"]),
         )
         return found.filter(pc.invert(shared))
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 
-def put_back(
+def restore_refs(
     session: Session, table: Table, snapshots: Collection[int], removed_refs: Collection[str]
 ) -> Table:
     """Put back refs to snapshots that a commit removed, but those that it was to remove.

@@ -20,7 +20,7 @@ from lake.core.engine.tasks import Engine, Task, TaskContext
 from lake.core.errors import LakeError, StoppedError
 from lake.core.exports.destinations import PART, Output, opened, refuse_inside, replacing
 from lake.core.exports.formats import ARROW_STREAM, plain_rows, writing
-from lake.core.rows.reader import read_ahead
+from lake.core.rows.reader import prefetch
 from lake.core.session import Session
 from lake.core.types.arrow_schema import schema_from_plain, schema_to_plain
 
@@ -85,7 +85,7 @@ def first_rows(source: RowSource, most: int) -> list[dict[str, Any]]:
     """Read the first rows in this process, as JSON-ready values."""
     wanted = most if source.plan.options.limit is None else min(source.plan.options.limit, most)
     rows: list[dict[str, Any]] = []
-    for batch in _limited(read_ahead(source.stream(Counter())), wanted):
+    for batch in _limited(prefetch(source.stream(Counter())), wanted):
         rows += plain_rows(batch, source.plan.projection)
     return rows
 
@@ -139,7 +139,7 @@ def _all_rows(
     """Yield all rows in their order."""
     engine = None if source.plan.options.limit is not None else _engine(session, source)
     if engine is None or isinstance(engine, InlineEngine):
-        yield from _progressing(session, source, read_ahead(source.stream(noted)))
+        yield from _progressing(session, source, prefetch(source.stream(noted)))
         return
     beside = os.path.dirname(os.path.abspath(output.path)) if output.path else None
     with tempfile.TemporaryDirectory(prefix=".lake-scan-", dir=beside) as folder:
@@ -218,7 +218,7 @@ def _write_folder(
         return filled
     path = _part_path(folder, 0, output.format)
     batches = (
-        read_ahead(source.stream(noted)) if source.plan.options.limit is not None else _no_rows()
+        prefetch(source.stream(noted)) if source.plan.options.limit is not None else _no_rows()
     )
     with open(path, "wb") as file:
         rows = _write_rows(source, batches, output.format, file)
@@ -276,7 +276,7 @@ def write_part(
             open(temporary, "wb") as file,
             writing(payload["format"], file, projection) as sink,
         ):
-            for batch in read_ahead(batches):
+            for batch in prefetch(batches):
                 if context.stopped.is_set():
                     raise StoppedError(15)
                 sink.write(batch)

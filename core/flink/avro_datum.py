@@ -45,7 +45,7 @@ def read_by_field_id(schema_json: str, source: ByteReader) -> dict[int, Any]:
         if not isinstance(field_id, int) or field_id in found:
             raise source.corrupt(f"a field with the id {str(field_id)[:40]}")
         found[field_id] = value
-    source.expect_end()
+    source.silence_shutdown()
     return found
 
 

@@ -152,7 +152,7 @@ class ByteReader:
         except UnicodeDecodeError as error:
             raise self.corrupt("a text that is not modified UTF-8") from error
 
-    def expect_end(self) -> None:
+    def silence_shutdown(self) -> None:
         """Check that nothing is left."""
         if self.remaining:
             raise self.corrupt(f"{self.remaining} bytes too many")

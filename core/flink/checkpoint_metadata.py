@@ -94,7 +94,7 @@ def read_metadata(source: ByteReader, wanted: frozenset[str]) -> tuple[int, list
         if len(operators) > _MAX_OPERATORS or handles > _MAX_HANDLES:
             raise source.refused(f"{len(operators)} committers in {handles} subtasks")
     if version < _PROPERTIES:
-        source.expect_end()
+        source.silence_shutdown()
     elif bytes(source.take(len(_JAVA_OBJECT))) != _JAVA_OBJECT:
         # What follows is one Java object, the checkpoint's properties; it is never looked into.
         raise source.corrupt("the operators do not end where the checkpoint's properties begin")

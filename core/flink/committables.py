@@ -73,8 +73,8 @@ def read_collector(source: ByteReader) -> list[Committable]:
             found += _subtask(subtask, subtask_version)
             if len(found) > _MAX_COMMITTABLES:
                 raise source.refused(f"more than {_MAX_COMMITTABLES} committables")
-        checkpoint.expect_end()
-    source.expect_end()
+        checkpoint.silence_shutdown()
+    source.silence_shutdown()
     return found
 
 
@@ -93,7 +93,7 @@ def _subtask(source: ByteReader, version: int) -> list[Committable]:
     received = source.int32()
     drained = source.int32() if version < 2 else 0  # noqa: PLR2004 - what Flink 2 dropped
     failed = source.int32()
-    source.expect_end()
+    source.silence_shutdown()
     if failed:
         raise source.refused(f"the committer had given up {failed} committables")
     if len(requests) + drained != received:
@@ -106,7 +106,7 @@ def _request(source: ByteReader) -> Committable | None:
     committable = _committable(source.reader(source.count(1)), version)
     source.int32()
     state = source.int32()
-    source.expect_end()
+    source.silence_shutdown()
     if state == _FAILED:
         raise source.refused(f"the committer had given up checkpoint {committable.checkpoint_id}")
     if state not in (_RECEIVED, _RETRY, _COMMITTED):
@@ -126,7 +126,7 @@ def _of_iceberg_sink(source: ByteReader, version: int, job: str, operator: str) 
         raise source.refused(f"an IcebergCommittable of the unknown version {version}")
     checkpoint_id = _checkpoint_id(source)
     data = source.reader(source.count(1))
-    source.expect_end()
+    source.silence_shutdown()
     blank = not data.remaining
     return Committable(
         job_id=job,
@@ -151,7 +151,7 @@ def _of_dynamic_sink(source: ByteReader, version: int, table: str, branch: str) 
     checkpoint_id = _checkpoint_id(source)
     number = 1 if version == 1 else source.count(4)
     parts = [read_delta_manifests(source.reader(source.count(1))) for _ in range(number)]
-    source.expect_end()
+    source.silence_shutdown()
     return Committable(
         job_id=job,
         operator_id=operator,

@@ -90,7 +90,7 @@ def _taken(checkpoint_id: int, content: ByteReader) -> TakenCheckpoint:
 def _committables(collectors: list[ByteReader]) -> Iterator[Committable]:
     for element in collectors:
         collector = element.reader(element.count(1))
-        element.expect_end()
+        element.silence_shutdown()
         if is_of_iceberg(collector.rest()):
             yield from read_collector(collector)
 

@@ -44,7 +44,7 @@ def read_delta_manifests(source: ByteReader) -> tuple[ManifestReference, ...]:
     )
     for _ in range(source.count(2)):
         source.skip_text()
-    source.expect_end()
+    source.silence_shutdown()
     return found
 
 

@@ -89,7 +89,7 @@ def java_string(source: ByteReader) -> str:
     if not 0 <= length <= _MAX_TEXT:
         raise source.corrupt(f"a text of {length} characters")
     units = b"".join(_unit(source) for _ in range(length))
-    source.expect_end()
+    source.silence_shutdown()
     try:
         return units.decode("utf-16-be")
     except UnicodeDecodeError as error:
@@ -133,5 +133,5 @@ def sorted_map(source: ByteReader) -> dict[int, ByteReader]:
             raise source.corrupt(f"null for checkpoint {key}")
         found[key] = source.reader(source.count(1))
         last = key
-    source.expect_end()
+    source.silence_shutdown()
     return found

@@ -26,7 +26,7 @@ from lake.core.ingest.plan import (
     tasks_for,
     wanted_tasks,
 )
-from lake.core.ingest.recovery import as_staged, lay_down, run_id_of, settle
+from lake.core.ingest.recovery import as_staged, publish_manifests, run_id_of, settle
 from lake.core.ingest.schema_evolution import schema_changes
 from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Outcome, Status
@@ -111,7 +111,7 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
         paths_written = [file.path for file in written.all_files]
         remove_lost_attempts(session, plan.table, operation_id, paths_written)
         if plan.options.mode == APPEND:
-            lay_down(staging, plan, written.files)
+            publish_manifests(staging, plan, written.files)
         if plan.options.stage:
             return as_staged(_outcome(plan, Status.DONE, written), staging)
         committed = commit_rows(session, plan, _operation(plan, written), operation_id)
@@ -119,7 +119,7 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
         # The same run, by another process.
         staging.drop(committed.table, [file.path for file in written.all_files])
         return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
-    staging.take_up()
+    staging.unpublish_manifests()
     return _outcome(plan, Status.DONE, written, operation_id, committed)
 
 

@@ -18,9 +18,9 @@ from lake.core.outcome import Outcome, Status
 from lake.core.process_identity import process_name
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.referenced_files import occurring
+from lake.core.snapshots.referenced_files import find_referenced
 from lake.core.snapshots.run_ids import RUN_ID
-from lake.core.staging.claims import clear, committing, look_for, withdraw
+from lake.core.staging.claims import clear, committing, find_marker, withdraw
 from lake.core.staging.operation_files import Staging
 from lake.core.staging.staged_run import CHECKPOINT_ID, RunMarks, StagedRun, job_id_of
 
@@ -33,7 +33,7 @@ def run_id_of(plan: IngestPlan, operation_id: str) -> str:
     return plan.options.run_id or operation_id
 
 
-def lay_down(
+def publish_manifests(
     staging: Staging,
     plan: IngestPlan,
     data: Sequence[DataFile],
@@ -53,7 +53,7 @@ def lay_down(
         writer="" if plan.options.stage else process_name(),
         written_ms=staging.session.clock.now_ms(),
     )
-    staging.lay_down(StagedRun(marks=marks, data=data, deletes=deletes))
+    staging.publish_manifests(StagedRun(marks=marks, data=data, deletes=deletes))
 
 
 def as_staged(outcome: Outcome, staging: Staging) -> Outcome:
@@ -100,7 +100,7 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
         RefusedError: somebody may be about to commit it.
     """
     table = session.table(identifier)
-    run = look_for(table, run_id)
+    run = find_marker(table, run_id)
     told = _names(run.marks.run_id if run else run_id)
     if run is None:
         done = _ran_anywhere(table, run_id, session.clock.now_ms())
@@ -192,7 +192,7 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
         RefusedError: they hold a part of them.
     """
     wanted = {paths.canonical(file.path) for file in run.files}
-    held = occurring(plan.table.storage, plan.table.metadata, wanted)
+    held = find_referenced(plan.table.storage, plan.table.metadata, wanted)
     if wanted and held == wanted:
         _tell_left(session, clear(plan.table, run, by_other=False))
         return True

@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 
 from lake.core.columns.nullability import null_in_required
 from lake.core.deletes.apply import Deletes
-from lake.core.engine.shuffle import Outbox, claim, claimed
+from lake.core.engine.shuffle import ShuffleBuffer, claim, claimed
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
 from lake.core.expressions.filters import bind_filter, filter_columns, filter_from_plain, row_mask
 from lake.core.manifests.data_files import DataFile
-from lake.core.rows.reader import FileSlice, ReadSettings, read_ahead, read_batches
+from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
 from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.rows.writer import WriteSettings
 from lake.core.sorting.external_sort import with_keys
@@ -45,8 +45,8 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     with open_ordered_writer(context, settings, task=payload["task"]) as writer:
         for unit, batches in task_units(payload, settings.schema, context):
             rows = 0
-            for batch in read_ahead(batches):
-                context.go_on()
+            for batch in prefetch(batches):
+                context.check_cancelled()
                 writer.write(batch)
                 rows += batch.num_rows
             yield report([], rows_read=rows, input_bytes=unit["input_bytes"])
@@ -61,12 +61,12 @@ def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
     them wrote.
     """
     settings = WriteSettings.from_plain(payload["write"])
-    outbox = Outbox(payload["reducers"])
+    outbox = ShuffleBuffer(payload["reducers"])
     split = _by_range(payload, settings) if payload["bounds"] else _by_partition(payload, settings)
     rows = 0
     for _, batches in task_units(payload, settings.schema, context):
-        for batch in read_ahead(batches):
-            context.go_on()
+        for batch in prefetch(batches):
+            context.check_cancelled()
             rows += batch.num_rows
             for reducer, part in split(batch):
                 yield from outbox.add(reducer, part)
@@ -109,7 +109,7 @@ def sample_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Ma
     sample = KeySample(payload["sampled"], payload["task"])
     for _, batches in task_units(payload, schema, context):
         for batch in batches:
-            context.go_on()
+            context.check_cancelled()
             sample.add(order.keys(batch, schema))
     yield sample.to_plain()
 
@@ -125,7 +125,7 @@ def receive_rows(
         if payload["keyed"] and isinstance(writer, OrderedWriter):
             write = writer.write_keyed
         for blob in blobs:
-            context.go_on()
+            context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
             if (told := claimed(stream)) is not None:
                 claims.append(told)
@@ -152,8 +152,8 @@ def write_kept(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
         open_ordered_writer(context, settings, task=payload["task"]) as writer,
         closing(Deletes(context.storage, reading, [file])) as deletes,
     ):
-        for batch in read_ahead(read_batches(context.storage, file, reading, deletes)):
-            context.go_on()
+        for batch in prefetch(read_batches(context.storage, file, reading, deletes)):
+            context.check_cancelled()
             mask = row_mask(condition, batch, settings.schema)
             removed += pc.sum(mask).as_py()
             writer.write(batch.filter(pc.invert(mask)))

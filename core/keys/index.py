@@ -118,7 +118,7 @@ class KeyIndex:
         self._types = types
         self._keys = keys
         self._null_row = null_row
-        self._rows = np.append(_narrow(rows), np.int32(NOT_FOUND))
+        self._rows = np.append(_smallest_dtype(rows), np.int32(NOT_FOUND))
 
     @classmethod
     def build(cls, keys: pa.Table | pa.RecordBatch, *, rank: Int64s | None = None) -> Self:
@@ -144,7 +144,7 @@ class KeyIndex:
         kept = ColumnKeys.of(keys)
         hashes = kept.hashes()
         order, first = grouped(hashes, kept)
-        rows = _narrow(strength.strongest(order, first))
+        rows = _smallest_dtype(strength.strongest(order, first))
         # Rows of one key are equal: any of them tells it.
         return cls(types, SortedKeys(hashes[rows], kept, at=rows), rows, NOT_FOUND)
 
@@ -193,7 +193,7 @@ class KeyIndex:
         return rows
 
 
-def _narrow(rows: Int64s) -> npt.NDArray[Any]:
+def _smallest_dtype(rows: Int64s) -> npt.NDArray[Any]:
     """Return row numbers in as few bytes as they need."""
     small = not len(rows) or int(rows.max()) < np.iinfo(np.int32).max
     return rows.astype(np.int32 if small else np.int64)

@@ -31,7 +31,7 @@ _SMALLEST_TABLE = 1024
 _FULLEST = 0.5
 
 
-class KeyNumbers:
+class KeyDictionary:
     """Gives the same number, from 0 on, to equal keys of all batches."""
 
     def __init__(self) -> None:

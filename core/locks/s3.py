@@ -20,7 +20,7 @@ _LONGEST = 4096
 _TRIES = 10
 
 
-class HeldObject:
+class S3Lock:
     """A lock object of one's own, from when it was made to `release`."""
 
     def __init__(self, storage: Storage, location: str, tag: str, owner: Owner) -> None:
@@ -48,7 +48,7 @@ class HeldObject:
                 self._storage.ask_s3(self._location, lambda bucket, key: bucket.remove(key))
 
 
-def take(storage: Storage, location: str, me: Owner) -> HeldObject | Owner | None:
+def take(storage: Storage, location: str, me: Owner) -> S3Lock | Owner | None:
     """Take a lock: the lock, or else its owner, or None where there can be none.
 
     Args:
@@ -61,14 +61,14 @@ def take(storage: Storage, location: str, me: Owner) -> HeldObject | Owner | Non
             held = _get(storage, location)
             # An answer was lost: it was made all the same.
             if held and _is_of(held, me):
-                return HeldObject(storage, location, held.tag, me)
+                return S3Lock(storage, location, held.tag, me)
             if held and not _is_dead(held):
                 return owner_in(held.data)
             tag = _put(storage, location, me, over=held.tag if held else None)
         except (OSError, UnsupportedError):
             return None
         if tag is not None:
-            return HeldObject(storage, location, tag, me)
+            return S3Lock(storage, location, tag, me)
     # So many others come and go that one of them is at work.
     return Owner()
 

@@ -17,7 +17,7 @@ from lake.core.errors import LockedError
 from lake.core.interrupts import uninterrupted
 from lake.core.locks import local, s3
 from lake.core.locks.local import HeldLock, Owner, this_process
-from lake.core.locks.s3 import HeldObject
+from lake.core.locks.s3 import S3Lock
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
@@ -27,7 +27,7 @@ _LOOK_SECONDS = 0.5
 _Work = Callable[[Table, str], Outcome]
 
 
-def run_alone(
+def with_table_lock(
     session: Session,
     table: Table,
     work: _Work,
@@ -78,7 +78,7 @@ def _turn(
     """Hold a table's lock for a block, if there can be one; give who else does."""
     me = this_process(command, operation_id)
     until = session.clock.monotonic() + wait_ms / 1000
-    taken: HeldLock | HeldObject | Owner | None = None
+    taken: HeldLock | S3Lock | Owner | None = None
     try:
         while True:
             # Stopped in between, nobody would know that the lock is there.
@@ -90,12 +90,12 @@ def _turn(
             session.clock.sleep(min(left, _LOOK_SECONDS))
         yield taken if isinstance(taken, Owner) else None
     finally:
-        if isinstance(taken, HeldLock | HeldObject):
+        if isinstance(taken, HeldLock | S3Lock):
             with uninterrupted():
                 taken.release()
 
 
-def _take(table: Table, me: Owner) -> HeldLock | HeldObject | Owner | None:
+def _take(table: Table, me: Owner) -> HeldLock | S3Lock | Owner | None:
     location = locations.join(table.metadata_folder, LOCK_NAME)
     parsed = locations.parse(location)
     if parsed.is_local:

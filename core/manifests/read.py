@@ -28,7 +28,7 @@ from lake.core.manifests.decode import (
     open_manifest,
 )
 from lake.core.manifests.schemas import ENTRY_COLUMNS, unknown_entry_fields, unknown_manifest_fields
-from lake.core.storage.location_columns import same_name
+from lake.core.storage.location_columns import normalize_locations
 from lake.core.storage.storage import Storage
 
 # Manifests are decoded together up to so many bytes, but shared out among the threads from so many on.
@@ -136,7 +136,7 @@ def _rows_of(lists: Sequence[Container]) -> pa.Table:
     owners = np.repeat(np.arange(len(lists)), [one.objects for one in lists])
     # Many lists hold the same names: only how each is spelled is looked at.
     names = one_array(rows["manifest_path"]).dictionary_encode()
-    spelled = same_name(names.dictionary).dictionary_encode().indices.to_numpy()
+    spelled = normalize_locations(names.dictionary).dictionary_encode().indices.to_numpy()
     named = owners * (rows.num_rows + 1) + spelled[names.indices.to_numpy()]
     if len(np.unique(named)) != rows.num_rows:
         raise CorruptFileError(f"{lists[0].name} names a manifest twice")

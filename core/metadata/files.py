@@ -81,7 +81,7 @@ def parse(data: bytes, location: str) -> TableMetadata:
         raise CorruptFileError(f"{location} is nested too deeply") from error
 
 
-def called_so(location: str) -> bool:
+def is_metadata_name(location: str) -> bool:
     """Whether a file is called like table metadata, or what leads to it: no manifest names such a file."""
     name = location.rpartition("/")[2].lower()
     return ".metadata.json" in name or name == VERSION_HINT

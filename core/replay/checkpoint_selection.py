@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Given:
+class SelectedCheckpoints:
     """The newest given checkpoint of each job, as far as it is about the table.
 
     Args:
@@ -48,7 +48,9 @@ class Given:
         return {job: checkpoint.checkpoint_id for job, (checkpoint, _) in self.states.items()}
 
 
-def choose_given(table: Table, branch: str, checkpoints: Iterable[Checkpoint]) -> Given:
+def choose_given(
+    table: Table, branch: str, checkpoints: Iterable[Checkpoint]
+) -> SelectedCheckpoints:
     """Choose the committers that are the table's and the branch's, of each job the newest.
 
     Args:
@@ -56,7 +58,7 @@ def choose_given(table: Table, branch: str, checkpoints: Iterable[Checkpoint]) -
         branch: the branch that is replayed to.
         checkpoints: what was read of those given.
     """
-    given = Given(branch)
+    given = SelectedCheckpoints(branch)
     for checkpoint in sorted(checkpoints, key=lambda item: -item.checkpoint_id):
         for state in checkpoint.committers:
             if reason := _not_here(table, branch, state):

@@ -90,7 +90,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class CheckpointUse:
     """A checkpoint number that a job is known to have used, and when (ms since 1970; None if unknown)."""
 
     job_id: str
@@ -113,7 +113,7 @@ class Surroundings:
 
     committed: Mapping[JobKey, int] = field(default_factory=dict)
     given: Mapping[JobKey, int] = field(default_factory=dict)
-    traces: Sequence[Trace] = ()
+    traces: Sequence[CheckpointUse] = ()
     word: tuple[str, int] | None = None
     retained_since_ms: int | None = None
 
@@ -150,8 +150,8 @@ def judge(evidence: Sequence[Evidence], around: Surroundings) -> list[Judged]:
     return [_judged(item, around, attempts, traces) for item in ordered]
 
 
-def _trace(item: Evidence) -> Trace:
-    return Trace(item.job_id, item.operator_id, item.checkpoint_id, item.written_ms)
+def _trace(item: Evidence) -> CheckpointUse:
+    return CheckpointUse(item.job_id, item.operator_id, item.checkpoint_id, item.written_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def _judged(
     item: Evidence,
     around: Surroundings,
     attempts: Mapping[JobKey, _Attempt],
-    traces: Sequence[Trace],
+    traces: Sequence[CheckpointUse],
 ) -> Judged:
     committed = around.committed_by(item.job)
     later = _later_attempt(item, attempts, committed) or _later_job(item, committed, traces)
@@ -325,7 +325,7 @@ def _later_attempt(
     )
 
 
-def _later_job(item: Evidence, committed: int, traces: Sequence[Trace]) -> str | None:
+def _later_job(item: Evidence, committed: int, traces: Sequence[CheckpointUse]) -> str | None:
     """Say which job took over: one with the same operator that goes on from an earlier number, and wrote later."""
     firsts: dict[str, int] = {}
     lasts: dict[str, int | None] = {}

@@ -18,7 +18,7 @@ from lake.core.locations import MAX_LOCATION
 from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES
 from lake.core.manifests.schemas import ADDED
 from lake.core.snapshots.delete_scopes import PUFFIN
-from lake.core.storage.location_columns import same_name
+from lake.core.storage.location_columns import normalize_locations
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -70,8 +70,10 @@ def _is_place(column: Any) -> Any:
 def outside(table: Table, locations: Any) -> str | None:
     """Say which file lies outside the table, or is called oddly; None if none does."""
     chosen = (table.properties.get(key) for key in _SHARED_ROOTS)
-    roots = same_name(pa.array([*table.roots, *(root for root in chosen if root)], pa.string()))
-    folded = same_name(locations)
+    roots = normalize_locations(
+        pa.array([*table.roots, *(root for root in chosen if root)], pa.string())
+    )
+    folded = normalize_locations(locations)
     inside = pc.equal(folded, "")
     for root in roots.to_pylist():
         inside = pc.or_(inside, pc.starts_with(folded, root.rstrip("/") + "/"))

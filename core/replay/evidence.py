@@ -18,12 +18,12 @@ from lake.core.replay.temporary_manifests import (
     missing_files,
     read_temporary_manifests,
 )
-from lake.core.snapshots.referenced_files import occurring
+from lake.core.snapshots.referenced_files import find_referenced
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
     from lake.core.flink.state import ManifestReference, TakenCheckpoint
-    from lake.core.replay.checkpoint_selection import Given
+    from lake.core.replay.checkpoint_selection import SelectedCheckpoints
     from lake.core.storage.storage import StoredFile
 
 _Group = tuple[str, str, int, int]
@@ -42,7 +42,7 @@ class Findings:
     newest_ms: Mapping[str, int] = field(default_factory=dict)
 
 
-def gather(table: Table, given: Given) -> Findings:
+def gather(table: Table, given: SelectedCheckpoints) -> Findings:
     """Find, read and check what lies there, and what the given checkpoints name.
 
     Raises:
@@ -51,12 +51,12 @@ def gather(table: Table, given: Given) -> Findings:
     readings = _read(table, given)
     grouped = [*_named(given, readings), *_unnamed(table, given, readings)]
     files = {path for item in grouped for path in _files(item.manifests)}
-    known = occurring(table.storage, table.metadata, files)
+    known = find_referenced(table.storage, table.metadata, files)
     counted = [replace(item, known_files=_count(item.manifests, known)) for item in grouped]
     return _with_missing(table, counted)
 
 
-def _read(table: Table, given: Given) -> dict[str, Reading]:
+def _read(table: Table, given: SelectedCheckpoints) -> dict[str, Reading]:
     """Return what came of each manifest, by canonical location."""
     files = {locations.canonical(file.location): file for file in find_manifests(table)}
     places = manifest_roots(table)
@@ -75,7 +75,7 @@ def _read(table: Table, given: Given) -> dict[str, Reading]:
     }
 
 
-def _named(given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
+def _named(given: SelectedCheckpoints, readings: Mapping[str, Reading]) -> list[Evidence]:
     return [_of_state(job, taken, readings) for job, taken in given.taken()]
 
 
@@ -121,7 +121,9 @@ def _mismatch(reference: ManifestReference, reading: Reading) -> str | None:
     return None
 
 
-def _unnamed(table: Table, given: Given, readings: Mapping[str, Reading]) -> list[Evidence]:
+def _unnamed(
+    table: Table, given: SelectedCheckpoints, readings: Mapping[str, Reading]
+) -> list[Evidence]:
     named = {
         locations.canonical(item.path) for _, taken in given.taken() for item in taken.manifests
     }

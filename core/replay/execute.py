@@ -28,7 +28,7 @@ from lake.core.replay.snapshot_steps import ReplayStep, replay_steps
 from lake.core.replay.temporary_manifests import manifest_roots
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.referenced_files import occurring
+from lake.core.snapshots.referenced_files import find_referenced
 from lake.core.snapshots.run_ids import OPERATION_ID, has_run
 from lake.core.staging.claims import clear, committing
 from lake.core.staging.staged_run import StagedRun, find_run
@@ -159,7 +159,7 @@ class _Replay:
         """Return which of the plan's files occur in snapshots that were made since, on any branch."""
         wanted = _paths([item for job in self.plan.jobs for item in job.checkpoints])
         known = self.plan.table.metadata
-        return occurring(table.storage, table.metadata, wanted, known=known)
+        return find_referenced(table.storage, table.metadata, wanted, known=known)
 
 
 def _requirements(plan: ReplayPlan) -> tuple[TableRequirement, ...]:

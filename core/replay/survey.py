@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from lake.core.flink.commits import job_commit, max_committed
 from lake.core.flink.state import FLINK_SINK
-from lake.core.replay.classification import Doubt, JobKey, Judged, Surroundings, Trace, judge
+from lake.core.replay.classification import (
+    CheckpointUse,
+    Doubt,
+    JobKey,
+    Judged,
+    Surroundings,
+    judge,
+)
 from lake.core.replay.evidence import Findings, gather
 from lake.core.replay.model import (
     BROKEN,
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.catalogs.catalog import Table
-    from lake.core.replay.checkpoint_selection import Given
+    from lake.core.replay.checkpoint_selection import SelectedCheckpoints
     from lake.core.replay.options import ReplayOptions
 
 # What --assume-uncommitted overrules.
@@ -47,7 +54,7 @@ class Look:
 
     table: Table
     options: ReplayOptions
-    given: Given
+    given: SelectedCheckpoints
     findings: Findings
     judged: tuple[Judged, ...]
 
@@ -120,7 +127,7 @@ class Look:
         return item.found.checkpoint_id > committed
 
 
-def look(table: Table, options: ReplayOptions, given: Given) -> Look:
+def look(table: Table, options: ReplayOptions, given: SelectedCheckpoints) -> Look:
     """Find what lies there and judge it.
 
     Raises:
@@ -145,8 +152,10 @@ def _first_ms(items: list[Judged]) -> int:
     return min(item.evidence.written_ms or 0 for item in items)
 
 
-def _trace(snapshot: Snapshot) -> Trace | None:
+def _trace(snapshot: Snapshot) -> CheckpointUse | None:
     commit = job_commit(snapshot)
     if commit is None:
         return None
-    return Trace(commit.job_id, commit.operator_id, commit.checkpoint_id, snapshot.timestamp_ms)
+    return CheckpointUse(
+        commit.job_id, commit.operator_id, commit.checkpoint_id, snapshot.timestamp_ms
+    )

@@ -9,7 +9,7 @@ from lake.core.columns.data_file import FileForm, RowFile
 from lake.core.columns.file_slice import FileSlice
 from lake.core.errors import RefusedError
 from lake.core.formats.parquet.reader import ParquetRows
-from lake.core.formats.parquet.writer import ParquetForm
+from lake.core.formats.parquet.writer import ParquetFormat
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -40,7 +40,7 @@ def open_rows(source: Any, file: FileSlice) -> RowFile:
     raise RefusedError(f"cannot read {file.format} data files: {file.path}")
 
 
-def form_of(
+def format_for(
     name: str,
     schema: Schema,
     properties: Mapping[str, str],
@@ -63,7 +63,7 @@ def form_of(
     """
     metadata = metadata or {}
     if name == "parquet":
-        return ParquetForm(schema, properties, metadata, repeated)
+        return ParquetFormat(schema, properties, metadata, repeated)
     if name == "orc":
         from lake.core.formats.orc.writer import OrcForm  # noqa: PLC0415
 

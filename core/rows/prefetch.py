@@ -14,11 +14,11 @@ AHEAD_BYTES = 64 * 1024 * 1024
 _MOST_AHEAD = 256
 
 
-def read_ahead(
+def prefetch(
     batches: Iterator[pa.RecordBatch], most_bytes: int = AHEAD_BYTES
 ) -> Iterator[pa.RecordBatch]:
     """Read in a thread while the caller works, at most so many bytes ahead (but always one batch)."""
-    ahead = _Ahead(most_bytes)
+    ahead = _PrefetchQueue(most_bytes)
     thread = threading.Thread(target=ahead.fill, args=(batches,), name="read-ahead", daemon=True)
     thread.start()
     try:
@@ -34,7 +34,7 @@ def read_ahead(
             batches.close()
 
 
-class _Ahead:
+class _PrefetchQueue:
     """Batches that were read and not yet taken; None is the end, an error is one too."""
 
     def __init__(self, most_bytes: int) -> None:

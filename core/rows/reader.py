@@ -22,7 +22,7 @@ from lake.core.columns.reading_errors import reading_error
 from lake.core.errors import LakeError
 from lake.core.expressions.filters import row_mask
 from lake.core.rows.file_formats import open_rows
-from lake.core.rows.prefetch import AHEAD_BYTES, read_ahead
+from lake.core.rows.prefetch import AHEAD_BYTES, prefetch
 from lake.core.storage.storage import Storage
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
     "FileSlice",
     "ReadSettings",
     "RowDeletes",
-    "read_ahead",
+    "prefetch",
     "read_batches",
     "read_keys",
     "read_positions",

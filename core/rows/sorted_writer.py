@@ -10,8 +10,8 @@ import pyarrow as pa
 from lake.core.engine.tasks import TaskContext
 from lake.core.manifests.data_files import DataFile
 from lake.core.rows.writer import (
-    AbortedUnlessClosed,
     TableWriter,
+    TransactionalWriter,
     WriteSettings,
     open_writer,
 )
@@ -23,17 +23,21 @@ if TYPE_CHECKING:
     from lake.core.sorting.sort_keys import RowOrder
 
 
-class OrderedWriter(AbortedUnlessClosed):
+class OrderedWriter(TransactionalWriter):
     """Keeps all rows until it is closed, and writes them in order. Use it as a context manager."""
 
     def __init__(
-        self, writer: TableWriter, order: RowOrder, schema: Schema, go_on: Callable[[], None]
+        self,
+        writer: TableWriter,
+        order: RowOrder,
+        schema: Schema,
+        check_cancelled: Callable[[], None],
     ) -> None:
         self._writer = writer
         self._order = order
         self._schema = schema
-        self._go_on = go_on
-        self._sorter = RowSorter(go_on=go_on)
+        self._go_on = check_cancelled
+        self._sorter = RowSorter(check_cancelled=check_cancelled)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
@@ -66,4 +70,4 @@ def open_ordered_writer(
     writer = open_writer(context.storage, settings, task=task, attempt=context.attempt)
     if settings.order is None:
         return writer
-    return OrderedWriter(writer, settings.order, settings.schema, context.go_on)
+    return OrderedWriter(writer, settings.order, settings.schema, context.check_cancelled)

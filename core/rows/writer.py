@@ -18,7 +18,7 @@ from lake.core.columns.data_file import FileForm, NewFile
 from lake.core.columns.stored_columns import stored_schema, without_unstored
 from lake.core.manifests.data_files import DataFile
 from lake.core.properties.table_properties import DATA_FILE_BYTES, DATA_FORMAT, DELETE_FORMAT
-from lake.core.rows.file_formats import form_of
+from lake.core.rows.file_formats import format_for
 from lake.core.rows.file_names import FileNames, folder_of, refuse_outdated
 from lake.core.sorting.sort_keys import RowOrder
 from lake.core.storage.storage import Storage
@@ -151,7 +151,7 @@ class WriteSettings:
         Raises:
             InvalidRequestError: a property has a value that is not allowed.
         """
-        form_of(self.data_format, self.schema, self.properties)
+        format_for(self.data_format, self.schema, self.properties)
         self.file_names(task=0, attempt="")
 
     def file_names(self, *, task: int, attempt: str) -> FileNames:
@@ -227,11 +227,11 @@ class RollingWriter:
             return
         self._waiting.append(batch)
         self.waiting_bytes += batch.nbytes
-        self._put_together(batch.nbytes)
+        self._coalesce(batch.nbytes)
         while self._waiting and self.waiting_bytes >= (limit := self._row_group_limit()):
             self._flush(limit)
 
-    def _put_together(self, newest_bytes: int) -> None:
+    def _coalesce(self, newest_bytes: int) -> None:
         """Make one batch of many small ones at the end of those that wait."""
         self._small = self._small + 1 if newest_bytes < _SMALLEST_ROW_GROUP else 0
         if self._small >= _MOST_SMALL:
@@ -293,7 +293,7 @@ class RollingWriter:
             self._file = None
 
 
-class AbortedUnlessClosed(ABC):
+class TransactionalWriter(ABC):
     """A writer that removes everything it wrote on an error, or when left without `close`."""
 
     closed = False
@@ -315,7 +315,7 @@ class AbortedUnlessClosed(ABC):
             self.abort()
 
 
-class TableWriter(AbortedUnlessClosed):
+class TableWriter(TransactionalWriter):
     """Writes rows of any partitions; each file holds one partition's. Use it as a context manager."""
 
     def __init__(self, output: Output) -> None:
@@ -328,13 +328,13 @@ class TableWriter(AbortedUnlessClosed):
         settings = self._output.settings
         for partition, part in group_rows(batch, settings.spec, settings.schema):
             self._add(partition, part)
-        self._keep_within_budget()
+        self._flush_over_budget()
         self._limit_open_files()
 
     def write_to(self, partition: Partition, rows: pa.RecordBatch) -> None:
         """Write rows of one partition."""
         self._add(partition, rows)
-        self._keep_within_budget()
+        self._flush_over_budget()
         self._limit_open_files()
 
     def _add(self, partition: Partition, rows: pa.RecordBatch) -> None:
@@ -346,7 +346,7 @@ class TableWriter(AbortedUnlessClosed):
         writer.write(rows if alone else _compact(rows))
         self.rows += rows.num_rows
 
-    def _keep_within_budget(self) -> None:
+    def _flush_over_budget(self) -> None:
         while len(self._open) > 1:
             waiting = sum(writer.waiting_bytes for writer in self._open.values())
             if waiting <= _BUFFER_BYTES:
@@ -400,7 +400,7 @@ def open_writer(
         Output(
             storage=storage,
             settings=settings,
-            form=form_of(settings.data_format, stored, settings.properties),
+            form=format_for(settings.data_format, stored, settings.properties),
             names=names or settings.file_names(task=task, attempt=attempt),
             target_bytes=settings.target_bytes,
             described={"sort_order_id": settings.sort_order_id},

@@ -22,7 +22,7 @@ from lake.core.manifests.api import live_manifests, read_manifest_list, read_man
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import DELETED
 from lake.core.properties.table_properties import IGNORE_TOTALS
-from lake.core.storage.location_columns import same_name
+from lake.core.storage.location_columns import normalize_locations
 from lake.core.units import natural_number
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _ENTRY_COLUMNS = ("status", "snapshot_id", "file_path", "content_offset")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class FileCounts:
     """What a list names.
 
     Args:
@@ -70,7 +70,11 @@ def read_list(
     """
     manifests = read_manifest_list(storage, snapshot.manifest_list, sure=sure)
     # No writer is so wrong, whatever its totals are worth.
-    told = None if manifests.num_rows else shortfall(metadata, snapshot, count_list(manifests))
+    told = (
+        None
+        if manifests.num_rows
+        else missing_files_message(metadata, snapshot, count_list(manifests))
+    )
     if told:
         raise CorruptFileError(told, hint=_HINT)
     newest = pc.max(manifests["sequence_number"]).as_py()
@@ -88,7 +92,7 @@ def holds_only_own(snapshot: Snapshot, manifests: pa.Table) -> bool:
     return pc.all(own).as_py() is not False
 
 
-def check_list(
+def verify_manifest_list(
     storage: Storage, metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
 ) -> None:
     """Check that a list that is built on, or by which files are deleted, is whole.
@@ -96,17 +100,17 @@ def check_list(
     Raises:
         CorruptFileError: it names fewer files than it must, or may.
     """
-    told = shortfall(metadata, snapshot, count_list(manifests))
-    if told and not _explained(storage, metadata, snapshot, manifests):
+    told = missing_files_message(metadata, snapshot, count_list(manifests))
+    if told and not _removed_by_snapshot(storage, metadata, snapshot, manifests):
         raise CorruptFileError(told, hint=_HINT)
 
 
-def count_list(manifests: pa.Table) -> Counts:
+def count_list(manifests: pa.Table) -> FileCounts:
     """Count a list's live files."""
     return count_lists(manifests, [manifests.num_rows])[0]
 
 
-def count_lists(manifests: pa.Table, sizes: Sequence[int]) -> list[Counts]:
+def count_lists(manifests: pa.Table, sizes: Sequence[int]) -> list[FileCounts]:
     """Count the live files of lists whose rows, so many each, stand one behind the other."""
     counts = [manifests[column] for column in ("added_files_count", "existing_files_count")]
     live = sum(pc.fill_null(column, 0).to_numpy().astype(np.int64) for column in counts)
@@ -120,7 +124,7 @@ def count_lists(manifests: pa.Table, sizes: Sequence[int]) -> list[Counts]:
         found.append(
             [None if bad else int(number) for number, bad in zip(known, lacking, strict=True)]
         )
-    return [Counts(*of_one) for of_one in zip(sizes, *found, strict=True)]
+    return [FileCounts(*of_one) for of_one in zip(sizes, *found, strict=True)]
 
 
 def _sums(values: Any, ends: Any, sizes: Sequence[int]) -> Any:
@@ -128,7 +132,9 @@ def _sums(values: Any, ends: Any, sizes: Sequence[int]) -> Any:
     return before[ends] - before[ends - np.asarray(sizes, np.int64)]
 
 
-def shortfall(metadata: TableMetadata, snapshot: Snapshot, counts: Counts) -> str | None:
+def missing_files_message(
+    metadata: TableMetadata, snapshot: Snapshot, counts: FileCounts
+) -> str | None:
     """Return how a list names fewer live files than its snapshot's summary counts; None if it does not."""
     where = f" in {counts.manifests} manifests"
     return _fewer(metadata, snapshot, counts, "total", "live", where)
@@ -143,7 +149,7 @@ def shortfall_of_added(
 
 
 def _fewer(
-    metadata: TableMetadata, snapshot: Snapshot, counts: Counts, key: str, word: str, where: str
+    metadata: TableMetadata, snapshot: Snapshot, counts: FileCounts, key: str, word: str, where: str
 ) -> str | None:
     if IGNORE_TOTALS.of(metadata.properties):
         return None
@@ -162,7 +168,7 @@ def _total(snapshot: Snapshot, key: str) -> int:
     return natural_number(text) or 0
 
 
-def _explained(
+def _removed_by_snapshot(
     storage: Storage, metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
 ) -> bool:
     """Whether all that the parent had is still there, or was removed by the snapshot: the total is wrong then."""
@@ -193,7 +199,8 @@ def _explained(
 
 def _without(manifests: pa.Table, others: pa.Table) -> pa.Table:
     known = pc.is_in(
-        same_name(manifests["manifest_path"]), value_set=same_name(others["manifest_path"])
+        normalize_locations(manifests["manifest_path"]),
+        value_set=normalize_locations(others["manifest_path"]),
     )
     return manifests.filter(pc.invert(known))
 
@@ -202,7 +209,7 @@ def _names(by_spec: Mapping[int, pa.Table]) -> pa.Array:
     """Return the files' names; deletion vectors share their files, so their places count too."""
     found = [
         pc.binary_join_element_wise(
-            same_name(entries["file_path"]),
+            normalize_locations(entries["file_path"]),
             pc.fill_null(pc.cast(entries["content_offset"], pa.string()), "").combine_chunks(),
             " ",
         )

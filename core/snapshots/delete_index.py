@@ -123,7 +123,7 @@ class DeleteIndex:
             {column for item in lists for column in pc.unique(item.flatten()).to_pylist()}
         )
 
-    def pair(self, spec_id: int, entries: pa.Table) -> Pairs:
+    def pair(self, spec_id: int, entries: pa.Table) -> DeletePairing:
         """Pair data files of one spec with their deletes.
 
         Args:
@@ -133,7 +133,7 @@ class DeleteIndex:
         Raises:
             CorruptFileError: a deletion vector is older than its data file.
         """
-        return Pairs(self, spec_id, entries)
+        return DeletePairing(self, spec_id, entries)
 
     def equality_entries(self) -> tuple[Int64s, pa.Table]:
         """Return the ordinals of all equality deletes and what tells their keys."""
@@ -175,7 +175,7 @@ class DeleteIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class _Runs:
+class _Intervals:
     """For each data file a run of some ordering of delete files.
 
     Args:
@@ -193,9 +193,9 @@ class _Runs:
         """How many delete files there are for each data file."""
         return self.end - self.start
 
-    def without(self, rows: Mask) -> _Runs:
+    def without(self, rows: Mask) -> _Intervals:
         """Return runs of which those of some data files are empty."""
-        return _Runs(self.ordinals, self.start, np.where(rows, self.start, self.end))
+        return _Intervals(self.ordinals, self.start, np.where(rows, self.start, self.end))
 
     def total(self, values: Int64s) -> Int64s:
         """Return for each data file the sum of its delete files' values."""
@@ -211,7 +211,7 @@ class _Runs:
         return self.ordinals[np.cumsum(edges[:-1]) > 0]
 
 
-class Pairs:
+class DeletePairing:
     """Data files of one spec with the delete files that may apply to them."""
 
     def __init__(self, index: DeleteIndex, spec_id: int, entries: pa.Table) -> None:
@@ -231,7 +231,7 @@ class Pairs:
         is_global_spec = np.isin(index.spec_ids, everywhere)
         nobody = np.zeros(len(numbers), np.int64)
 
-        def runs(chosen: Mask, scopes: Int64s, wanted: Int64s, first: Int64s) -> _Runs:
+        def runs(chosen: Mask, scopes: Int64s, wanted: Int64s, first: Int64s) -> _Intervals:
             return _runs(np.flatnonzero(chosen), scopes, ranks, wanted, first, len(levels))
 
         vectors = index.is_vector
@@ -289,7 +289,7 @@ class Pairs:
         """Return the deletion vectors of some data files."""
         return np.sort(self._vectors.of(rows))
 
-    def _all(self) -> tuple[_Runs, ...]:
+    def _all(self) -> tuple[_Intervals, ...]:
         return (
             self._vectors,
             self._by_path,
@@ -298,7 +298,7 @@ class Pairs:
             self._global_keys,
         )
 
-    def _by_keys(self, runs: _Runs, rows: Int64s) -> Int64s:
+    def _by_keys(self, runs: _Intervals, rows: Int64s) -> Int64s:
         """Return the equality deletes whose keys may be in one of some data files."""
         rows = rows[runs.counts[rows] > 0]
         found = runs.of(rows)
@@ -307,7 +307,9 @@ class Pairs:
             hit |= hits.any(axis=0)
         return found[hit]
 
-    def _key_hits(self, runs: _Runs, rows: Int64s, found: Int64s) -> Iterator[tuple[Int64s, Mask]]:
+    def _key_hits(
+        self, runs: _Intervals, rows: Int64s, found: Int64s
+    ) -> Iterator[tuple[Int64s, Mask]]:
         """Yield data files, some at a time, and which of the equality deletes may have keys of each."""
         if not len(found):
             return
@@ -340,7 +342,7 @@ class Pairs:
 
 def _runs(
     chosen: Int64s, scopes: Int64s, ranks: Int64s, wanted: Int64s, first: Int64s, levels: int
-) -> _Runs:
+) -> _Intervals:
     """Return the chosen delete files of each data file's scope, from a rank of sequence numbers on.
 
     Args:
@@ -357,7 +359,7 @@ def _runs(
     keys = keys[order]
     start = np.searchsorted(keys, wanted * width + first)
     end = np.where(wanted == _NOWHERE, start, np.searchsorted(keys, (wanted + 1) * width))
-    return _Runs(chosen[order], start, end)
+    return _Intervals(chosen[order], start, end)
 
 
 def _check(index: DeleteIndex, tables: Sequence[pa.Table]) -> None:
@@ -380,7 +382,9 @@ def _check(index: DeleteIndex, tables: Sequence[pa.Table]) -> None:
         raise CorruptFileError(f"several deletion vectors are for {twice.as_py().decode()}")
 
 
-def _check_vectors(index: DeleteIndex, vectors: _Runs, numbers: Int64s, entries: pa.Table) -> None:
+def _check_vectors(
+    index: DeleteIndex, vectors: _Intervals, numbers: Int64s, entries: pa.Table
+) -> None:
     rows = np.flatnonzero(vectors.counts)
     own = index.sequence_numbers[vectors.ordinals[vectors.start[rows]]]
     late = rows[own < numbers[rows]]

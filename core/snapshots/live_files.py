@@ -14,13 +14,18 @@ import pyarrow.compute as pc
 
 from lake.core.manifests.api import live_manifests, read_manifests
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, DeleteFile
-from lake.core.snapshots.completeness import check_list, count_list, read_list, shortfall
+from lake.core.snapshots.completeness import (
+    count_list,
+    missing_files_message,
+    read_list,
+    verify_manifest_list,
+)
 from lake.core.snapshots.delete_index import (
     DATA_BOUNDS,
     DATA_COLUMNS,
     DELETE_COLUMNS,
     DeleteIndex,
-    Pairs,
+    DeletePairing,
 )
 from lake.core.snapshots.delete_scopes import all_schemas
 from lake.core.snapshots.pruning import prune_files, prune_manifests, strict_files
@@ -90,7 +95,7 @@ class LiveFiles:
         return DeleteIndex(found, metadata.specs(), all_schemas(metadata), self.schema)
 
     @cached_property
-    def pairs(self) -> Mapping[int, Pairs]:
+    def pairs(self) -> Mapping[int, DeletePairing]:
         """The data files with their deletes, by spec id; files' `DATA_COLUMNS` must have been read."""
         index = self.delete_index
         return {spec_id: index.pair(spec_id, entries) for spec_id, entries in self.by_spec.items()}
@@ -176,8 +181,8 @@ def live_files(
     metadata, schema = table.metadata, schema or table.schema
     manifests = read_list(table.storage, metadata, snapshot)
     if whole:
-        check_list(table.storage, metadata, snapshot, manifests)
-    doubt = None if whole else shortfall(metadata, snapshot, count_list(manifests))
+        verify_manifest_list(table.storage, metadata, snapshot, manifests)
+    doubt = None if whole else missing_files_message(metadata, snapshot, count_list(manifests))
     is_data = pc.equal(manifests["content"], DATA)
     data, deletes = manifests.filter(is_data), manifests.filter(pc.invert(is_data))
     chosen = (

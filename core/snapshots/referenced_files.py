@@ -14,7 +14,11 @@ from lake.core.arrow import one_array
 from lake.core.manifests.api import read_manifest_lists, read_manifests
 from lake.core.manifests.read import runs
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
-from lake.core.snapshots.completeness import check_list, count_lists, shortfall
+from lake.core.snapshots.completeness import (
+    count_lists,
+    missing_files_message,
+    verify_manifest_list,
+)
 from lake.core.storage.file_names import FileNames, unnamed
 
 if TYPE_CHECKING:
@@ -28,7 +32,7 @@ _WINDOW_BYTES = 64 * 1024 * 1024
 _NONE = pa.array([], pa.string())
 
 
-def occurring(
+def find_referenced(
     storage: Storage,
     metadata: TableMetadata,
     wanted: Collection[str],
@@ -126,8 +130,10 @@ def _lists(
         starts = np.cumsum([0, *sizes]).tolist()
         for name, start, counts in zip(names, starts, count_lists(rows, sizes), strict=False):
             for snapshot in owners[name]:
-                if shortfall(metadata, snapshot, counts):
-                    check_list(storage, metadata, snapshot, rows.slice(start, counts.manifests))
+                if missing_files_message(metadata, snapshot, counts):
+                    verify_manifest_list(
+                        storage, metadata, snapshot, rows.slice(start, counts.manifests)
+                    )
         yield rows
 
 

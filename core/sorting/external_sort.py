@@ -58,11 +58,11 @@ class RowSorter:
 
     Args:
         memory_bytes: how much is held before it goes to disk.
-        go_on: called between steps; raises to stop.
+        check_cancelled: called between steps; raises to stop.
     """
 
     memory_bytes: int = MEMORY_BYTES
-    go_on: Callable[[], None] = lambda: None
+    check_cancelled: Callable[[], None] = lambda: None
     _held: list[pa.RecordBatch] = field(default_factory=list)
     _bytes: int = 0
     # Parts that were merged so many times.
@@ -97,7 +97,7 @@ class RowSorter:
     def _spill(self) -> None:
         if not self._held:
             return
-        self.go_on()
+        self.check_cancelled()
         run = BatchSpool(_ROWS)
         rows = in_order(self._held)
         self._held, self._bytes = [], 0
@@ -127,7 +127,7 @@ class RowSorter:
     def _merged(self, runs: Sequence[BatchSpool]) -> Iterator[pa.RecordBatch]:
         heads = [_Head(run) for run in runs]
         while heads := [head for head in heads if head.rows is not None]:
-            self.go_on()
+            self.check_cancelled()
             bound = min((head.last for head in heads if head.more), default=None)
             yield in_order([part for head in heads if (part := head.take(bound)) is not None])
 

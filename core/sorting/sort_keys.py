@@ -173,8 +173,8 @@ def _number_bytes(column: pa.Array) -> Bytes:
     found: Bytes = np.ascontiguousarray(raw[:, ::-1])
     if pa.types.is_floating(kind):
         negative = found[:, :1] >= _SIGN
-        return np.where(negative, ~found, found ^ _sign(width))
-    return found ^ _sign(width)
+        return np.where(negative, ~found, found ^ _discard_marker(width))
+    return found ^ _discard_marker(width)
 
 
 def _wide_bytes(column: pa.Array) -> Bytes:
@@ -198,7 +198,7 @@ def _filled(found: Bytes) -> Bytes:
     return wide
 
 
-def _sign(width: int) -> Bytes:
+def _discard_marker(width: int) -> Bytes:
     sign = np.zeros(width, np.uint8)
     sign[0] = _SIGN
     return sign

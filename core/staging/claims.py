@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from lake.core import locations
 from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
 from lake.core.process_identity import process_name, still_runs
-from lake.core.snapshots.referenced_files import made_of, occurring
+from lake.core.snapshots.referenced_files import find_referenced, made_of
 from lake.core.staging.staged_run import (
     RunMarks,
     StagedRun,
@@ -94,7 +94,7 @@ def committing(session: Session, table: Table, run_ids: Collection[str]) -> Iter
 
 
 def _require_there(table: Table, run_id: str) -> None:
-    if table.storage.exists(_sign(table, run_id)):
+    if table.storage.exists(_discard_marker(table, run_id)):
         raise CommitConflictError(
             f"run {run_id} is being discarded", hint=f"lake ingest --discard {run_id} ends it"
         )
@@ -128,7 +128,7 @@ def withdraw(
         RefusedError: somebody may be committing it; nothing was deleted.
         CorruptFileError: a snapshot cannot be read, so that nobody knows what it holds.
     """
-    sign = _sign(table, marks.run_id)
+    sign = _discard_marker(table, marks.run_id)
     begun = table.storage.exists(sign)
     try:
         _write(session, table, sign, process_name())
@@ -136,7 +136,7 @@ def withdraw(
         _refuse_claims(session, table, marks, claims, own_operation)
         now = table.refreshed()
         found = _files_of(table, marks)
-        held = occurring(table.storage, now.metadata, found, known=known)
+        held = find_referenced(table.storage, now.metadata, found, known=known)
         gone = [
             path
             for path in found
@@ -195,7 +195,7 @@ def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
     return [*failed, *table.storage.delete(unused).failed]
 
 
-def drop_unused(
+def delete_unreferenced_manifests(
     session: Session, table: Table, files: Collection[str], *, known: TableMetadata
 ) -> None:
     """Delete files of a run that landed by another's hand, but those that its snapshot holds.
@@ -208,16 +208,16 @@ def drop_unused(
         files: their locations.
         known: metadata from before they were written.
     """
-    held = occurring(table.storage, table.metadata, files, known=known)
+    held = find_referenced(table.storage, table.metadata, files, known=known)
     table.storage.delete(
         path for path in files if locations.canonical(path) not in held | session.protected_files
     )
 
 
-def look_for(table: Table, run_id: str) -> StagedRun | None:
+def find_marker(table: Table, run_id: str) -> StagedRun | None:
     """Return what lies there of a run, with a problem where its withdrawal has begun; None for nothing."""
     run = find_run(table, run_id)
-    if not table.storage.exists(_sign(table, run_id)):
+    if not table.storage.exists(_discard_marker(table, run_id)):
         return run
     marks = run.marks if run else RunMarks(run_id=run_id)
     return StagedRun(marks=marks, problem=f"run {run_id} is being discarded")
@@ -240,7 +240,7 @@ def _refuse_claims(
             )
 
 
-def _sign(table: Table, run_id: str) -> str:
+def _discard_marker(table: Table, run_id: str) -> str:
     return locations.join(manifests_folder(table), f"{_WITHDRAWAL}-{job_id_of(run_id)}")
 
 

@@ -12,8 +12,8 @@ from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import CommitUnknownError, LakeError, StoppedError
 from lake.core.session import Session
-from lake.core.staging.claims import doubt, drop_unused, withdraw
-from lake.core.staging.staged_run import StagedRun, lay_down, remove_manifests
+from lake.core.staging.claims import delete_unreferenced_manifests, doubt, withdraw
+from lake.core.staging.staged_run import StagedRun, publish_manifests, remove_manifests
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Staging:
     operation_id: str
     run: StagedRun | None = None
 
-    def lay_down(self, run: StagedRun) -> None:
+    def publish_manifests(self, run: StagedRun) -> None:
         """Write the manifests of a run: from here on others can commit it.
 
         A run that is committed next does without where they cannot be written.
@@ -40,13 +40,13 @@ class Staging:
         # Also what could not be written to its end may be there for others to see.
         self.run = run
         try:
-            lay_down(self.table, run)
+            publish_manifests(self.table, run)
         except (LakeError, OSError, pa.ArrowException) as error:
             if isinstance(error, StoppedError) or not run.marks.writer:
                 raise
             self.session.warn(f"killed now, the run could not be finished by another: {error}")
 
-    def take_up(self) -> None:
+    def unpublish_manifests(self) -> None:
         """Remove the manifests of a run that was committed."""
         if self.run is None:
             return
@@ -59,8 +59,8 @@ class Staging:
         if self.run is None:
             table.storage.delete(files)
             return
-        drop_unused(self.session, table, list(files), known=self.table.metadata)
-        self.take_up()
+        delete_unreferenced_manifests(self.session, table, list(files), known=self.table.metadata)
+        self.unpublish_manifests()
 
     def abandon(self) -> None:
         """Remove the operation's files but those that a snapshot holds or may hold."""

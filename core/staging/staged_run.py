@@ -147,7 +147,7 @@ def manifest_locations(table: Table, run_id: str) -> list[str]:
     ]
 
 
-def lay_down(table: Table, run: StagedRun) -> None:
+def publish_manifests(table: Table, run: StagedRun) -> None:
     """Write a run's manifests; its files, all of one partition spec, are there already.
 
     Raises:

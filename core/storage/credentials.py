@@ -48,7 +48,7 @@ class Credentials:
             yield properties
 
     @property
-    def ends_ms(self) -> int | None:
+    def expires_ms(self) -> int | None:
         """When the first of them expires, in ms since 1970; None where they do not tell."""
         told = [
             ends
@@ -69,7 +69,7 @@ class Credentials:
         return cls(properties, tuple((prefix, given) for prefix, given in grants))
 
 
-class Renewed:
+class CredentialProvider:
     """Credentials that are vended anew before they expire, or once a store refused them. Threads may share it.
 
     Args:
@@ -93,13 +93,13 @@ class Renewed:
         self._silent_until_ms = 0
 
     @property
-    def can_change(self) -> bool:
+    def can_refresh(self) -> bool:
         """Whether there is somebody to ask for others."""
         return self._vend is not None
 
     def _next_ms(self, given: Credentials) -> float:
         now_ms = self._clock.now_ms()
-        left = (given.ends_ms or 0) - now_ms
+        left = (given.expires_ms or 0) - now_ms
         # Who seems to vend what is over has another clock: then refusals alone tell.
         if self._vend is None or left <= 0:
             return float("inf")

@@ -103,7 +103,7 @@ def _reason(error: OSError, text: str) -> str:
     return f"{meaning.lower()} ({said})" if said and said != meaning else meaning.lower()
 
 
-class typed_errors:  # noqa: N801 - reads as a statement
+class translate_errors:  # noqa: N801 - reads as a statement
     """Turns the errors of file systems into lake's.
 
     Args:

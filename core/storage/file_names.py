@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.storage.location_columns import same_name
+from lake.core.storage.location_columns import normalize_locations
 
 _MAX_LINKS = 40
 # Parts of an object's name that some clients change before they send it.
@@ -32,7 +32,7 @@ class FileNames:
 
     def of(self, locations: Any) -> pa.Array:
         """Return one text for each location, equal for all locations of one file, but for links to files."""
-        names = same_name(locations)
+        names = normalize_locations(locations)
         local = pc.starts_with(names, "/")
         if pc.all(local, min_count=0).as_py():
             return self._on_disk(names)

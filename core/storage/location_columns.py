@@ -14,7 +14,7 @@ from lake.core.arrow import one_array
 _USUAL = r"^(/|file:/|[a-z][a-z0-9+.-]*://[^/])"
 
 
-def same_name(locations: Any) -> pa.Array:
+def normalize_locations(locations: Any) -> pa.Array:
     """Fold the spellings under which engines write one location: schemes, s3a, doubled slashes."""
     text = _usual(one_array(locations))
     text = pc.replace_substring_regex(text, r"^(file:)?/+", "/")

@@ -43,7 +43,7 @@ _NOT_FOUND = 404
 _NOT_AN_ANSWER = 203
 # Why something was not deleted that nobody tried to.
 UNTRIED = "not tried"
-GoOn = Callable[[], bool]
+ShouldContinue = Callable[[], bool]
 _T = TypeVar("_T")
 _NOT_MET = frozenset({_NOT_FOUND, 409, 412})
 
@@ -116,18 +116,20 @@ class S3:
         client = _client(properties)
         return cls(client, bucket) if client else None
 
-    def delete(self, keys: Sequence[str], go_on: GoOn = always) -> dict[str, str]:
+    def delete(
+        self, keys: Sequence[str], should_continue: ShouldContinue = always
+    ) -> dict[str, str]:
         """Delete at most `MOST_KEYS` objects by one request; return why some could not be.
 
-        One that is not there counts as deleted. What the store is too busy for is asked for again, while ``go_on``
-        says so.
+        A missing object counts as deleted. A request that a busy store refuses is repeated while ``should_continue``
+        returns True.
 
         Raises:
             UnsupportedError: the store does not know such requests.
         """
         left, failed = list(keys), dict[str, str]()
         for attempt in range(1, _TRIES + 1):
-            if not go_on():
+            if not should_continue():
                 return failed | dict.fromkeys(left, UNTRIED)
             listed = {"Quiet": False, "Objects": [{"Key": key} for key in left]}
             try:
@@ -147,11 +149,13 @@ class S3:
             _wait(attempt)
         return failed
 
-    def delete_all(self, keys: Sequence[str], go_on: GoOn = always) -> dict[str, str]:
+    def delete_all(
+        self, keys: Sequence[str], should_continue: ShouldContinue = always
+    ) -> dict[str, str]:
         """Delete objects, some requests at once; see `delete`."""
         some = [keys[start : start + MOST_KEYS] for start in range(0, len(keys), MOST_KEYS)]
         with ThreadPoolExecutor(min(_AT_ONCE, len(some)) or 1) as pool:
-            each = pool.map(partial(self.delete, go_on=go_on), some)
+            each = pool.map(partial(self.delete, should_continue=should_continue), some)
             return {key: why for told in each for key, why in told.items()}
 
     def create(self, key: str, data: bytes, *, over: str | None = None) -> str | None:

@@ -29,9 +29,17 @@ from lake.core.errors import (
     StorageError,
 )
 from lake.core.storage.atomic_files import flush
-from lake.core.storage.credentials import Credentials, Renewed
-from lake.core.storage.errors import is_refusal, typed_errors
-from lake.core.storage.s3 import S3, UNTRIED, GoOn, UnsupportedError, always, completed, is_plain
+from lake.core.storage.credentials import CredentialProvider, Credentials
+from lake.core.storage.errors import is_refusal, translate_errors
+from lake.core.storage.s3 import (
+    S3,
+    UNTRIED,
+    ShouldContinue,
+    UnsupportedError,
+    always,
+    completed,
+    is_plain,
+)
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
@@ -57,7 +65,7 @@ def read_up_to(source: Any, size: int) -> bytes:
     return bytes(memoryview(data)[: source.readinto(data)])
 
 
-def _again_when_renewed(call: _Call) -> _Call:
+def _retry_with_fresh_credentials(call: _Call) -> _Call:
     """Let a call of a storage that was refused try once more, with the credentials that its catalog then vends."""
 
     @wraps(call)
@@ -105,13 +113,13 @@ class Storage:
         self,
         properties: Mapping[str, str] | None = None,
         *,
-        renewed: Renewed | None = None,
+        renewed: CredentialProvider | None = None,
         roots: Sequence[str] = (),
     ) -> None:
         self._roots = [
             _local_path(root).rstrip("/") for root in roots if paths.parse(root).is_local
         ]
-        self.renewed = renewed or Renewed(Credentials(dict(properties or {})))
+        self.renewed = renewed or CredentialProvider(Credentials(dict(properties or {})))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
 
     def __repr__(self) -> str:
@@ -142,7 +150,7 @@ class Storage:
         bucket = _open_bucket(parsed.authority, properties)
         return (bucket, key) if bucket else None
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def ask_s3(self, location: str, ask: Callable[[S3, str], _T]) -> _T:
         """Return what asking an object's bucket gives, with the object's key there.
 
@@ -155,7 +163,7 @@ class Storage:
             raise UnsupportedError(location)
         return ask(*reached)
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def open_input(self, location: str, *, follow_link: bool = False) -> Any:
         """Open a file for random access (a `pyarrow.NativeFile`).
 
@@ -169,21 +177,21 @@ class Storage:
             NotFoundError: there is no such file.
         """
         filesystem, path = self.resolve(location)
-        with typed_errors(location):
+        with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
                 require_file(location, os.stat(path, follow_symlinks=follow_link))
             return filesystem.open_input_file(path)
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def open_output(self, location: str) -> Any:
         """Open a new file for writing (a `pyarrow.NativeFile`); local folders are made."""
         filesystem, path = self.resolve(location)
-        with typed_errors(location):
+        with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
                 _make_folders(os.path.dirname(path))
             return filesystem.open_output_stream(path)
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def size(self, location: str) -> int:
         """Return a file's length in bytes.
 
@@ -191,7 +199,7 @@ class Storage:
             NotFoundError: there is no such file.
         """
         filesystem, path = self.resolve(location)
-        with typed_errors(location):
+        with translate_errors(location):
             info = filesystem.get_file_info(path)
         if info.type != pafs.FileType.File:
             raise NotFoundError(f"no such file: {location}")
@@ -205,7 +213,7 @@ class Storage:
             return False
         return True
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def read(self, location: str, *, limit: int = MAX_METADATA_BYTES) -> bytes:
         """Return a whole file of metadata.
 
@@ -213,7 +221,7 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
-        with typed_errors(location), self.open_input(location) as source:
+        with translate_errors(location), self.open_input(location) as source:
             length = source.size()
             if length > limit:
                 raise CorruptFileError(
@@ -224,21 +232,21 @@ class Storage:
             raise StorageError(f"{location}: the storage gave {len(data)} of its {length} bytes")
         return data
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def read_part(self, location: str, start: int, size: int) -> bytes:
         """Return bytes of a file, fewer than asked for where it ends before.
 
         Raises:
             NotFoundError: there is no such file.
         """
-        with typed_errors(location), self.open_input(location) as source:
+        with translate_errors(location), self.open_input(location) as source:
             source.seek(start)
             return read_up_to(source, size)
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Write a whole file and, on a local disk, make it survive a power cut."""
-        with typed_errors(location):
+        with translate_errors(location):
             if self._put(location, data):
                 return
             with self.open_output(location) as sink:
@@ -263,42 +271,42 @@ class Storage:
         parsed = paths.parse(location)
         if not parsed.is_local:
             return
-        with typed_errors(location):
+        with translate_errors(location):
             flush(parsed.path)
             flush(os.path.dirname(parsed.path))
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder with something in it."""
         filesystem, path = self.resolve(location)
-        with typed_errors(location):
+        with translate_errors(location):
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def make_folder(self, location: str) -> None:
         """Make a folder and those above it where they are missing."""
         filesystem, path = self.resolve(location)
-        with typed_errors(location):
+        with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
                 _make_folders(path)
             else:
                 filesystem.create_dir(path, recursive=True)
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
         """Return the names right in a folder, sorted, and whether each is a folder; none if there is none."""
         filesystem, path = self.resolve(folder)
-        with typed_errors(folder):
+        with translate_errors(folder):
             if filesystem.get_file_info(path).type != pafs.FileType.Directory:
                 return []
             infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted((info.base_name, info.type == pafs.FileType.Directory) for info in infos)
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def list_files(self, folder: str) -> list[StoredFile]:
         """Return the files right in a folder, by name; none if there is no folder. Links are left out."""
         filesystem, path = self.resolve(folder)
-        with typed_errors(folder):
+        with translate_errors(folder):
             if filesystem.get_file_info(path).type != pafs.FileType.Directory:
                 return []
             infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
@@ -326,10 +334,10 @@ class Storage:
         with ThreadPoolExecutor(_LOOK_UP_THREADS) as pool:
             return dict(zip(wanted, pool.map(self._look_up, wanted), strict=True))
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def _look_up(self, location: str) -> StoredFile | None:
         filesystem, path = self.resolve(location)
-        with typed_errors(location):
+        with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem) and os.path.islink(path):
                 return None
             try:
@@ -341,7 +349,7 @@ class Storage:
                 raise
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
-    @_again_when_renewed
+    @_retry_with_fresh_credentials
     def find(self, folder: str, name_part: str) -> list[str]:
         """Return the files below a folder whose names contain a text; none if there is no folder.
 
@@ -352,7 +360,7 @@ class Storage:
             prefix = (
                 folder[: len(folder) - len(parsed.path)] if folder.endswith(parsed.path) else ""
             )
-            with typed_errors(folder):
+            with translate_errors(folder):
                 return [
                     f"{prefix}{os.path.join(place, name)}"
                     for place, _, names in os.walk(parsed.path, onerror=_unless_gone)
@@ -361,7 +369,7 @@ class Storage:
                 ]
         filesystem, path = self.resolve(folder)
         selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-        with typed_errors(folder):
+        with translate_errors(folder):
             infos = filesystem.get_file_info(selector)
         base = folder.rstrip("/")
         return [
@@ -382,38 +390,44 @@ class Storage:
         with suppress(OSError, UnsupportedError):
             bucket.abort_uploads(prefix, name_part)
 
-    def delete(self, locations: Iterable[str], *, go_on: GoOn = always) -> DeleteOutcome:
+    def delete(
+        self, locations: Iterable[str], *, should_continue: ShouldContinue = always
+    ) -> DeleteOutcome:
         """Delete files in parallel; a file that is not there counts as deleted, a failure is kept and told.
 
         Args:
             locations: the files'.
-            go_on: asked before each call of the store; once it says no, what is left is not tried.
+            should_continue: asked before each call of the store; once it says no, what is left is not tried.
         """
         wanted = list(dict.fromkeys(locations))
         number, _ = self.renewed.current()
-        failed = self._delete_each(wanted, go_on)
+        failed = self._delete_each(wanted, should_continue)
         refused = [place for place, why in failed.items() if is_refusal(OSError(why))]
         if refused and self.renewed.renew(number):
-            again = self._delete_each(refused, go_on)
+            again = self._delete_each(refused, should_continue)
             failed = {k: why for k, why in failed.items() if k not in refused} | again
         untried = [one for one, why in failed.items() if why == UNTRIED]
         deleted = [one for one in wanted if one not in failed]
         return DeleteOutcome(deleted, {k: v for k, v in failed.items() if v != UNTRIED}, untried)
 
-    def _delete_each(self, wanted: Sequence[str], go_on: GoOn) -> dict[str, str]:
+    def _delete_each(
+        self, wanted: Sequence[str], should_continue: ShouldContinue
+    ) -> dict[str, str]:
         """Delete files and return why some could not be."""
-        failed, left = self._delete_together(wanted, go_on)
+        failed, left = self._delete_together(wanted, should_continue)
         # A thread costs more than one call of the system, and its orders more than a local delete.
         size = -(-len(left) // _DELETE_THREADS) or 1
         slices = [left[start : start + size] for start in range(0, len(left), size)]
         with ThreadPoolExecutor(len(slices) or 1) as pool:
             each = pool.map if slices[1:] else map
-            for failures in each(partial(self._delete_all, go_on=go_on), slices):
+            for failures in each(
+                partial(self._delete_all, should_continue=should_continue), slices
+            ):
                 failed.update(failures)
         return failed
 
     def _delete_together(
-        self, wanted: Sequence[str], go_on: GoOn
+        self, wanted: Sequence[str], should_continue: ShouldContinue
     ) -> tuple[dict[str, str], list[str]]:
         """Delete objects by the thousand; return what failed and what has to go one by one."""
         buckets: dict[S3, dict[str, str]] = {}
@@ -427,7 +441,7 @@ class Storage:
         failed: dict[str, str] = {}
         for bucket, keys in buckets.items():
             try:
-                told = bucket.delete_all(list(keys), go_on)
+                told = bucket.delete_all(list(keys), should_continue)
             except UnsupportedError:
                 left += keys.values()
             else:
@@ -440,16 +454,18 @@ class Storage:
         except BadInputError:
             return None
 
-    def _delete_all(self, locations: Sequence[str], go_on: GoOn) -> dict[str, str]:
-        told = {location: self._delete_one(location, go_on) for location in locations}
+    def _delete_all(
+        self, locations: Sequence[str], should_continue: ShouldContinue
+    ) -> dict[str, str]:
+        told = {location: self._delete_one(location, should_continue) for location in locations}
         return {location: failure for location, failure in told.items() if failure is not None}
 
-    def _delete_one(self, location: str, go_on: GoOn = always) -> str | None:
+    def _delete_one(self, location: str, should_continue: ShouldContinue = always) -> str | None:
         try:
             if paths.parse(location).is_local:
-                return _delete_local(_local_path(location), self._roots, go_on)
+                return _delete_local(_local_path(location), self._roots, should_continue)
             filesystem, path = self.resolve(location)
-            if not go_on():
+            if not should_continue():
                 return UNTRIED
             filesystem.delete_file(path)
         except FileNotFoundError:
@@ -539,7 +555,7 @@ def _local_path(location: str) -> str:
     return paths.parse(paths.canonical(location)).path
 
 
-def _delete_local(path: str, roots: Sequence[str], go_on: GoOn) -> str | None:
+def _delete_local(path: str, roots: Sequence[str], should_continue: ShouldContinue) -> str | None:
     folder, name = os.path.split(path)
     descriptor = _open_folder(folder, roots)
     try:
@@ -547,7 +563,7 @@ def _delete_local(path: str, roots: Sequence[str], go_on: GoOn) -> str | None:
         if stat.S_ISDIR(os.lstat(name, dir_fd=descriptor).st_mode):
             raise OSError(errno.EISDIR, "is a folder", path)
         # Asked at the last moment: a thread that waits for its turn may wait for as long as the process is stopped.
-        if not go_on():
+        if not should_continue():
             return UNTRIED
         os.unlink(name, dir_fd=descriptor)
         # Hadoop's local file system keeps a checksum beside each of its files.

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
-from lake.core.engine.shuffle import Outbox
+from lake.core.engine.shuffle import ShuffleBuffer
 from lake.core.engine.tasks import TaskContext
 from lake.core.keys.encoding import Int64s, hash_keys, partition_of
 from lake.core.keys.index import KeyIndex
@@ -34,10 +34,10 @@ def settle(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping
 
 def send_keys(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send keys to their buckets, of which there are ``buckets``."""
-    outbox = Outbox(payload["buckets"])
+    outbox = ShuffleBuffer(payload["buckets"])
     width = payload["key_columns"]
     for batch in _source_keys(payload["files"], context):
-        context.go_on()
+        context.check_cancelled()
         buckets = partition_of(hash_keys(_first(batch, width)), payload["buckets"])
         order = np.argsort(buckets, kind="stable")
         ends = np.cumsum(np.bincount(buckets, minlength=payload["buckets"]))
@@ -80,7 +80,7 @@ def _settle(
     batches: Iterable[pa.RecordBatch], payload: Mapping[str, Any], context: TaskContext
 ) -> dict[str, Any]:
     table = pa.Table.from_batches(batches)
-    context.go_on()
+    context.check_cancelled()
     width = payload["key_columns"]
     keys = _first(table, width)
     order = [name for name in table.column_names[width:] if name not in {"unit", "row"}]

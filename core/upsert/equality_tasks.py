@@ -28,7 +28,7 @@ def write_deletes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[
         context.storage, settings, columns=columns, equality_ids=payload["ids"], names=names
     ) as writer:
         for batch in batches_in(context.storage, payload["keys"]):
-            context.go_on()
+            context.check_cancelled()
             writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         files = writer.close()
     yield {"deletes": [file.to_plain() for file in files]}

@@ -26,7 +26,7 @@ from lake.core.ingest.execute import (
     run_source,
     tell_of_no_rows,
 )
-from lake.core.ingest.recovery import as_staged, lay_down, settle
+from lake.core.ingest.recovery import as_staged, publish_manifests, settle
 from lake.core.manifests.data_files import DataFile, stored_bytes
 from lake.core.outcome import Outcome, Status
 from lake.core.properties.table_properties import COPY_ON_WRITE, SERIALIZABLE
@@ -35,7 +35,7 @@ from lake.core.snapshots import ancestry
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import Staging, staged
 from lake.core.upsert.checksummed_batches import batches_in
-from lake.core.upsert.key_matching import Matched, Matcher
+from lake.core.upsert.key_matching import KeyMatches, Matcher
 from lake.core.upsert.options import EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
@@ -121,7 +121,7 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
         written = [*source.files, *(matched.files if matched else [])]
         staging.drop(committed.table, [file.path for file in written])
         return _outcome(plan, Status.NOTHING_TO_DO, _Source(), None, commit_id, committed)
-    staging.take_up()
+    staging.unpublish_manifests()
     return _outcome(plan, Status.DONE, source, matched, commit_id, committed)
 
 
@@ -218,7 +218,7 @@ class _Run:
 
     def match_and_commit(
         self, source: _Source, staging: Staging
-    ) -> tuple[Matched | None, Committed | None, str]:
+    ) -> tuple[KeyMatches | None, Committed | None, str]:
         """Commit, matching again whenever another writer won; a run that is only staged is not committed."""
         ingest = self.plan.ingest
         if ingest.table.creating:
@@ -229,7 +229,7 @@ class _Run:
         matcher = Matcher(self.session, self.plan, self.operation_id)
         matched = self._matched(matcher, table, source)
         if self._blindly:
-            lay_down(staging, ingest, source.files, matched.deletes)
+            publish_manifests(staging, ingest, source.files, matched.deletes)
             if ingest.options.stage:
                 return matched, None, commit_id
         for _ in range(_ROUNDS - 1):
@@ -243,7 +243,7 @@ class _Run:
         operation = self._operation(matched, source)
         return matched, self._commit(operation, table, commit_id), commit_id
 
-    def _matched(self, matcher: Matcher, table: Table, source: _Source) -> Matched:
+    def _matched(self, matcher: Matcher, table: Table, source: _Source) -> KeyMatches:
         matched = (matcher.blind if self._blindly else matcher.match)(table, source.buckets)
         self._refuse_duplicates(matched, source)
         self._remove_lost([*source.files, *matched.files])
@@ -290,7 +290,7 @@ class _Run:
             run_operation=self.operation_id,
         )
 
-    def _operation(self, matched: Matched, source: _Source) -> Operation:
+    def _operation(self, matched: KeyMatches, source: _Source) -> Operation:
         """Return the change; whoever inserts one of the keys meanwhile is a conflict at any isolation level."""
         base_id = matched.base.snapshot_id if matched.base else None
         if self.plan.deletes == COPY_ON_WRITE and matched.hit:
@@ -312,7 +312,7 @@ class _Run:
             sole_spec=sole_spec(self.plan.ingest.table) if self._blindly else None,
         )
 
-    def _refuse_duplicates(self, matched: Matched, source: _Source) -> None:
+    def _refuse_duplicates(self, matched: KeyMatches, source: _Source) -> None:
         count = sum(len(bits) for bits in matched.again)
         if not count or self.plan.options.repair_duplicates:
             return
@@ -354,7 +354,7 @@ def _outcome(
     plan: UpsertPlan,
     status: Status,
     source: _Source,
-    matched: Matched | None = None,
+    matched: KeyMatches | None = None,
     commit_id: str | None = None,
     committed: Committed | None = None,
 ) -> Outcome:

@@ -43,7 +43,7 @@ Bucket = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Matched:
+class KeyMatches:
     """What the table had of the source's keys at one snapshot.
 
     Args:
@@ -89,7 +89,7 @@ class Matcher:
         self._storage = plan.ingest.table.storage
         self._number = _FIRST_TASK
 
-    def blind(self, table: Table, buckets: Sequence[Bucket]) -> Matched:
+    def blind(self, table: Table, buckets: Sequence[Bucket]) -> KeyMatches:
         """Delete the source's keys without a look at the table's rows."""
         ingest = self._plan.ingest
         base = ancestry.branch_head(table.metadata, ingest.options.branch)
@@ -110,13 +110,13 @@ class Matcher:
             for number, bucket in enumerate(buckets, self._number)
             if bucket["keys"]
         ]
-        matched = Matched(table, base, None, [], [])
+        matched = KeyMatches(table, base, None, [], [])
         engine = self._session.engine(ingest.input_bytes)
         for result in engine.run(tasks, f"{_EQUALITY}:write_deletes", storage=self._storage):
             matched.deletes += [DataFile.from_plain(file) for file in result.value["deletes"]]
         return matched
 
-    def match(self, table: Table, buckets: Sequence[Bucket]) -> Matched:
+    def match(self, table: Table, buckets: Sequence[Bucket]) -> KeyMatches:
         """Find the table's rows of the source's keys and delete them as the mode says."""
         ingest, key = self._plan.ingest, self._plan.key
         base = ancestry.branch_head(table.metadata, ingest.options.branch)
@@ -127,7 +127,7 @@ class Matcher:
             else None
         )
         nothing = [BitMap() for _ in buckets]
-        matched = Matched(table, base, condition, nothing, [BitMap() for _ in nothing])
+        matched = KeyMatches(table, base, condition, nothing, [BitMap() for _ in nothing])
         if base is None or not known:
             return matched
         found = live_files(table, base, condition)
@@ -214,7 +214,7 @@ class Matcher:
             yield group
 
 
-def _superseded(found: LiveFiles, matched: Matched) -> list[DeleteKey]:
+def _superseded(found: LiveFiles, matched: KeyMatches) -> list[DeleteKey]:
     """Return the vectors, and the delete files for one data file, that new vectors take the place of."""
     if not any(file.format == PUFFIN for file in matched.deletes):
         return []

@@ -125,7 +125,7 @@ def _find(
 
     parts = (part for number, file in enumerate(files) for part in rows_of(number, file))
     for chunk in _chunks(parts, chunk_rows):
-        context.go_on()
+        context.check_cancelled()
         for bucket, rows, ordinals in buckets.find(chunk.keys):
             seen.add(bucket, ordinals)
             numbers, positions = chunk.files[rows], chunk.positions[rows]
@@ -174,7 +174,7 @@ class _Buckets:
         for bucket, path in enumerate(self.paths):
             if path is None:
                 continue
-            self._context.go_on()
+            self._context.check_cancelled()
             rows = np.flatnonzero(numbers == bucket)
             if len(rows):
                 yield from self._found(bucket, keys.take(pa.array(rows)), rows)
@@ -209,7 +209,7 @@ def _delete(
         context.storage, settings, format_version=payload["format_version"], names=names
     ) as writer:
         for file, positions in hit:
-            context.go_on()
+            context.check_cancelled()
             writer.add(
                 DeletedRows(
                     path=file.path,
@@ -240,7 +240,7 @@ def _copy(
             for positions, batch in read_positions(
                 context.storage, files[number], reading, deletes
             ):
-                context.go_on()
+                context.check_cancelled()
                 writer.write(batch.filter(pa.array(np.isin(positions, gone, invert=True))))
         kept = writer.close()
     expected = sum(found.rows[number] - len(found.positions[number]) for number in hit)

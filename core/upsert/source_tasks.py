@@ -17,12 +17,12 @@ from pyiceberg.schema import Schema
 
 from lake.core import locations
 from lake.core.columns.defaults import without_write_defaults
-from lake.core.engine.shuffle import Outbox, claim
+from lake.core.engine.shuffle import ShuffleBuffer, claim
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
 from lake.core.ingest.tasks import report, task_units
 from lake.core.keys.extraction import Mask, columns_of, cut, unusable
-from lake.core.rows.reader import read_ahead
+from lake.core.rows.reader import prefetch
 from lake.core.rows.sorted_writer import open_ordered_writer
 from lake.core.rows.writer import WriteSettings
 from lake.core.types.transforms import group_rows, partition_number
@@ -41,8 +41,8 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
     with open_ordered_writer(context, settings, task=payload["task"]) as writer:
         for unit, batches in task_units(payload, _read_schema(payload, settings), context):
             with _UnitRows(payload, settings, unit, context) as rows:
-                for batch in read_ahead(batches):
-                    context.go_on()
+                for batch in prefetch(batches):
+                    context.check_cancelled()
                     writer.write(rows.kept(batch))
             yield {
                 **report([], rows_read=rows.read, input_bytes=unit["input_bytes"]),
@@ -55,12 +55,12 @@ def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Map
 def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Read a task's units and send each partition's rows to its reducer, which gets what units claim too."""
     settings = WriteSettings.from_plain(payload["write"])
-    outbox = Outbox(payload["reducers"])
+    outbox = ShuffleBuffer(payload["reducers"])
     claims = []
     for unit, batches in task_units(payload, _read_schema(payload, settings), context):
         with _UnitRows(payload, settings, unit, context) as rows:
-            for batch in read_ahead(batches):
-                context.go_on()
+            for batch in prefetch(batches):
+                context.check_cancelled()
                 parts = group_rows(rows.kept(batch), settings.spec, settings.schema)
                 for partition, part in parts:
                     yield from outbox.add(partition_number(partition, payload["reducers"]), part)

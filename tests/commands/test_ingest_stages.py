@@ -496,7 +496,7 @@ def test_a_discard_that_is_killed_half_way_is_ended_by_the_next_and_nobody_commi
 def test_a_run_whose_discard_was_killed_is_loaded_anew(table: CommandLine, tmp_path: Path) -> None:
     path = source(tmp_path, APPEND)
     table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)
-    point = ("lake.core.staging.claims", "occurring", "before")
+    point = ("lake.core.staging.claims", "find_referenced", "before")
     killed(table, point, "ingest", "db.t", "--discard", RUN)
 
     document = table.ok("ingest", "db.t", path, "--run-id", RUN)

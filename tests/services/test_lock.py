@@ -13,7 +13,7 @@ from service_line import Service, csv
 
 from lake.core.locks import s3 as lock_object
 from lake.core.locks.local import Owner, this_process
-from lake.core.locks.s3 import HeldObject, take
+from lake.core.locks.s3 import S3Lock, take
 from lake.core.storage import s3 as requests
 from lake.core.storage.storage import Storage
 
@@ -31,7 +31,7 @@ def test_of_many_runs_one_gets_the_lock_and_leaves_nothing(place: tuple[Storage,
     owners = [replace(HERE, operation_id=f"op-{number}") for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda me: take(*place, me), owners))
-    held = [one for one in found if isinstance(one, HeldObject)]
+    held = [one for one in found if isinstance(one, S3Lock)]
     told = {one.operation_id for one in found if isinstance(one, Owner)}
     assert len(held) == 1
     assert told <= {held[0]._owner.operation_id, ""}
@@ -49,7 +49,7 @@ def test_a_dead_runs_lock_is_taken_over_and_a_living_ones_is_not(
     assert found.operation_id == "op-0"
     monkeypatch.setattr(lock_object, "TTL_SECONDS", -1)
     lock = take(storage, location, HERE)
-    assert isinstance(lock, HeldObject)
+    assert isinstance(lock, S3Lock)
     # Another run took it over meanwhile: it stays that one's.
     storage.write(location, json.dumps(asdict(DEAD)).encode())
     lock.release()
@@ -62,7 +62,7 @@ def test_a_run_whose_process_is_gone_is_dead_at_once(place: tuple[Storage, str])
     owner = replace(HERE, process=f"{HERE.process}0", operation_id="op-0")
     storage.write(location, json.dumps(asdict(owner)).encode())
     lock = take(storage, location, HERE)
-    assert isinstance(lock, HeldObject)
+    assert isinstance(lock, S3Lock)
     lock.release()
     assert not storage.exists(location)
 
@@ -75,7 +75,7 @@ def test_a_lock_made_by_a_request_whose_answer_was_lost_is_held(
         storage, location = Storage(s3.properties(proxy.uri)), f"s3://{s3.bucket()}/lake.lock"
         proxy.fail("PUT", "lake.lock", reset(done=True))
         lock = take(storage, location, HERE)
-        assert isinstance(lock, HeldObject)
+        assert isinstance(lock, S3Lock)
         lock.release()
         assert not storage.exists(location)
         # A store that refuses, or knows no conditions: runs go on without.
@@ -91,7 +91,7 @@ def test_a_second_run_on_s3_leaves_at_once(on_s3: Service) -> None:
     location = f"{on_s3.properties['warehouse']}/db/t/metadata/lake.lock"
     storage = Storage(on_s3.properties)
     lock = take(storage, location, HERE)
-    assert isinstance(lock, HeldObject)
+    assert isinstance(lock, S3Lock)
     document = line.ok("compact", table, "--rewrite-all")
     lock.release()
 
@@ -111,7 +111,7 @@ def test_a_store_that_ignores_conditions_lets_both_run(s3: S3) -> None:
         storage, location = Storage(s3.properties(proxy.uri)), f"s3://{s3.bucket()}/lake.lock"
         other = replace(HERE, operation_id="op-2")
         first = take(storage, location, HERE)
-        assert isinstance(first, HeldObject)
+        assert isinstance(first, S3Lock)
         assert isinstance(take(storage, location, other), Owner)
         first.release()
         assert not storage.exists(location)

@@ -90,14 +90,14 @@ def test_a_token_that_tells_its_end_is_replaced_before_it(
     vended: Service, between: Vending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FixedClock()
-    end = between.ends_ms = clock.now + 3_600_000
+    end = between.expires_ms = clock.now + 3_600_000
     monkeypatch.setattr(credentials, "SystemClock", lambda: clock)
     handed = between.given
 
     def later(asked: Asked) -> Answer | None:
         # From the first read on nearly an hour has gone by, but for what the server gives then.
-        if between.ends_ms == end:
-            clock.now, between.ends_ms = end - 1, end + 3_600_000
+        if between.expires_ms == end:
+            clock.now, between.expires_ms = end - 1, end + 3_600_000
         return between.guard(asked)
 
     between.store.guard = later

@@ -276,7 +276,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a ref that a race removed stays away",
             "core/expiration/execute.py",
-            "        self.after = put_back(session, self.after, self.expired, self.removed_refs)\n",
+            "        self.after = restore_refs(session, self.after, self.expired, self.removed_refs)\n",
             "",
             (_EXPIRE, _JOURNAL, _RACES),
         ),
@@ -311,14 +311,14 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "table metadata goes where a list names it",
             "core/expiration/file_deletion.py",
-            "        and not metadata_files.called_so(path)\n",
+            "        and not metadata_files.is_metadata_name(path)\n",
             "",
             (_JOURNAL,),
         ),
         RemovedCheck(
             "files of every kind fall out of the log of metadata files",
             "core/commit/commit.py",
-            "if metadata_files.called_so(location) and paths",
+            "if metadata_files.is_metadata_name(location) and paths",
             "if paths",
             (_HADOOP,),
         ),
@@ -591,7 +591,7 @@ def _replays() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files that came in otherwise come in again",
             "core/replay/execute.py",
-            "        return occurring(table.storage, table.metadata, wanted, known=known)\n",
+            "        return find_referenced(table.storage, table.metadata, wanted, known=known)\n",
             "        return frozenset()\n",
             (_REPLAY,),
         ),
@@ -736,7 +736,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files of a table with two names are deleted",
             "core/expiration/plan.py",
-            "        refuse_neighbours(table)\n",
+            "        refuse_shared_location(table)\n",
             "        pass\n",
             ("tests/commands/test_expire.py",),
         ),

@@ -123,7 +123,10 @@ def unlocked() -> Iterator[None]:
     def run(session: Any, table: Any, work: Callable[..., Any], **_: Any) -> Any:
         return work(table, session.ids.uuid())
 
-    with patch.object(compact, "run_alone", run), patch.object(expire, "run_alone", run):
+    with (
+        patch.object(compact, "with_table_lock", run),
+        patch.object(expire, "with_table_lock", run),
+    ):
         yield
 
 

@@ -468,8 +468,8 @@ class World:
                 if before is not None and not self._is_aged(before, name):
                     operation.lost[name] = old[name]
             else:
-                put_back = operation.lost.get(name) == new.get(name)
-                assert put_back, f"{operation.name} moved {name}"
+                restore_refs = operation.lost.get(name) == new.get(name)
+                assert restore_refs, f"{operation.name} moved {name}"
 
     def _check_expired(
         self, operation: Operation, before: TableMetadata, after: TableMetadata

@@ -91,7 +91,7 @@ class ClassArchive:
         for path in (self.path, self.base):
             path.unlink(missing_ok=True)
 
-    def make_aside(self, java: Java, clock: Clock | None = None) -> None:
+    def build_in_background(self, java: Java, clock: Clock | None = None) -> None:
         """Start a process that makes it, of low priority and nobody's child, unless it is there."""
         if self.options() or not self._worth_trying(clock or SystemClock()):
             return

@@ -24,7 +24,7 @@ from lake.core.engine.tasks import Task, TaskResult
 from lake.core.engine.thread_stream import Pool
 from lake.core.errors import EngineError
 from lake.core.settings import Settings
-from lake.core.storage.credentials import Credentials, Renewed
+from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.errors import is_refusal
 from lake.core.storage.storage import Storage
 
@@ -104,7 +104,7 @@ class _Pieces:
     """
 
     def __init__(
-        self, plan: Plan, make: Callable[[Credentials], list[Piece]], renewed: Renewed
+        self, plan: Plan, make: Callable[[Credentials], list[Piece]], renewed: CredentialProvider
     ) -> None:
         self._plan = plan
         self._make = make

@@ -30,7 +30,7 @@ def require_master(master: str) -> None:
     reasons = []
     for address in master.removeprefix(_MASTER).split(","):
         try:
-            _knock(address, _MASTER_PORT)
+            _probe_port(address, _MASTER_PORT)
         except (OSError, ValueError) as error:
             reasons.append(f"{address}: {error}")
         else:
@@ -51,7 +51,7 @@ def require_server(url: str) -> None:
     hint = "--remote takes an address such as sc://host:15002"
     if not any(os.environ.get(name) for name in _PROXIES):
         try:
-            _knock(place.partition(";")[0], _CONNECT_PORT)
+            _probe_port(place.partition(";")[0], _CONNECT_PORT)
         except (OSError, ValueError) as error:
             raise EngineError(
                 f"no Spark Connect server answers at {place}: {error}", hint=hint
@@ -62,7 +62,7 @@ def require_server(url: str) -> None:
         )
 
 
-def _knock(address: str, usual_port: int) -> None:
+def _probe_port(address: str, usual_port: int) -> None:
     place = urlsplit(f"//{address}")
     host, port = place.hostname or "", place.port or usual_port
     socket.create_connection((host, port), _ANSWER_SECONDS).close()

@@ -64,7 +64,7 @@ def running_tasks(spark: Any) -> int:
     return sum(int(executor.numRunningTasks()) for executor in executors)
 
 
-def expect_end(spark: Any) -> None:
+def silence_shutdown(spark: Any) -> None:
     """Keep PySpark's server thread from telling on stderr that the JVM's connection broke."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is None:
@@ -75,7 +75,7 @@ def expect_end(spark: Any) -> None:
     spark.sparkContext._accumulatorServer = None
 
 
-def forget_jvm() -> None:
+def reset_jvm_state() -> None:
     """Let PySpark forget a JVM that is gone, so that this process can start another."""
     from pyspark import SparkContext  # noqa: PLC0415 - only when Spark was wanted
     from pyspark.sql import SparkSession  # noqa: PLC0415

@@ -27,9 +27,9 @@ from lake.core.engine.spark.code_archive import pack
 from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.preflight import require_master, require_server
 from lake.core.engine.spark.pyspark_internals import (
-    expect_end,
-    forget_jvm,
     forget_server,
+    reset_jvm_state,
+    silence_shutdown,
     spark_errors,
 )
 from lake.core.errors import EngineError
@@ -63,19 +63,19 @@ class Running:
     def end(self) -> None:
         """End Spark; a local one is killed, for it has nothing to tell and its files lie in one folder."""
         if self.jvm:
-            expect_end(self.spark)
+            silence_shutdown(self.spark)
         if not self.is_local:
             _stop_session(self.spark)
         if self.jvm:
             self.jvm.kill()
-            forget_jvm()
+            reset_jvm_state()
         else:
             forget_server()
 
     def make_archive(self) -> None:
         """Have the class archive made aside, if this start lacked it."""
         if self.java and self.archive:
-            self.archive.make_aside(self.java)
+            self.archive.build_in_background(self.java)
 
 
 @dataclass(slots=True)
@@ -243,7 +243,7 @@ def _killed_on_failure(jvm: Jvm) -> Iterator[None]:
         yield
     except BaseException:
         jvm.kill()
-        forget_jvm()
+        reset_jvm_state()
         raise
 
 

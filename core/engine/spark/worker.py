@@ -21,7 +21,7 @@ import pyarrow as pa
 from lake.core.engine.spark.worker_locks import working
 from lake.core.engine.task_functions import context_for, encode_defect, encode_error, resolve
 from lake.core.errors import EngineError, LakeError
-from lake.core.storage.credentials import Credentials, Renewed
+from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.storage import Storage
 
 # What each step of a job takes and gives, in Spark's words and in Arrow's.
@@ -168,7 +168,7 @@ def _guarded(storage: Storage, values: Iterator[Any]) -> Iterator[Any]:
 
 
 def _storage(row: Row) -> Storage:
-    return Storage(renewed=Renewed(Credentials.from_bytes(row["secrets"])))
+    return Storage(renewed=CredentialProvider(Credentials.from_bytes(row["secrets"])))
 
 
 def _attempt(row: Row, number: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 
-def handed_down(column: pa.Array) -> pa.Array:
+def propagate_nulls(column: pa.Array) -> pa.Array:
     """Return the same values, in memory of their own, with the parts of each NULL NULL or gone.
 
     All parts but the keys of maps may be NULL then, whatever their fields said.
@@ -22,7 +22,7 @@ def handed_down(column: pa.Array) -> pa.Array:
         return column
     mask = column.is_null() if column.null_count else None
     if pa.types.is_struct(kind):
-        parts = [handed_down(part) for part in column.flatten()]
+        parts = [propagate_nulls(part) for part in column.flatten()]
         fields = [
             item.with_type(part.type).with_nullable(nullable=True)
             for item, part in zip(kind, parts, strict=True)
@@ -32,11 +32,11 @@ def handed_down(column: pa.Array) -> pa.Array:
         fields = [kind.key_field, kind.item_field]
         pairs = pa.StructArray.from_arrays([column.keys, column.items], fields=fields)
         lists = pa.ListArray.from_arrays(column.offsets, pairs, mask=mask)
-        keys, items = (handed_down(part) for part in lists.flatten().flatten())
+        keys, items = (propagate_nulls(part) for part in lists.flatten().flatten())
         item = kind.item_field.with_type(items.type).with_nullable(nullable=True)
         kind = pa.map_(kind.key_field, item)
         return pa.MapArray.from_arrays(_offsets(column), keys, items, type=kind, mask=mask)
-    values = handed_down(column.flatten())
+    values = propagate_nulls(column.flatten())
     item = kind.value_field.with_type(values.type).with_nullable(nullable=True)
     return pa.ListArray.from_arrays(_offsets(column), values, type=pa.list_(item), mask=mask)
 

@@ -25,7 +25,7 @@ def check_times(rows: pa.RecordBatch) -> None:
     """Look at all times of rows, wherever they are nested.
 
     Args:
-        rows: as they are written, nothing behind their NULLs (see `handed_down`).
+        rows: as they are written, nothing behind their NULLs (see `propagate_nulls`).
 
     Raises:
         RefusedError: there is one that readers of the file would take for another.

@@ -14,7 +14,7 @@ from lake.core.columns.data_file import NewFile
 from lake.core.columns.metrics_collector import ColumnMetrics, Counted, counted_columns
 from lake.core.columns.nullability import null_in_required
 from lake.core.errors import BadInputError, CorruptFileError
-from lake.core.formats.orc.null_propagation import handed_down
+from lake.core.formats.orc.null_propagation import propagate_nulls
 from lake.core.formats.orc.reader import open_orc
 from lake.core.formats.orc.tail import Tail
 from lake.core.formats.orc.timestamps import check_times
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 64 * 1024
 # Rows that are handed over at once. Were they more than a batch, PyArrow would write parts of nested columns,
-# and does that wrong (see `handed_down`).
+# and does that wrong (see `propagate_nulls`).
 _BATCH_ROWS = 4 * 1024
 # What is not yet in the file is reckoned as this part of its size in memory.
 _PACKED = 0.25
@@ -174,6 +174,6 @@ class OrcFile(NewFile):
 def _rows(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for column, item in zip(table.columns, schema, strict=True):
-        values = handed_down(one_array(column))
+        values = propagate_nulls(one_array(column))
         columns.append(values if values.type == item.type else values.cast(item.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

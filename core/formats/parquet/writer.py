@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class ParquetForm:
+class ParquetFormat:
     """What files of one schema have in common.
 
     Args:
@@ -76,7 +76,7 @@ class ParquetForm:
 class ParquetFile(NewFile):
     """A Parquet file that is being written."""
 
-    def __init__(self, storage: Storage, form: ParquetForm, path: str) -> None:
+    def __init__(self, storage: Storage, form: ParquetFormat, path: str) -> None:
         super().__init__(storage, path)
         self._format = form
         self._footer: list[Any] = []

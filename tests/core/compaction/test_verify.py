@@ -15,7 +15,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from lake.core.compaction.verify import check_rows, disagreements, hash_all
+from lake.core.compaction.verify import check_rows, hash_all, metric_differences
 from lake.core.errors import CorruptFileError, LakeError
 from lake.core.manifests.api import entries_of
 from lake.core.manifests.data_files import DataFile
@@ -180,7 +180,7 @@ def found(before: list[DataFile], *after: DataFile) -> list[bool]:
     """Return for each disagreement whether it is certain."""
     spec = UNPARTITIONED_PARTITION_SPEC
     inputs = entries_of(before, spec=spec, schema=SCHEMA, status=1, snapshot_id=1)
-    return [item.certain for item in disagreements(inputs, after, schema=SCHEMA, spec=spec)]
+    return [item.certain for item in metric_differences(inputs, after, schema=SCHEMA, spec=spec)]
 
 
 def test_rows_must_be_what_metadata_promised_and_what_was_written() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lake.core.keys import numbering
 from lake.core.keys.encoding import EncodedKeys
-from lake.core.keys.numbering import KeyNumbers
+from lake.core.keys.numbering import KeyDictionary
 
 LONGS = st.one_of(st.none(), st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
 TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "b", "aa"]), st.text(max_size=12))
@@ -27,7 +27,7 @@ def batch(rows: list[tuple[Any, ...]], kinds: list[pa.DataType]) -> pa.RecordBat
 
 
 def check(batches: list[list[tuple[Any, ...]]], kinds: list[pa.DataType]) -> None:
-    numbers = KeyNumbers()
+    numbers = KeyDictionary()
     seen: dict[tuple[Any, ...], int] = {}
     for rows in batches:
         found = numbers.of(batch(rows, kinds)).tolist()
@@ -63,7 +63,7 @@ def test_keys_whose_hashes_are_all_the_same_are_told_apart(
 @pytest.mark.parametrize("kinds", [[pa.int64()], KINDS], ids=["one column", "two columns"])
 def test_many_keys_keep_their_numbers_as_the_table_grows(kinds: list[pa.DataType]) -> None:
     chosen = np.random.default_rng(1)
-    numbers = KeyNumbers()
+    numbers = KeyDictionary()
     first: dict[int, int] = {}
     for _ in range(6):
         values = chosen.integers(0, 60_000, 20_000)
@@ -77,7 +77,7 @@ def test_many_keys_keep_their_numbers_as_the_table_grows(kinds: list[pa.DataType
 
 
 def test_a_null_is_a_key_of_its_own_and_nan_one_key() -> None:
-    numbers = KeyNumbers()
+    numbers = KeyDictionary()
     one = batch([(0.0,), (None,), (float("nan"),), (-0.0,)], [pa.float64()])
     two = batch([(float("nan"),), (None,), (-0.0,)], [pa.float64()])
 

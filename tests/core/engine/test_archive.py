@@ -99,7 +99,7 @@ def test_a_missing_archive_is_made_aside_in_a_private_folder(
 ) -> None:
     folder.rmdir()
 
-    ClassArchive.of(java, ["/a/*"], []).make_aside(java)
+    ClassArchive.of(java, ["/a/*"], []).build_in_background(java)
 
     assert made[0][-4:] == [
         "-P",
@@ -116,7 +116,7 @@ def test_an_archive_that_is_there_is_not_made(
     archive = ClassArchive.of(java, ["/a/*"], [])
     archive.path.touch()
 
-    archive.make_aside(java)
+    archive.build_in_background(java)
 
     assert made == []
 
@@ -124,11 +124,11 @@ def test_an_archive_that_is_there_is_not_made(
 def test_after_a_failure_a_week_passes(java: Java, folder: Path, made: list[list[str]]) -> None:
     archive = ClassArchive.of(java, ["/a/*"], [])
     archive.failure.touch()
-    archive.make_aside(java)
+    archive.build_in_background(java)
     assert made == []
     os.utime(archive.failure, (time.time() - 8 * DAY,) * 2)
 
-    archive.make_aside(java)
+    archive.build_in_background(java)
 
     assert len(made) == 1
 
@@ -139,7 +139,7 @@ def test_where_nothing_can_be_written_nothing_is_made(
     (tmp_path / "file").touch()
     monkeypatch.setenv("LAKE_CACHE_DIR", str(tmp_path / "file" / "cache"))
 
-    ClassArchive.of(java, ["/a/*"], []).make_aside(java)
+    ClassArchive.of(java, ["/a/*"], []).build_in_background(java)
 
     assert made == []
 
@@ -154,7 +154,7 @@ def test_what_makes_an_archive_is_not_waited_for(
     monkeypatch.setattr(archives.sys, "executable", str(fake))
     before = time.monotonic()
 
-    ClassArchive.of(java, ["/a/*"], []).make_aside(java)
+    ClassArchive.of(java, ["/a/*"], []).build_in_background(java)
 
     while not (folder / "pid").exists() or not (folder / "pid").read_text():
         time.sleep(0.01)

@@ -441,7 +441,7 @@ def test_an_archive_that_breaks_the_start_is_removed(
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("LAKE_CACHE_DIR", str(folder))
-    monkeypatch.setattr(ClassArchive, "make_aside", lambda *_: None)
+    monkeypatch.setattr(ClassArchive, "build_in_background", lambda *_: None)
     archive = archive_for(find_java())
     archive.path.touch()
     broken = ["-Xmx1z"]

@@ -22,7 +22,7 @@ from table_support import (
     write_file,
 )
 
-from lake.cli.signals import Stops
+from lake.cli.signals import SignalHandlers
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles, RewriteFiles
 from lake.core.errors import CommitUnknownError, NotAuthorisedError, StoppedError, TimedOutError
@@ -250,7 +250,7 @@ def test_what_is_stopped_while_its_commit_is_sent_is_finished_by_the_next_run(wo
     session = open_session(world.warehouse, world.clock)
     inject(session, [stopped])
     options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
-    with pytest.raises(StoppedError), Stops():
+    with pytest.raises(StoppedError), SignalHandlers():
         execute(session, plan_expiration(session, session.table("db.t"), options))
     assert len(world.journals) == 1
 

@@ -270,7 +270,9 @@ def _load(
     execute(session, plan_ingest(session, "db.t", IngestOptions(sources=[str(path)], **options)))
 
 
-@pytest.mark.parametrize("step", ["core.table.staging.lay_down", "core.ingest.plan.look_for"])
+@pytest.mark.parametrize(
+    "step", ["core.staging.operation_files.publish_manifests", "core.ingest.plan.find_marker"]
+)
 def test_a_stop_is_not_taken_for_a_failure_that_may_be_passed_over(
     world: World, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lake.core.flink.manifest_names import END_OF_INPUT
-from lake.core.replay.classification import Doubt, Evidence, Judged, Surroundings, Trace, judge
+from lake.core.replay.classification import (
+    CheckpointUse,
+    Doubt,
+    Evidence,
+    Judged,
+    Surroundings,
+    judge,
+)
 from lake.core.replay.model import (
     BROKEN,
     COMMITTED_LEFTOVER,
@@ -177,13 +184,13 @@ def test_a_job_that_goes_on_from_an_earlier_checkpoint_supersedes() -> None:
     "trace",
     [
         # It began anew, wrote before, went on later, or is another operator's.
-        Trace(OTHER, OPERATOR, 1, 2000),
-        Trace(OTHER, OPERATOR, 4, 500),
-        Trace(OTHER, OPERATOR, 5, 2000),
-        Trace(OTHER, "b" * 32, 4, 2000),
+        CheckpointUse(OTHER, OPERATOR, 1, 2000),
+        CheckpointUse(OTHER, OPERATOR, 4, 500),
+        CheckpointUse(OTHER, OPERATOR, 5, 2000),
+        CheckpointUse(OTHER, "b" * 32, 4, 2000),
     ],
 )
-def test_other_jobs_do_not(trace: Trace) -> None:
+def test_other_jobs_do_not(trace: CheckpointUse) -> None:
     item = evidence(4, written_ms=1000)
 
     assert state(item, committed={KEY: 3}, traces=[trace]) == PENDING
@@ -191,7 +198,7 @@ def test_other_jobs_do_not(trace: Trace) -> None:
 
 def test_a_job_does_not_take_over_from_one_that_committed_beyond_its_start() -> None:
     item = evidence(80, written_ms=1000)
-    beside = Trace(OTHER, OPERATOR, 50, 2000)
+    beside = CheckpointUse(OTHER, OPERATOR, 50, 2000)
 
     assert state(item, committed={KEY: 79}, traces=[beside]) == PENDING
     assert state(item, committed={KEY: 49}, traces=[beside]) == SUPERSEDED

@@ -39,7 +39,7 @@ from rows_support import (
 from lake.core.columns.stored_columns import stored_schema
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.manifests.data_files import DataFile
-from lake.core.rows.file_formats import form_of
+from lake.core.rows.file_formats import format_for
 from lake.core.storage.storage import Storage
 from lake.core.types.arrow_schema import arrow_schema
 
@@ -109,7 +109,7 @@ def test_rows_come_back_whatever_holds_a_field_of_the_type_unknown(kind: str, da
 
 @pytest.mark.parametrize("kind", ["parquet", "avro"])
 def test_a_file_that_holds_the_column_anyway_reads_as_null(kind: str, tmp_path: Path) -> None:
-    form = form_of(kind, SCHEMA, {})
+    form = format_for(kind, SCHEMA, {})
     file = form.create(Storage(), f"file://{tmp_path}/with.{kind}")
     file.write(pa.Table.from_batches([ROWS]))
     entry: DataFile = file.close(spec_id=0, partition=())

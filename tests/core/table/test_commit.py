@@ -41,7 +41,7 @@ from table_support import (
     write_file,
 )
 
-from lake.cli.signals import Stops
+from lake.cli.signals import SignalHandlers
 from lake.core.catalogs.catalog import TableCatalog
 from lake.core.commit.commit import Committed, commit_snapshot
 from lake.core.commit.operations import (
@@ -134,7 +134,7 @@ def test_a_stop_while_a_commit_is_sent_spares_what_it_may_have_made_live(
 ) -> None:
     before = files_below(world.warehouse)
     inject(world.session, [fault])
-    with Stops(), suppress(CommitUnknownError):
+    with SignalHandlers(), suppress(CommitUnknownError):
         world.append(1)
     with pytest.raises(StoppedError):
         world.session.interrupts.checkpoint()

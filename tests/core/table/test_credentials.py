@@ -9,14 +9,14 @@ from table_support import FixedClock
 
 from lake.core.catalogs.trust import check_store
 from lake.core.errors import NotAuthorisedError, NotFoundError, RefusedError
-from lake.core.storage.credentials import Credentials, Renewed
+from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.storage import Storage
 
 NOW = 1_800_000_000_000
 
 
-def given(number: int, ends_ms: int | None = None) -> Credentials:
-    told = {} if ends_ms is None else {"s3.session-token-expires-at-ms": str(ends_ms)}
+def given(number: int, expires_ms: int | None = None) -> Credentials:
+    told = {} if expires_ms is None else {"s3.session-token-expires-at-ms": str(expires_ms)}
     return Credentials({"s3.session-token": f"token {number}", **told})
 
 
@@ -44,14 +44,14 @@ def test_the_longest_prefix_counts_and_none_elsewhere() -> None:
     assert [found.at(place)["k"] for place in places] == ["2", "1", "0", "3"]
     assert {found.at(place)["s3.region"] for place in places} == {"r"}
     assert Credentials.from_bytes(found.to_bytes()) == found
-    assert "token" not in repr(given(1)) + repr(Storage(renewed=Renewed(given(1))))
+    assert "token" not in repr(given(1)) + repr(Storage(renewed=CredentialProvider(given(1))))
 
 
 @pytest.mark.parametrize(("life_ms", "after_ms"), [(3_600_000, 3_300_000), (100_000, 75_000)])
 def test_they_are_renewed_a_while_before_they_end(life_ms: int, after_ms: int) -> None:
     clock = FixedClock(NOW)
     catalog = Catalog(clock, life_ms)
-    renewed = Renewed(catalog.vend(), catalog.vend, clock)
+    renewed = CredentialProvider(catalog.vend(), catalog.vend, clock)
     clock.now += after_ms - 1
     assert renewed.current()[0] == 0
     clock.now += 1
@@ -64,7 +64,7 @@ def test_they_are_renewed_a_while_before_they_end(life_ms: int, after_ms: int) -
 def test_a_server_whose_clock_is_behind_is_not_asked_before_every_call() -> None:
     clock = FixedClock(NOW)
     catalog = Catalog(clock, -60_000)
-    renewed = Renewed(catalog.vend(), catalog.vend, clock)
+    renewed = CredentialProvider(catalog.vend(), catalog.vend, clock)
 
     assert [renewed.current()[0] for _ in range(3)] == [0, 0, 0]
     assert renewed.renew(0)
@@ -79,7 +79,7 @@ def test_a_catalog_that_cannot_vend_is_asked_again_only_later() -> None:
         asked.append(clock.now)
         raise NotFoundError("gone")
 
-    renewed = Renewed(given(1, NOW + 1000), vend, clock)
+    renewed = CredentialProvider(given(1, NOW + 1000), vend, clock)
     clock.now += 900
     assert [renewed.current()[0] for _ in range(5)] == [0] * 5
     assert len(asked) == 1
@@ -92,7 +92,7 @@ def test_a_catalog_that_cannot_vend_is_asked_again_only_later() -> None:
 def test_a_store_that_refuses_the_new_ones_too_is_believed() -> None:
     clock = FixedClock(NOW)
     catalog = Catalog(clock, None)
-    renewed = Renewed(catalog.vend(), catalog.vend, clock)
+    renewed = CredentialProvider(catalog.vend(), catalog.vend, clock)
     assert renewed.renew(0)
     # Another thread that was refused under the old ones has only to try again.
     assert renewed.renew(0)
@@ -114,7 +114,7 @@ def test_a_call_that_was_refused_is_made_once_more() -> None:
                 raise PermissionError("AWS Error EXPIRED_TOKEN")
             raise NotFoundError(token)
 
-    storage = Refusing(renewed=Renewed(catalog.vend(), catalog.vend, clock))
+    storage = Refusing(renewed=CredentialProvider(catalog.vend(), catalog.vend, clock))
     living = 2
     calls: list[Callable[[str], object]] = [storage.size, storage.read, storage.open_output]
     for call in calls:
@@ -156,7 +156,7 @@ def test_a_server_chooses_a_store_only_for_credentials_of_its_own(
 
 
 def test_what_cannot_be_asked_again_stays_as_it_is() -> None:
-    renewed = Renewed(given(1, NOW + 1000), None, FixedClock(NOW + 2000))
+    renewed = CredentialProvider(given(1, NOW + 1000), None, FixedClock(NOW + 2000))
 
     assert not renewed.renew(0)
     assert renewed.current() == (0, given(1, NOW + 1000))

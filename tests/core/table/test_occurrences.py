@@ -13,8 +13,8 @@ from table_support import make_table, open_session, pyiceberg_catalog
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import CorruptFileError, NotFoundError
-from lake.core.snapshots.referenced_files import occurring
-from lake.core.storage.location_columns import same_name
+from lake.core.snapshots.referenced_files import find_referenced
+from lake.core.storage.location_columns import normalize_locations
 
 
 def rows(*ids: int) -> pa.Table:
@@ -63,9 +63,9 @@ def test_whatever_a_snapshot_ever_had_is_found(made: Any, warehouse: Path) -> No
     assert len(known) == 7
     strangers = {f"{table.data_location}/stranger-{n}.parquet" for n in range(3)}
 
-    assert occurring(table.storage, table.metadata, known | strangers) == known
-    assert occurring(table.storage, table.metadata, strangers) == frozenset()
-    assert occurring(table.storage, table.metadata, ()) == frozenset()
+    assert find_referenced(table.storage, table.metadata, known | strangers) == known
+    assert find_referenced(table.storage, table.metadata, strangers) == frozenset()
+    assert find_referenced(table.storage, table.metadata, ()) == frozenset()
 
 
 @pytest.mark.parametrize("prefix", ["", "file:", "file://", "file:///", "/"])
@@ -75,7 +75,7 @@ def test_spellings_of_one_file_are_one_file(made: Any, warehouse: Path, prefix: 
     # Flink writes file:/x where PyIceberg writes file:///x.
     spelled = {prefix + path.removeprefix("file://") for path in known}
 
-    assert occurring(table.storage, table.metadata, spelled) == known
+    assert find_referenced(table.storage, table.metadata, spelled) == known
 
 
 def test_a_later_look_reads_only_what_came_since(made: Any, warehouse: Path) -> None:
@@ -87,12 +87,12 @@ def test_a_later_look_reads_only_what_came_since(made: Any, warehouse: Path) -> 
     new = everything(made.refresh()) - old
     assert new
 
-    found = occurring(after.storage, after.metadata, old | new, known=before.metadata)
+    found = find_referenced(after.storage, after.metadata, old | new, known=before.metadata)
 
     assert new <= found
     # Where a manifest was written anew, what it takes over is in it too; all else was left alone.
     assert found < old | new
-    same = occurring(after.storage, after.metadata, old | new, known=after.metadata)
+    same = find_referenced(after.storage, after.metadata, old | new, known=after.metadata)
     assert same == frozenset()
 
 
@@ -104,10 +104,10 @@ def test_a_damaged_or_missing_list_or_manifest_stops_it(made: Any, warehouse: Pa
 
     place.write_bytes(content[:-5])
     with pytest.raises(CorruptFileError, match=place.name):
-        occurring(table.storage, table.metadata, wanted)
+        find_referenced(table.storage, table.metadata, wanted)
     place.unlink()
     with pytest.raises(NotFoundError, match=place.name):
-        occurring(table.storage, table.metadata, wanted)
+        find_referenced(table.storage, table.metadata, wanted)
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_a_damaged_or_missing_list_or_manifest_stops_it(made: Any, warehouse: Pa
 )
 def test_columns_are_folded_as_single_locations_are(spellings: list[str]) -> None:
     assert len({locations.canonical(text) for text in spellings}) == 1
-    assert len(set(same_name(pa.array(spellings)).to_pylist())) == 1
+    assert len(set(normalize_locations(pa.array(spellings)).to_pylist())) == 1

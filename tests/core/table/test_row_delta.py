@@ -30,7 +30,7 @@ from lake.core.commit.operations import (
     RewriteFiles,
     RowDelta,
 )
-from lake.core.commit.snapshot_producer import Producer
+from lake.core.commit.snapshot_producer import SnapshotProducer
 from lake.core.compaction import dangling_deletes
 from lake.core.errors import (
     CommitConflictError,
@@ -323,7 +323,7 @@ def test_deletes_that_a_rewrite_brought_meanwhile_conflict(
     deletes = world.delta(world.positions(1))
     with monkeypatch.context() as patched:
         # As Iceberg Java's rewrites of delete files are.
-        patched.setattr(Producer, "_operation_name", lambda *_: "replace")
+        patched.setattr(SnapshotProducer, "_operation_name", lambda *_: "replace")
         world.commit(deletes, fresh=True)
 
     with pytest.raises(ConflictingFilesError):

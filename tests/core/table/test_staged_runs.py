@@ -19,14 +19,14 @@ from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedErr
 from lake.core.manifests.data_files import EQUALITY_DELETES
 from lake.core.process_identity import process_name
 from lake.core.snapshots.run_ids import OPERATION_ID
-from lake.core.staging.claims import clear, committing, look_for, withdraw
+from lake.core.staging.claims import clear, committing, find_marker, withdraw
 from lake.core.staging.staged_run import (
     RunMarks,
     StagedRun,
     find_run,
     job_id_of,
-    lay_down,
     manifest_locations,
+    publish_manifests,
     remove_manifests,
 )
 
@@ -61,7 +61,7 @@ def test_a_run_is_read_back_as_it_was_laid_down(session: Any) -> None:
     table = session.table("db.t")
     run = run_of(table)
 
-    lay_down(table, run)
+    publish_manifests(table, run)
 
     assert find_run(table, "r") == run
     assert find_run(table, job_id_of("r")) == run
@@ -76,7 +76,7 @@ def test_partition_values_come_back(warehouse: Path) -> None:
     parts = [(b"x",), (None,)]
     files = [replace(named(table, [n]), partition=part) for n, part in enumerate(parts)]
 
-    lay_down(table, StagedRun(marks=MARKS, data=files))
+    publish_manifests(table, StagedRun(marks=MARKS, data=files))
 
     found = find_run(table, "r")
     assert found is not None
@@ -87,7 +87,7 @@ def test_deletes_alone_are_a_whole_run(session: Any) -> None:
     table = session.table("db.t")
     run = run_of(table, data=[])
 
-    lay_down(table, run)
+    publish_manifests(table, run)
 
     assert find_run(table, "r") == replace(run, data=[])
 
@@ -106,7 +106,7 @@ def test_every_id_has_one_place_and_its_own(run_id: str) -> None:
 @pytest.mark.parametrize("number", [0, 1])
 def test_one_manifest_of_two_is_no_run(session: Any, number: int) -> None:
     table = session.table("db.t")
-    lay_down(table, run_of(table))
+    publish_manifests(table, run_of(table))
     table.storage.delete([manifest_locations(table, "r")[number]])
 
     found = find_run(table, "r")
@@ -118,7 +118,7 @@ def test_one_manifest_of_two_is_no_run(session: Any, number: int) -> None:
 
 def test_a_manifest_of_another_run_in_its_place_is_not_taken_for_it(session: Any) -> None:
     table = session.table("db.t")
-    lay_down(table, run_of(table, marks=replace(MARKS, run_id="other")))
+    publish_manifests(table, run_of(table, marks=replace(MARKS, run_id="other")))
     for theirs, own in zip(
         manifest_locations(table, "other"), manifest_locations(table, "r"), strict=True
     ):
@@ -133,10 +133,10 @@ def test_a_manifest_of_another_run_in_its_place_is_not_taken_for_it(session: Any
 @pytest.mark.parametrize("odd", ["", "0", "..", "%", OPERATION.upper(), f"{OPERATION}x"])
 def test_a_header_that_names_no_operation_has_no_file_deleted(session: Any, odd: str) -> None:
     table = session.table("db.t")
-    lay_down(table, run_of(table, marks=replace(MARKS, operation_id=odd)))
+    publish_manifests(table, run_of(table, marks=replace(MARKS, operation_id=odd)))
     before = files_below(Path(table.metadata.location.removeprefix("file://")) / "data")
 
-    found = look_for(table, "r")
+    found = find_marker(table, "r")
     assert found is not None
     gone = withdraw(session, table, found.marks)
 
@@ -146,7 +146,7 @@ def test_a_header_that_names_no_operation_has_no_file_deleted(session: Any, odd:
 
 def test_a_claim_holds_a_withdrawal_back_until_its_block_ends(session: Any) -> None:
     table = session.table("db.t")
-    lay_down(table, run_of(table))
+    publish_manifests(table, run_of(table))
 
     with committing(session, table, ["r"]):
         with pytest.raises(RefusedError):
@@ -158,7 +158,7 @@ def test_a_claim_holds_a_withdrawal_back_until_its_block_ends(session: Any) -> N
 
 def test_a_claim_whose_outcome_is_unknown_holds_it_back_for_ten_minutes(session: Any) -> None:
     table = session.table("db.t")
-    lay_down(table, run_of(table))
+    publish_manifests(table, run_of(table))
     with pytest.raises(CommitUnknownError), committing(session, table, ["r"]):
         raise CommitUnknownError("504")
 
@@ -176,7 +176,7 @@ def test_a_claim_whose_outcome_is_unknown_holds_it_back_for_ten_minutes(session:
 def test_a_writer_on_another_machine_counts_for_ten_minutes(session: Any) -> None:
     table = session.table("db.t")
     marks = replace(MARKS, writer="elsewhere#1@1", written_ms=session.clock.now)
-    lay_down(table, run_of(table, marks=marks))
+    publish_manifests(table, run_of(table, marks=marks))
 
     with pytest.raises(RefusedError):
         withdraw(session, table, marks)
@@ -190,7 +190,7 @@ def test_the_last_request_of_a_dead_writer_may_be_on_its_way_to_a_server(
     table = session.table("db.t")
     place, _, _ = process_name().partition("#")
     marks = replace(MARKS, writer=f"{place}#{2**22 + 1}@1", written_ms=session.clock.now)
-    lay_down(table, run_of(table, marks=marks))
+    publish_manifests(table, run_of(table, marks=marks))
     monkeypatch.setattr(TableCatalog, "is_served", True)
 
     with pytest.raises(RefusedError):
@@ -203,13 +203,13 @@ def test_nobody_commits_what_is_gone_or_going(session: Any) -> None:
     table = session.table("db.t")
     with pytest.raises(CommitConflictError), committing(session, table, ["r"]):
         pytest.fail("there is nothing to commit")
-    lay_down(table, run_of(table))
+    publish_manifests(table, run_of(table))
     table.storage.write(f"{table.metadata_folder}/lake-withdrawal-{job_id_of('r')}", b"")
 
     with pytest.raises(CommitConflictError), committing(session, table, ["r"]):
         pytest.fail("it is being withdrawn")
 
-    found = look_for(table, "r")
+    found = find_marker(table, "r")
     assert found is not None
     assert found.problem is not None
 
@@ -220,7 +220,7 @@ def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
 
     table = session.table("db.t")
     run = run_of(table)
-    lay_down(table, run)
+    publish_manifests(table, run)
     operation_id = str(uuid.uuid4())
     commit_snapshot(session, table, AppendFiles(added=run.data[:1]), operation_id=operation_id)
     # Only the table tells: this process forgets that it was its own commit.
@@ -243,7 +243,7 @@ def test_metadata_that_a_snapshot_is_made_of_outlives_the_run_it_is_named_after(
 
     table = session.table("db.t")
     run = run_of(table)
-    lay_down(table, run)
+    publish_manifests(table, run)
     # The run landed long ago; its files are compacted away, but what it merged is live.
     commit_snapshot(
         session, table, AppendFiles(added=[write_file(table, [9])]), operation_id=OPERATION

@@ -24,7 +24,7 @@ from lake.core.errors import CorruptFileError
 from lake.core.manifests.api import MANIFEST_SCHEMA
 from lake.core.properties.table_properties import IGNORE_TOTALS
 from lake.core.snapshots.completeness import Counts, count_lists
-from lake.core.snapshots.referenced_files import occurring
+from lake.core.snapshots.referenced_files import find_referenced
 from lake.core.storage.storage import Storage
 
 
@@ -104,7 +104,7 @@ def test_files_of_a_shorter_list_are_not_taken_for_strangers(
     cut(warehouse, snapshot, snapshot)
     table = open_session(warehouse).table("db.t")
     with pytest.raises(CorruptFileError, match=f"names {snapshot} live data files"):
-        occurring(table.storage, table.metadata, ["file:///stranger"])
+        find_referenced(table.storage, table.metadata, ["file:///stranger"])
 
 
 def test_nothing_is_committed_on_a_shorter_list(warehouse: Path, tmp_path: Path) -> None:
