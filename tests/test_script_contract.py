@@ -1,0 +1,180 @@
+"""What scripts rely on: options and defaults, JSON keys, statuses, exit codes, and names in tables.
+
+`data/script_contract.json` is the recorded contract. A change of it is a change that breaks scripts: record it
+anew on purpose only (``python -m test_script_contract`` in ``tests``), and name it in the release notes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from command_line import CommandLine
+
+from lake.cli.app import VERBS, build_app, load_verb
+from lake.core import errors
+from lake.core.outcome import Status
+
+RECORDED = Path(__file__).parent / "data" / "script_contract.json"
+_ROWS = "id,day,name\n1,2026-01-01,a\n2,2026-01-02,b\n3,2026-01-02,c\n"
+_CHANGES = "op,id,day,name\n+I,8,2026-01-02,x\n-D,1,2026-01-01,a\n"
+_WIDER = "id,day,name,size\n4,2026-01-03,d,5\n"
+# Parts of names that differ from run to run; the longest come first.
+_VARYING = (
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
+    (r"(?<![a-z.])[0-9a-f]{6,}(?![a-z])", "HEX"),
+    (r"\d+", "N"),
+)
+
+
+def contract(folder: Path) -> dict[str, Any]:
+    """Observe everything that the contract contains, by running commands in a folder."""
+    lake = CommandLine(folder / "warehouse", engine="inline")
+    documents, files = {}, set()
+    for name, document in _documents(lake, folder):
+        documents[name] = document
+        # Those of a staged run are there only until it is committed.
+        files |= {_pattern(path.relative_to(folder)) for path in folder.rglob("*")}
+    return {
+        "options": {"": _options(_root()), **{verb: _options(load_verb(verb)) for verb in VERBS}},
+        "statuses": sorted(map(str, Status)),
+        "errors": dict(sorted(_errors(errors.LakeError))),
+        "documents": documents,
+        "files": sorted(files),
+        "summaries": _summaries(folder / "warehouse"),
+    }
+
+
+def _root() -> Any:
+    return typer.main.get_command(build_app())
+
+
+def _options(command: Any) -> dict[str, Any]:
+    return {
+        " ".join([*item.opts, *item.secondary_opts]): {
+            "kind": item.param_type_name,
+            "default": item.default if not callable(item.default) else "",
+            "required": item.required,
+            "several": item.multiple or item.nargs != 1,
+            "flag": getattr(item, "is_flag", False),
+        }
+        for item in command.params
+    }
+
+
+def _errors(kind: type[errors.LakeError]) -> Iterator[tuple[str, list[Any]]]:
+    yield kind.__name__, [kind.exit_code, kind.kind, kind.status]
+    for child in kind.__subclasses__():
+        yield from _errors(child)
+
+
+def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
+    (folder / "rows.csv").write_text(_ROWS)
+    (folder / "changes.csv").write_text(_CHANGES)
+    (folder / "more.csv").write_text(_WIDER)
+    (folder / "one.csv").write_text("id,day,name\n1,2026-01-01,z\n")
+    (folder / "bad.csv").write_text("id,day,name\nx,2026-01-01,a\n")
+    rows, changes = folder / "rows.csv", folder / "changes.csv"
+    by_day = ("--partition-by", "day")
+    upsert = ("--upsert", "--key", "id,day")
+    log = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id,day")
+    for arguments in (
+        ("ingest", "db.t", rows, "--create", *by_day, "--dry-run"),
+        ("ingest", "db.t", rows, "--create", *by_day, "--run-id", "one"),
+        ("ingest", "db.t", rows, "--run-id", "one"),
+        ("ingest", "db.t", rows),
+        ("ingest", "db.t", rows, "--run-id", "two", "--stage"),
+        ("ingest", "db.t", rows, "--run-id", "two"),
+        ("ingest", "db.t", rows, "--run-id", "three", "--stage"),
+        ("ingest", "db.t", "--discard", "three"),
+        ("ingest", "db.t", rows, *upsert, "--repair-duplicates", "--dry-run"),
+        ("ingest", "db.t", rows, *upsert, "--repair-duplicates"),
+        ("ingest", "db.t", rows, *upsert, "--deletes", "position"),
+        ("ingest", "db.t", changes, *log, "--dry-run"),
+        ("ingest", "db.t", changes, *log),
+        ("ingest", "db.t", rows, "--replace-partitions"),
+        ("ingest", "db.t", folder / "one.csv", "--overwrite-where", "id = 1"),
+        ("ingest", "db.t", rows, "--overwrite"),
+        ("ingest", "db.t", folder / "more.csv", "--evolve"),
+        ("scan", "db.t"),
+        ("scan", "db.t", "--plan"),
+        ("scan", "db.t", "--output", folder / "out.parquet"),
+        ("scan", "db.t", "--from-snapshot", "main", "--inclusive", "--plan"),
+        ("scan", "db.t", "--from-snapshot", "main", "--inclusive", "--changes"),
+        ("snapshots", "db.t"),
+        ("compact", "db.t", "--dry-run", "--rewrite-all"),
+        ("compact", "db.t", "--rewrite-all", "--verify"),
+        ("compact", "db.t", "--strategy", "sort", "--by", "id", "--rewrite-all"),
+        ("compact", "db.t"),
+        ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--dry-run"),
+        ("expire", "db.t", "--older-than", "0s", "--unsafe-retention"),
+        ("expire", "db.t"),
+        ("replay", "db.t"),
+        ("replay", "db.t", "--status"),
+        ("ingest", "db.t", folder / "bad.csv"),
+        ("ingest", "db.t", folder / "none.csv"),
+        ("scan", "db.none"),
+        ("scan", "db.t", "--snapshot", "7"),
+        ("expire", "db.t", "--older-than", "soon"),
+    ):
+        result = lake("--json", *arguments)
+        named = " ".join(str(item).rpartition("/")[2] for item in arguments)
+        yield named, {"exit": result.exit_code, "document": _shape(result.json())}
+
+
+def _shape(value: Any) -> Any:
+    """Return a document with its values replaced by their types; statuses and kinds stay."""
+    if isinstance(value, Mapping):
+        fixed = {"status", "kind", "command", "table", "branch"}
+        return {key: item if key in fixed else _shape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        shapes = [_shape(item) for item in value]
+        return [shape for number, shape in enumerate(shapes) if shape not in shapes[:number]]
+    return type(value).__name__
+
+
+def _pattern(path: Path) -> str:
+    text = path.as_posix()
+    for expression, name in _VARYING:
+        text = re.sub(expression, name, text)
+    return text
+
+
+def _summaries(warehouse: Path) -> dict[str, list[str]]:
+    """Return the keys of all snapshot summaries by operation, and of the table's properties."""
+    keys: dict[str, set[str]] = {}
+    for path in warehouse.rglob("*.metadata.json"):
+        metadata = json.loads(path.read_text())
+        keys.setdefault("properties", set()).update(metadata["properties"])
+        for snapshot in metadata.get("snapshots", ()):
+            summary = snapshot["summary"]
+            keys.setdefault(summary["operation"], set()).update(summary)
+    return {name: sorted(found) for name, found in sorted(keys.items())}
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return contract(tmp_path_factory.mktemp("contract"))
+
+
+@pytest.mark.parametrize(
+    "part", ["options", "statuses", "errors", "documents", "files", "summaries"]
+)
+def test_scripts_find_what_they_relied_on(observed: dict[str, Any], part: str) -> None:
+    recorded = json.loads(RECORDED.read_text())
+
+    assert json.loads(json.dumps(observed[part], default=str)) == recorded[part]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        found = contract(Path(scratch))
+    RECORDED.write_text(json.dumps(found, indent=1, default=str, ensure_ascii=False) + "\n")
+    sys.stdout.write(f"recorded {len(found['documents'])} documents\n")
