@@ -1,1 +1,1 @@
-"""The terminal: the only place with Rich, standard output and exit codes."""
+"""The terminal interface: the only package that uses Rich, standard output and exit codes."""

@@ -1,19 +1,20 @@
-"""``lake``, and ``python -m lake.cli``: the process's first moments."""
+"""Entry point of ``lake`` and ``python -m lake.cli``: handle signals before the slow imports."""
 
-# The C module, which the interpreter has loaded: an import of `signal` could be interrupted itself.
+# The C module is loaded already. A signal could interrupt an import of `signal`.
 import _signal  # type: ignore[import-not-found]
 
-# The signals that came before `lake.cli.main` has handlers for them.
+# Signals received before `lake.cli.main` installs its handlers.
 _EARLY: list[int] = []
-# Raised into an import, an exception might get lost.
+# An exception raised during an import might be swallowed, so only record the signal.
 for _number in (_signal.SIGINT, _signal.SIGTERM):
-    _signal.signal(_number, lambda given, _: _EARLY.append(given))
-# Most objects that imports and metadata make live until the process ends, so frequent searches find nothing.
+    _signal.signal(_number, lambda received, _: _EARLY.append(received))
+# Most objects of imports and metadata live until the process ends, so frequent collections free
+# nothing.
 _OBJECTS_PER_COLLECTION = 10_000
 
 
 def run() -> int:
-    """Run one command and return its exit code; a signal during the imports stops the command after them."""
+    """Run one command and return its exit code. Signals take effect after the imports."""
     import gc  # noqa: PLC0415 - after the handlers are set
 
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
@@ -22,8 +23,9 @@ def run() -> int:
     try:
         return main(early=_EARLY)
     finally:
-        # At its end the interpreter searches all objects for garbage, which takes half a second. Frozen objects
-        # are left out.
+        # At exit the interpreter collects garbage among all objects, which takes half a second.
+        # Frozen objects are
+        # skipped.
         gc.freeze()
 
 

@@ -1,4 +1,4 @@
-"""The Typer application: global options, and the verbs that a command line names."""
+"""The Typer application: global options, and verbs that are loaded when they are used."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from lake.core.settings import Settings
 if TYPE_CHECKING:
     from lake.core.session import Session
 
-# In the order in which help shows them, with what help says, so that help need load none of them.
+# The verbs in the order of the help text, with their summaries, so that help does not load their
+# modules.
 VERBS = {
-    "ingest": "Load files into a table, checked before a byte is written, committed once.",
-    "scan": "Read a table, or what was appended or changed between two snapshots.",
+    "ingest": "Load files into a table: check all rows, write, and commit once.",
+    "scan": "Read a table, or the rows appended or changed between two snapshots.",
     "snapshots": "Show a table's snapshots, newest first.",
     "compact": "Rewrite small files into large ones; no row changes.",
-    "expire": "Forget old snapshots and delete the files that only they reach.",
+    "expire": "Remove old snapshots and delete the files that only they use.",
     "replay": "List Flink checkpoints that were taken but never committed, or commit them once.",
     "demo": "Load a year of real flights into ./lake-demo; read, correct, compact, expire them.",
 }
@@ -36,16 +37,16 @@ _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width":
 
 @dataclass(slots=True)
 class State:
-    """What one invocation carries from its options to its end.
+    """The state of one invocation.
 
     Args:
-        open_session: makes the session from the global options.
-        command: the verb, as far as it is known.
-        table: the table's name as given, as far as it is known.
-        branch: the branch's name as given, as far as it is known.
-        as_json: whether standard output belongs to one JSON document.
-        quiet: whether only warnings and errors are told.
-        ignore_stops: is called when no stop signal may interrupt the command any more.
+        open_session: creates the session from the global options.
+        command: the verb; None until it is known.
+        table: the table's name as given; None until it is known.
+        branch: the branch's name as given; None until it is known.
+        as_json: whether to print one JSON document on standard output.
+        quiet: whether to print warnings and errors only.
+        ignore_stops: called when stop signals must no longer interrupt the command.
     """
 
     open_session: Callable[[Settings, bool], Session]
@@ -60,32 +61,32 @@ class State:
 
     @property
     def session(self) -> Session:
-        """The session, opened on first use: a command without a table needs no catalog."""
+        """The session, opened on first use, because a command without a table needs no catalog."""
         if self.opened is None:
             settings = self.settings or Settings()
             self.opened = self.open_session(settings, self.quiet)
             self.opened.interrupts = Interrupts(self.ignore_stops)
             for key in filter(is_secret, settings.spark_conf):
                 self.opened.warn(
-                    f"whoever can list this machine's processes can read {key}: "
-                    "keep it in Spark's own configuration files instead"
+                    f"{key} is visible in this machine's list of processes: "
+                    "set it in Spark's configuration files instead"
                 )
         return self.opened
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What the session has to tell so far."""
+        """The session's warnings so far."""
         return self.opened.warnings if self.opened else ()
 
     def close(self) -> None:
-        """Stop what the session started; may be called twice."""
+        """Stop everything that the session started. May be called twice."""
         if self.opened is not None:
             self.opened.progress.finish()
             self.opened.close()
 
 
 def build_app() -> typer.Typer:
-    """Return the application; its verbs load when they are asked for."""
+    """Return the application. Its verbs are loaded when they are used."""
     app = typer.Typer(
         name="lake",
         cls=_Verbs,
@@ -100,19 +101,19 @@ def build_app() -> typer.Typer:
 
 
 def load_verb(name: str) -> TyperCommand:
-    """Return a verb's command."""
+    """Return the command of a verb."""
     module = importlib.import_module(f"lake.commands.{name}")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, cls=_Verb)(getattr(module, name))
     command = typer.main.get_command(alone)
-    assert isinstance(command, TyperCommand)  # noqa: S101 - one command makes no group
-    # Help wraps its paragraphs, but an example is there to be copied.
+    assert isinstance(command, TyperCommand)  # noqa: S101 - a single command is not a group
+    # Help wraps paragraphs; \b keeps the example on one line, so that it can be copied.
     command.help = (command.help or "").replace("\nExample:", "\n\b\nExample:")
     return command
 
 
 class _Verbs(TyperGroup):
-    """The verbs by name, loaded one by one."""
+    """The verbs by name; each is loaded when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(VERBS)
@@ -126,7 +127,7 @@ class _Verbs(TyperGroup):
 
 
 class _Verb(TyperCommand):
-    """A verb that leaves the table's name for whoever has to tell of a failure."""
+    """A verb that stores the table's and branch's names in the state for error messages."""
 
     def invoke(self, ctx: Any) -> Any:
         ctx.obj.table = ctx.params.get("table")
@@ -144,20 +145,23 @@ def _root(
     context: typer.Context,
     catalog: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Catalog in PyIceberg's configuration."),
+        typer.Option(metavar="NAME", help="Catalog of PyIceberg's configuration."),
     ] = None,
     warehouse: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Folder with tables and a catalog of its own."),
+        typer.Option(metavar="DIR", help="Folder with tables and their own catalog."),
     ] = None,
     catalog_type: Annotated[
-        str | None, typer.Option(metavar="sql|hadoop", help="What --warehouse is [default: sql].")
+        str | None,
+        typer.Option(
+            metavar="sql|hadoop", help="Type of the catalog of --warehouse [default: sql]."
+        ),
     ] = None,
     engine: Annotated[
-        str, typer.Option(metavar="auto|spark|inline", help="What moves rows.")
+        str, typer.Option(metavar="auto|spark|inline", help="Engine that reads and writes rows.")
     ] = "auto",
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark master; all local cores without it.")
+        str | None, typer.Option(metavar="URL", help="Spark master [default: all local cores].")
     ] = None,
     remote: Annotated[str | None, typer.Option(metavar="URL", help="Spark Connect server.")] = None,
     spark_conf: Annotated[
@@ -170,18 +174,19 @@ def _root(
         bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Tell more, e.g. each file with the reason.")
+        bool, typer.Option("--verbose", "-v", help="Print more, e.g. each file with the reason.")
     ] = False,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """The maintenance crew for Apache Iceberg tables.
+    """Maintain Apache Iceberg tables.
 
     Example: lake --warehouse ./warehouse snapshots db.events
     """
-    # Both are acted on before this runs, the first so that a usage error is a JSON document too.
+    # Both are handled before this function: --json earlier, so that usage errors are JSON documents
+    # too.
     del as_json, version
     if master and remote:
         raise InvalidRequestError("--master and --remote contradict each other")

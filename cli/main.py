@@ -1,4 +1,4 @@
-"""The entry point: arguments in, exit code out, and the one funnel from errors to both."""
+"""The entry point: run one command, print its result or error, and return its exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lake.core.storage.errors import storage_error
 OpenSession = Callable[[Settings], Session]
 _SIGNAL_CODES = 128
 _FILTERS = frozenset({"--where", "--overwrite-where"})
-# How a command ended: what it did, why it failed, a defect, or an exit code of help's.
+# How a command ended: its outcome, its error, an unexpected exception, or the exit code of help.
 _Ending = Outcome | LakeError | Exception | int
 
 
@@ -45,9 +45,9 @@ def main(
     """Run one command and return its exit code.
 
     Args:
-        argv: the arguments behind the program's name; None takes the process's.
-        open_session: makes the session from the global options; for tests.
-        early: gathers the signals that come before the command's own handlers are there.
+        argv: the arguments after the program's name; None for the process's own.
+        open_session: creates the session from the global options; tests replace it.
+        early: the signals received before the command's handlers are installed.
     """
     if argv is None:
         _open_streams()
@@ -63,31 +63,31 @@ def main(
     renderer = Renderer(as_json=as_json, redact=redact, clock=SystemClock())
     if argv is None:
         _own_the_process(redact)
-    with SignalHandlers(own_process=argv is None) as stops:
-        ending = _work(arguments, state, stops, early)
-        stops.release(_exit_code(ending))
-        return _tell(ending, state, renderer)
+    with SignalHandlers(own_process=argv is None) as handlers:
+        ending = _work(arguments, state, handlers, early)
+        handlers.release(_exit_code(ending))
+        return _print_ending(ending, state, renderer)
 
 
 def _work(
-    arguments: list[str], state: State, stops: SignalHandlers, early: Sequence[int]
+    arguments: list[str], state: State, handlers: SignalHandlers, early: Sequence[int]
 ) -> _Ending:
-    """Run the command and close its session; nothing escapes."""
-    state.ignore_stops = stops.ignore
+    """Run the command and close its session. Exceptions are returned, not raised."""
+    state.ignore_stops = handlers.ignore
     try:
         try:
-            stops.replay_early(early)
+            handlers.replay_early(early)
             ending = _run(arguments, state)
         finally:
-            stops.ignore()
+            handlers.ignore()
     except StoppedError as error:
         ending = error
-    if isinstance(ending, StoppedError) and stops.first is not None:
-        # A task that was stopped does not know by which signal.
-        ending = StoppedError(stops.first)
+    if isinstance(ending, StoppedError) and handlers.first is not None:
+        # A stopped task does not know which signal stopped it.
+        ending = StoppedError(handlers.first)
     try:
         state.close()
-    except Exception as error:  # noqa: BLE001 - told as the defect that it is
+    except Exception as error:  # noqa: BLE001 - reported as a defect
         return error
     return ending
 
@@ -106,19 +106,19 @@ def _run(arguments: list[str], state: State) -> _Ending:
     except BrokenPipeError as error:
         return 0 if _reader_left() else error
     except SystemExit:
-        # Typer's own end when any pipe breaks.
+        # Typer exits when any pipe breaks.
         return 0 if _reader_left() else LakeError("the other side closed a connection")
     except OSError as error:
         return storage_error(error) or error
-    except Exception as error:  # noqa: BLE001 - a defect: told as one, with its trace
+    except Exception as error:  # noqa: BLE001 - reported as a defect, with its trace
         return error
     return ended if isinstance(ended, Outcome | int) else 0
 
 
 def _unreadable(argument: str, option: str) -> str:
-    """Return why an argument cannot be read; empty if it can.
+    """Return why an argument is not valid; empty if it is.
 
-    A filter may hold any character. Names of files and tables hold no NUL.
+    A filter may contain any character. Names of files and tables must not contain NUL.
     """
     try:
         argument.encode()
@@ -130,7 +130,7 @@ def _unreadable(argument: str, option: str) -> str:
     return ""
 
 
-def _tell(ending: _Ending, state: State, renderer: Renderer) -> int:
+def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
     """Print how the command ended and return its exit code."""
     code = _exit_code(ending)
     try:
@@ -146,10 +146,10 @@ def _tell(ending: _Ending, state: State, renderer: Renderer) -> int:
             )
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of a pipe has seen enough; what the command did stays done.
+        # The reader closed the pipe. The command's effects remain.
         _abandon_stdout()
     except OSError as error:
-        # Or to standard error, where nobody can be told.
+        # Standard error may fail too; then nothing can be reported.
         with suppress(OSError):
             sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
         _abandon_stdout()
@@ -172,9 +172,9 @@ def _exit_code(ending: _Ending) -> int:
 
 
 def _usage_error(error: typer.TyperException, state: State) -> LakeError | int:
-    """Return what Typer found wrong as an error of lake's; bare ``lake`` shows its help too."""
+    """Convert Typer's usage error to lake's; for a bare ``lake`` print the help first."""
     known = state.command if state.command in VERBS else None
-    hint = f"lake {known} --help shows how" if known else "lake --help lists commands and options"
+    hint = f"see lake {known} --help" if known else "see lake --help for the commands and options"
     message = error.format_message()
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
@@ -183,7 +183,7 @@ def _usage_error(error: typer.TyperException, state: State) -> LakeError | int:
 
 
 def _json_first(arguments: Sequence[str]) -> tuple[bool, list[str]]:
-    """Return whether JSON is wanted, and the arguments with ``--json`` moved to the front."""
+    """Return whether ``--json`` was given, and the arguments with it moved to the front."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     head = [text for text in arguments[:end] if text != "--json"]
     wanted = len(head) < end
@@ -191,9 +191,9 @@ def _json_first(arguments: Sequence[str]) -> tuple[bool, list[str]]:
 
 
 def _table_named(arguments: Sequence[str], command: str | None) -> str | None:
-    """Return the table's name as given, for a failure that is told before the verb has run."""
-    behind = arguments[arguments.index(command) + 1 :] if command else ()
-    return next((text for text in behind if not text.startswith("-") and "." in text), None)
+    """Return the table's name as given, for errors that occur before the verb runs."""
+    following = arguments[arguments.index(command) + 1 :] if command else ()
+    return next((text for text in following if not text.startswith("-") and "." in text), None)
 
 
 def _opener(open_session: OpenSession, *, as_json: bool) -> Callable[[Settings, bool], Session]:
@@ -206,7 +206,7 @@ def _opener(open_session: OpenSession, *, as_json: bool) -> Callable[[Settings, 
 
 
 def _redaction(state: State) -> Callable[..., str]:
-    """Return a redactor that gathers what it must hide only when there is something to say."""
+    """Return a redaction function that collects the secrets only when it is called."""
 
     def redact(text: str, *, limit: int | None = 500) -> str:
         redactor = Redactor()
@@ -215,7 +215,7 @@ def _redaction(state: State) -> Callable[..., str]:
             redactor.learn(state.settings.spark_conf)
             # sc://host:port/;token=…;user_id=…
             parts = (state.settings.remote or "").split(";")[1:]
-            redactor.learn({key: text for key, _, text in (one.partition("=") for one in parts)})
+            redactor.learn({key: text for key, _, text in (part.partition("=") for part in parts)})
         if state.opened:
             redactor.learn(state.opened.catalog.configured)
             for properties in state.opened.catalog.vended:
@@ -226,10 +226,10 @@ def _redaction(state: State) -> Callable[..., str]:
 
 
 def _open_streams() -> None:
-    """Put something in the place of streams that the caller closed, before a file of lake's own gets there."""
+    """Open the null device for closed standard streams: no file may get their numbers."""
     closed = [number for number in range(3) if not _is_open(number)]
     for _ in closed:
-        # The lowest free number is the first that was closed.
+        # The system assigns the lowest free number, which is the first closed stream's.
         os.open(os.devnull, os.O_RDWR)
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open until the process ends
@@ -246,25 +246,25 @@ def _is_open(number: int) -> bool:
 
 
 def _own_the_process(redact: Callable[..., str]) -> None:
-    """Keep libraries from talking past lake: their warnings, logs and threads' traces."""
+    """Silence the warnings and logs of libraries, and redact the traces of threads."""
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     logging.getLogger().addHandler(logging.NullHandler())
-    # A cron job's locale may lack a character; the rest of the line must come through.
+    # The locale of a cron job may lack a character; print the rest of the line all the same.
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
-    def tell(details: threading.ExceptHookArgs) -> None:
+    def print_trace(details: threading.ExceptHookArgs) -> None:
         trace = traceback.format_exception(
             details.exc_type, details.exc_value, details.exc_traceback
         )
         sys.stderr.write(redact("".join(trace), limit=None))
 
-    threading.excepthook = tell
+    threading.excepthook = print_trace
 
 
 def _reader_left() -> bool:
-    """Whether it is standard output's reader that went away, and not some server's connection."""
+    """Whether the reader of standard output closed its pipe, as opposed to a server its connection."""
     watched = select.poll()
     try:
         watched.register(sys.stdout.fileno(), select.POLLERR)
@@ -277,10 +277,10 @@ def _reader_left() -> bool:
 
 
 def _abandon_stdout() -> None:
-    """Send what is left in standard output's buffer nowhere, so that the end is quiet."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Discard the buffer of standard output, so that the interpreter's exit prints no error."""
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, sys.stdout.fileno())
+    os.close(null_device)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Progress for people: a bar on a terminal, a plain line now and then elsewhere."""
+"""Show progress to people: a bar on a terminal, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 def make_progress(stream: TextIO, clock: Clock, *, quiet: bool) -> Progress:
-    """Return what suits the stream: nothing, a bar, or lines."""
+    """Return the progress display that suits the stream: none, a bar, or lines."""
     if quiet:
         return Silent()
     return Bar(stream) if stream.isatty() else Lines(stream, clock)
 
 
 class Bar:
-    """A Rich progress bar with bytes, rows and time left; by tasks where bytes are not known."""
+    """A Rich progress bar with bytes (or tasks), rows and remaining time."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -59,36 +59,36 @@ class Bar:
             self._shown.update(self._task, advance=done, rows=self._rows)
 
     def finish(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._shown is not None:
             self._shown.stop()
             self._shown = None
 
 
 class Lines:
-    """A line now and then while a phase lasts, for cron's mail and pipes."""
+    """Print a line every ten seconds while a phase lasts, for cron mail and pipes."""
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self._stream = stream
         self._clock = clock
         self._phase = ""
         self._tasks = self._total_tasks = self._bytes = self._total_bytes = self._rows = 0
-        self._started = self._told = 0.0
+        self._started = self._printed = 0.0
 
     def start(self, phase: str, *, tasks: int, total_bytes: int) -> None:
-        """Begin a phase; it is told only if it lasts."""
+        """Start a phase; nothing is printed if it is short."""
         self._phase, self._total_tasks, self._total_bytes = phase, tasks, total_bytes
         self._tasks = self._bytes = self._rows = 0
-        self._started = self._told = self._clock.monotonic()
+        self._started = self._printed = self._clock.monotonic()
 
     def advance(self, *, tasks: int = 0, done_bytes: int = 0, rows: int = 0) -> None:
-        """Count, and tell now and then."""
+        """Add to the counters, and print a line if the last one is ten seconds old."""
         self._tasks += tasks
         self._bytes += done_bytes
         self._rows += rows
         now = self._clock.monotonic()
-        if now - self._told >= _SECONDS_BETWEEN_LINES:
-            self._told = now
+        if now - self._printed >= _SECONDS_BETWEEN_LINES:
+            self._printed = now
             self._stream.write(self._line(now - self._started) + "\n")
 
     def _line(self, seconds: float) -> str:
@@ -104,5 +104,5 @@ class Lines:
         return f"{self._phase}: {', '.join(parts)}"
 
     def finish(self) -> None:
-        """Say no more of the phase."""
+        """End the phase."""
         self._phase = ""

@@ -1,6 +1,7 @@
-"""Outcomes and errors for people, pipes and scripts. stdout is data, stderr is conversation.
+"""Print outcomes and errors: data to standard output, messages to standard error.
 
-Rich draws tables on a terminal and never interprets data; a pipe gets tab-separated lines.
+On a terminal Rich draws tables, without interpreting data as markup; a pipe gets tab-separated
+lines.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _DEFECT_HINT = "this is a defect of lake: please report it with the trace above"
 
 
 class Renderer:
-    """Writes the end of a command.
+    """Prints how a command ended.
 
     Args:
         as_json: print exactly one JSON document on stdout.
-        redact: cleans a text that leaves and cuts it to a length.
-        clock: measures the command.
+        redact: removes secrets from a text and cuts it to a length.
+        clock: measures the command's duration.
     """
 
     def __init__(self, *, as_json: bool, redact: Callable[..., str], clock: Clock) -> None:
@@ -38,16 +39,16 @@ class Renderer:
         self._started = clock.monotonic()
 
     def success(self, outcome: Outcome, warnings: Sequence[str], *, quiet: bool) -> None:
-        """Print what a command did."""
-        told = self._clean([*outcome.warnings, *warnings])
+        """Print the outcome of a command."""
+        warning_lines = self._clean([*outcome.warnings, *warnings])
         if self.as_json:
-            self._print_document(self._document(outcome, told))
+            self._print_document(self._document(outcome, warning_lines))
             return
-        self._tell_warnings(told)
+        self._print_warnings(warning_lines)
         if not quiet:
             self._print_people(outcome)
         elif outcome.status is Status.PARTIAL:
-            self._tell(self._summary(outcome))
+            self._print_message(self._summary(outcome))
 
     def failure(
         self,
@@ -58,8 +59,8 @@ class Renderer:
         table: str | None,
         branch: str | None,
     ) -> None:
-        """Print why a command failed."""
-        told = self._clean(warnings)
+        """Print the error of a command."""
+        warning_lines = self._clean(warnings)
         message = one_line(self._redact(error.message))
         hint = one_line(self._redact(error.hint)) if error.hint else None
         if self.as_json:
@@ -70,21 +71,21 @@ class Renderer:
                 status=Status(error.status),
                 operation_id=error.operation_id,
             )
-            document = self._document(outcome, told)
+            document = self._document(outcome, warning_lines)
             document |= {"command": command, "table": table}
             document["error"] = {"kind": error.kind, "message": message, "hint": hint}
             self._print_document(document)
         else:
-            self._tell_warnings(told)
-        self._tell(f"error: {message}")
+            self._print_warnings(warning_lines)
+        self._print_message(f"error: {message}")
         if error.operation_id:
-            self._tell(f"operation id: {error.operation_id}")
+            self._print_message(f"operation id: {error.operation_id}")
         if hint:
-            self._tell(f"hint: {hint}")
+            self._print_message(f"hint: {hint}")
 
     def trace(self, text: str) -> LakeError:
-        """Print the trace of something that lake did not foresee; return it as an error to tell."""
-        self._tell(self._redact(text.rstrip(), limit=None))
+        """Print the trace of an unexpected exception; return it as an error to print."""
+        self._print_message(self._redact(text.rstrip(), limit=None))
         return LakeError(text.rstrip().rsplit("\n", 1)[-1], hint=_DEFECT_HINT)
 
     def _clean(self, texts: Sequence[str]) -> list[str]:
@@ -117,9 +118,9 @@ class Renderer:
                 sys.stdout.write(f"\n{one_line(title)}\n")
             _print_table(columns, rows)
         sys.stdout.flush()
-        # Rows on a pipe are data; the summary beside them is conversation.
+        # On a pipe the rows are data, so the summary goes to standard error.
         if tables and not sys.stdout.isatty():
-            self._tell(self._summary(outcome))
+            self._print_message(self._summary(outcome))
         else:
             sys.stdout.write(self._summary(outcome) + "\n")
         sys.stdout.flush()
@@ -127,16 +128,16 @@ class Renderer:
     def _summary(self, outcome: Outcome) -> str:
         planned = outcome.status is Status.DRY_RUN or not outcome.result
         facts = outcome.plan if planned else outcome.result
-        told = {
+        values = {
             key: value
             for key, value in facts.items()
             if value is not None and not isinstance(value, list | tuple | Mapping)
         }
-        # Zeros say something only where there is nothing else.
+        # Show zeros only if there is nothing else to show.
         shown = [
             f"{key.replace('_', ' ')} {_for_people(key, value)}"
-            for key, value in told.items()
-            if value != 0 or not any(told.values())
+            for key, value in values.items()
+            if value != 0 or not any(values.values())
         ]
         if outcome.snapshot_ids:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
@@ -145,11 +146,11 @@ class Renderer:
         head = f"{outcome.command} {outcome.table}: {outcome.status}"
         return one_line(" · ".join([head, *shown, took]))
 
-    def _tell_warnings(self, warnings: Sequence[str]) -> None:
+    def _print_warnings(self, warnings: Sequence[str]) -> None:
         for warning in warnings:
-            self._tell(f"warning: {warning}")
+            self._print_message(f"warning: {warning}")
 
-    def _tell(self, text: str) -> None:
+    def _print_message(self, text: str) -> None:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
@@ -170,7 +171,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     grid = Grid(box=box.SIMPLE)
     for number, column in enumerate(columns):
         numeric = all(isinstance(row[number], int | float | None) for row in rows)
-        # An id that is broken over two lines cannot be copied.
+        # An id that is wrapped over two lines cannot be copied.
         short = all(len(row[number]) <= _UNBROKEN and " " not in row[number] for row in texts)
         grid.add_column(
             Text(_cell("", column)),
@@ -198,7 +199,7 @@ def _cell(column: str, value: Any) -> str:
 
 
 def _json_ready(value: Any) -> Any:
-    """Return the value with what JSON has no words for as text: NaN, infinities and bytes."""
+    """Return the value with NaN, infinities and bytes as text, which JSON cannot represent."""
     if isinstance(value, Mapping):
         return {str(key): _json_ready(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -209,5 +210,5 @@ def _json_ready(value: Any) -> Any:
 
 
 def _base64(value: bytes) -> str:
-    """Return bytes as scans write them and as `ingest` reads them."""
+    """Encode bytes as scans write them and `ingest` reads them."""
     return base64.b64encode(value).decode()

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as one exception, raised once, where the work is."""
+"""Turn Ctrl-C and SIGTERM into one exception, raised once in the main thread."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ _KILLED_BY = 3
 
 
 class SignalHandlers:
-    """Handlers for the length of one command.
+    """Signal handlers for the duration of one command.
 
-    The first signal raises `StoppedError` in the work; while things are cleaned up afterwards a
-    second one is ignored and a third kills. After `release` a signal ends the process at once, but with the code
-    that tells how the command ended.
+    The first signal raises `StoppedError` in the command. During the clean-up that follows, a
+    second signal
+    is ignored and a third kills the process. After `release` a signal ends the process at once,
+    with the
+    command's exit code.
 
     Args:
-        own_process: whether the process is nothing but the command, which the signals are not given back to.
+        own_process: whether the process runs only this command, so that the previous handlers need
+        not be restored.
     """
 
     def __init__(self, *, own_process: bool = False) -> None:
-        self._to_the_end = own_process
+        self._own_process = own_process
         self._before: dict[signal.Signals, Any] = {}
         self._received: list[int] = []
         self._working = True
 
     def __enter__(self) -> Self:
-        """Take the signals over; outside the main thread its owner keeps them."""
+        """Install the handlers. Outside the main thread, where that is not possible, do nothing."""
         try:
             for number in _SIGNALS:
                 self._before[number] = signal.signal(number, self._stop)
@@ -47,9 +50,10 @@ class SignalHandlers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the signals back."""
-        if self._to_the_end:
-            # The interpreter gives up its handlers long before it ends, but goes on ignoring.
+        """Restore the previous handlers."""
+        if self._own_process:
+            # The interpreter removes Python handlers long before it exits, but keeps ignored
+            # signals ignored.
             for number in self._before:
                 atexit.register(signal.signal, number, signal.SIG_IGN)
             return
@@ -58,20 +62,20 @@ class SignalHandlers:
 
     @property
     def first(self) -> int | None:
-        """The number of the signal that stopped the work, if one did."""
+        """The number of the signal that stopped the command; None if none did."""
         return self._received[0] if self._received else None
 
     def replay_early(self, early: Sequence[int]) -> None:
-        """Do as if signals that came before came now."""
+        """Handle signals that were received before the handlers were installed."""
         for number in early:
             self._stop(number, None)
 
     def ignore(self) -> None:
-        """Ignore further signals: the work is over."""
+        """Ignore further signals, because the command's work is done."""
         self._working = False
 
     def release(self, code: int) -> None:
-        """Let signals end the process at once with an exit code."""
+        """End the process at once, with an exit code, when a signal is received."""
         for number in self._before:
             signal.signal(number, lambda *_: os._exit(code))
 

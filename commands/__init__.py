@@ -1,1 +1,1 @@
-"""One module per verb: options, a call to the core, an outcome."""
+"""One module per verb: parse the options, call the core, return an outcome."""

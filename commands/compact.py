@@ -22,64 +22,71 @@ def compact(
     context: typer.Context,
     table: TableArgument,
     strategy: Annotated[
-        str, typer.Option(metavar="binpack|sort|zorder", help="How files are put together.")
+        str,
+        typer.Option(metavar="binpack|sort|zorder", help="How rows are arranged in the new files."),
     ] = "binpack",
     by: Annotated[
-        str | None, typer.Option(metavar="TERMS", help="Order for sort and zorder.")
+        str | None, typer.Option(metavar="TERMS", help="Sort order or Z-order columns.")
     ] = None,
     where: Where = None,
     target_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Size to reach; the table's, else 512MB.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Size of the new files [the table's, else 512MB]."),
     ] = None,
     min_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Smaller files are rewritten [75%].")
+        str | None, typer.Option(metavar="SIZE", help="Rewrite smaller files [75%].")
     ] = None,
     max_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Larger files are rewritten [180%].")
+        str | None, typer.Option(metavar="SIZE", help="Rewrite larger files [180%].")
     ] = None,
     min_input_files: Annotated[
-        int | None, typer.Option(metavar="N", help="Fewest files worth a rewrite [5].")
+        int | None, typer.Option(metavar="N", help="Rewrite groups of at least N files [5].")
     ] = None,
     max_group_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Most bytes rewritten together [100GB].")
+        str | None, typer.Option(metavar="SIZE", help="Maximum size of a group [100GB].")
     ] = None,
     max_group_files: Annotated[
-        int | None, typer.Option(metavar="N", help="Most files rewritten together.")
+        int | None, typer.Option(metavar="N", help="Maximum files in a group.")
     ] = None,
     delete_file_threshold: Annotated[
-        int | None, typer.Option(metavar="N", help="Delete files that make a file worth it.")
+        int | None, typer.Option(metavar="N", help="Rewrite files with at least N delete files.")
     ] = None,
     delete_ratio: Annotated[
-        float | None, typer.Option(metavar="R", help="Part of deleted rows, likewise [0.3].")
+        float | None,
+        typer.Option(metavar="R", help="Rewrite files with this share of deleted rows [0.3]."),
     ] = None,
     rewrite_all: Annotated[bool, typer.Option("--rewrite-all", help="Rewrite every file.")] = False,
     max_files: Annotated[
-        int | None, typer.Option(metavar="N", help="Most files rewritten in all.")
+        int | None, typer.Option(metavar="N", help="Maximum files to rewrite in total.")
     ] = None,
     job_order: Annotated[
-        str | None, typer.Option(metavar="none|bytes-asc|...", help="Order of the groups.")
+        str | None,
+        typer.Option(metavar="none|bytes-asc|...", help="Order in which groups are rewritten."),
     ] = None,
     partial_progress: Annotated[
         bool, typer.Option("--partial-progress", help="Commit groups as they finish.")
     ] = False,
     max_commits: Annotated[
-        int | None, typer.Option(metavar="N", help="Most commits of partial progress [10].")
+        int | None, typer.Option(metavar="N", help="Maximum commits of --partial-progress [10].")
     ] = None,
     spec_id: Annotated[
         int | None, typer.Option(metavar="ID", help="Partition spec to write with.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare every value before the commit.")
+        bool, typer.Option("--verify", help="Compare all values before the commit.")
     ] = False,
     no_starting_sequence_number: Annotated[
-        bool, typer.Option("--no-starting-sequence-number", help="New files get a new number.")
+        bool, typer.Option("--no-starting-sequence-number", help="Assign new sequence numbers.")
     ] = False,
     remove_dangling_deletes: Annotated[
         bool,
-        typer.Option("--remove-dangling-deletes", help="Also remove deletes of no file."),
+        typer.Option(
+            "--remove-dangling-deletes", help="Also remove delete files that apply to no data file."
+        ),
     ] = False,
     option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="As Spark's procedure names it.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Option of Spark's rewrite_data_files."),
     ] = None,
     branch: Branch = "main",
     wait: Wait = None,
@@ -126,8 +133,8 @@ def compact(
     loaded = session.table(table)
     if dry_run:
         return preview(planned(loaded))
-    # Options that contradict each other are refused before the wait for another run; the table's properties are
-    # read again after it.
+    # Refuse contradicting options before waiting for the lock. The table's properties are read
+    # again after it.
     compaction_options(chosen, spark, loaded.properties)
 
     return with_table_lock(session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms)

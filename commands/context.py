@@ -1,4 +1,4 @@
-"""What a verb gets from the application around it."""
+"""Access to the session of the current invocation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def session_of(context: typer.Context, **changes: Any) -> Session:
     """Return the invocation's session, opening it on first use.
 
     Args:
-        context: the verb's.
-        changes: settings that win over the global options.
+        context: the context of the verb.
+        changes: settings that override the global options.
 
     Raises:
         InvalidRequestError: several catalogs are configured and none was chosen.

@@ -1,4 +1,4 @@
-"""`lake demo`: the tour on real data."""
+"""`lake demo`: a tour of the commands on real data."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def demo(context: typer.Context) -> Outcome:
     """
     folder = Path(FOLDER).absolute()
     session = session_of(context, warehouse=str(folder), catalog=None, catalog_type="sql")
-    # The tour makes several commits, and a stop must end it after any of them.
+    # The tour makes several commits; a stop signal must be able to end it after any of them.
     session.interrupts = Interrupts()
     return run_demo(session, folder)

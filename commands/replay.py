@@ -1,4 +1,4 @@
-"""`lake replay`: Flink checkpoints that were taken but never committed."""
+"""`lake replay`: list or commit Flink checkpoints that were taken but never committed."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ def replay(
         list[str] | None,
         typer.Option(
             metavar="PATH",
-            help="Commit what this completed checkpoint or savepoint proves; repeatable.",
+            help="Commit the checkpoints that this checkpoint or savepoint proves complete; repeatable.",
         ),
     ] = None,
     job: Annotated[
         str | None,
-        typer.Option(
-            metavar="ID", help="Commit this job's checkpoints, or a staged run, on your word."
-        ),
+        typer.Option(metavar="ID", help="Commit the checkpoints of this job, or this staged run."),
     ] = None,
     completed: Annotated[
-        int | None, typer.Option(metavar="N", help="The number of its newest completed checkpoint.")
+        int | None,
+        typer.Option(metavar="N", help="Number of the job's newest completed checkpoint."),
     ] = None,
     replace_partitions: Annotated[
         bool, typer.Option("--replace-partitions", help="The job ran in overwrite mode.")
     ] = False,
     quiet_time: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long the job must have been quiet.")
+        str, typer.Option(metavar="DURATION", help="How long the job must have written nothing.")
     ] = "10m",
     assume_uncommitted: Annotated[
         bool,
         typer.Option(
-            "--assume-uncommitted", help="What no retained snapshot has was never committed."
+            "--assume-uncommitted",
+            help="Assume that checkpoints in no retained snapshot were never committed.",
         ),
     ] = False,
     status: Annotated[
-        bool, typer.Option("--status", help="Show what is committed and pending, by job.")
+        bool, typer.Option("--status", help="Show committed and pending checkpoints by job.")
     ] = False,
     branch: Branch = "main",
     dry_run: DryRun = False,
@@ -69,7 +69,9 @@ def replay(
         branch=branch,
     )
     if status and (options.commits or dry_run):
-        raise InvalidRequestError("--status only shows: it contradicts the options that commit")
+        raise InvalidRequestError(
+            "--status commits nothing: it cannot be combined with options that commit"
+        )
     plan = plan_replay(session, session.table(table), options)
     verbose = session.settings.verbose
     if status:

@@ -1,4 +1,4 @@
-"""`lake scan`: read a table, or what was appended or changed between two snapshots."""
+"""`lake scan`: read a table, or the rows appended or changed between two snapshots."""
 
 from __future__ import annotations
 
@@ -26,51 +26,53 @@ def scan(
     context: typer.Context,
     table: TableArgument,
     snapshot: Annotated[
-        str | None, typer.Option(metavar="REF", help="Id, tag, branch or @TIME to read.")
+        str | None, typer.Option(metavar="REF", help="Snapshot to read: id, tag, branch or @TIME.")
     ] = None,
     from_snapshot: Annotated[
-        str | None, typer.Option(metavar="REF", help="Only what was appended after it.")
+        str | None, typer.Option(metavar="REF", help="Read only rows appended after this snapshot.")
     ] = None,
     inclusive: Annotated[
-        bool, typer.Option("--inclusive", help="With what --from-snapshot itself appended.")
+        bool, typer.Option("--inclusive", help="Include the rows of --from-snapshot itself.")
     ] = False,
     to_snapshot: Annotated[
-        str | None, typer.Option(metavar="REF", help="Up to this snapshot, inclusive.")
+        str | None, typer.Option(metavar="REF", help="Read up to this snapshot, inclusive.")
     ] = None,
     changes: Annotated[
-        bool, typer.Option("--changes", help="Rows inserted, deleted and updated, by snapshot.")
+        bool, typer.Option("--changes", help="Read inserted, deleted and updated rows by snapshot.")
     ] = False,
     key: Annotated[
-        str | None, typer.Option(metavar="a,b", help="Columns that tell updates (--changes).")
+        str | None,
+        typer.Option(metavar="a,b", help="Key columns that identify updates (--changes)."),
     ] = None,
     where: Where = None,
     select: Annotated[str | None, typer.Option(metavar="a,b.c", help="Columns to read.")] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="At most N rows.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Read at most N rows.")] = None,
     ignore_case: Annotated[
-        bool, typer.Option("--ignore-case", help="Column names in any case.")
+        bool, typer.Option("--ignore-case", help="Match column names in any case.")
     ] = False,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Plan only, read no data.")] = False,
+    plan_only: Annotated[bool, typer.Option("--plan", help="Show the plan; read no data.")] = False,
     split_size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Size of a split [default: 128MB].")
     ] = None,
     split_lookback: Annotated[
-        int | None, typer.Option(metavar="N", help="Splits open while packing [default: 10].")
+        int | None, typer.Option(metavar="N", help="Open splits while packing [default: 10].")
     ] = None,
     split_open_cost: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Least that a file counts [default: 4MB].")
+        str | None, typer.Option(metavar="SIZE", help="Minimum weight of a file [default: 4MB].")
     ] = None,
     output: Annotated[
-        str | None, typer.Option(metavar="PATH|-", help="A file, a folder, or stdout.")
+        str | None, typer.Option(metavar="PATH|-", help="Write to a file, a folder, or stdout.")
     ] = None,
     output_format: Annotated[
-        str | None, typer.Option(metavar="|".join(FORMATS), help="Else by the output's name.")
+        str | None,
+        typer.Option(metavar="|".join(FORMATS), help="Format [default: from the output's name]."),
     ] = None,
     replace_output: Annotated[
         bool, typer.Option("--replace", help="Replace an existing output.")
     ] = False,
     branch: Branch = "main",
 ) -> Outcome:
-    """Read a table, or what was appended or changed between two snapshots.
+    """Read a table, or the rows appended or changed between two snapshots.
 
     Example: lake scan db.events --where "id > 5" --select id,name --output events.csv
     """
@@ -126,7 +128,7 @@ def _output(
 ) -> Output | None:
     if format_name is not None and format_name not in FORMATS:
         raise InvalidRequestError(
-            f"--output-format {format_name!r} is none of {', '.join(FORMATS)}"
+            f"--output-format {format_name!r} is not one of {', '.join(FORMATS)}"
         )
     if path is None:
         if format_name is not None or replace_it:
@@ -137,10 +139,10 @@ def _output(
     if replace_it:
         raise InvalidRequestError("--replace contradicts --output -")
     if context.obj.as_json:
-        raise InvalidRequestError("--json and --output - both want standard output")
+        raise InvalidRequestError("--json and --output - both write to standard output")
     if sys.__stdout__ is None:
         raise InvalidRequestError("standard output is closed")
-    # The rows are the user's data: a summary would be in their way.
+    # Standard output contains the rows only, without a summary.
     context.obj.quiet = True
     return output_stream(sys.stdout.buffer, format_name)
 

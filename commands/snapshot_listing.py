@@ -1,4 +1,4 @@
-"""A table's lineage as rows to show."""
+"""List a table's snapshots as rows to print."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-# Summary keys by the name that the command line's contract gives them.
+# Keys of the snapshot summary by their names in the output.
 _COUNTERS = {
     "added_files": "added-data-files",
     "removed_files": "deleted-data-files",
@@ -27,10 +27,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def list_snapshots(
     metadata: TableMetadata, *, branch: str = ancestry.MAIN, everything: bool = False
 ) -> list[dict[str, Any]]:
-    """Return a branch's snapshots, newest first; with ``everything`` those on no branch too.
+    """Return a branch's snapshots, newest first; with ``everything``, all snapshots of the table.
 
     Raises:
-        NotFoundError: there is no such branch.
+        NotFoundError: the branch does not exist.
     """
     head = ancestry.branch_head(metadata, branch)
     if everything:
@@ -61,12 +61,12 @@ def _moment(timestamp_ms: int) -> str | None:
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
-        return None  # no calendar has it
+        return None  # out of the calendar's range
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _count(text: str | None) -> int | None:
-    # A counter that is zero is not written.
+    # Writers omit counters that are zero.
     if text is None:
         return 0
     return natural_number(text)

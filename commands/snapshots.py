@@ -1,4 +1,4 @@
-"""`lake snapshots`: a table's lineage."""
+"""`lake snapshots`: list a table's snapshots."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lake.commands.snapshot_listing import list_snapshots
 from lake.core.outcome import Outcome, Status
 from lake.core.snapshots.ancestry import branch_head
 
-# All of it only with --verbose: a line should fit a terminal.
+# --verbose prints all columns; these fit a terminal.
 _SHORT = ("snapshot_id", "committed_at", "operation", "files", "rows", "refs")
-_JOB_DIGITS = 7  # of a Flink job's id, which tell it from others
+_JOB_DIGITS = 7  # enough of a Flink job's id to distinguish jobs
 
 
 def snapshots(
     context: typer.Context,
     table: TableArgument,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also snapshots outside the branch.")
+        bool, typer.Option("--all", help="Also show snapshots outside the branch.")
     ] = False,
     branch: Branch = "main",
 ) -> Outcome:

@@ -1,1 +1,1 @@
-"""Everything that lake knows about Iceberg tables; nothing about terminals."""
+"""Everything lake knows about Iceberg tables; nothing about terminals."""

@@ -193,7 +193,7 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
         (["x.unknown"], 7, "cannot tell the format"),
         (["x.orc"], 7, "x.orc cannot be read"),
         (["x.avro"], 7, "x.avro is cut short"),
-        (["x.parquet", "--format", "xml"], 2, "is none of"),
+        (["x.parquet", "--format", "xml"], 2, "is not one of"),
         (["x.csv"], 7, "cannot be read"),
         (["x.parquet", "--overwrite", "--replace-partitions"], 2, "contradict each other"),
         (["x.parquet", "--overwrite", "--overwrite-where", "id > 1"], 2, "contradict each other"),

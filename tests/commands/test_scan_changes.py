@@ -216,7 +216,7 @@ def test_a_limit_cuts_the_log(lake: CommandLine, history: History, tmp_path: Pat
     [
         (["--key", "id"], "--key needs --changes"),
         (["--changes", "--snapshot", "main"], "--changes contradicts --snapshot"),
-        (["--changes", "--key", "id,,x"], "an empty name"),
+        (["--changes", "--key", "id,,x"], "contains an empty name"),
         (["--changes", "--inclusive"], "--inclusive needs --from-snapshot"),
     ],
 )
