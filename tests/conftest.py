@@ -8,12 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import flink_fixtures
-import flink_peer
-import java_peer
 import pytest
-from command_line import CommandLine
-from lasting_engine import end_shared_spark
+from support.cli.command_line import CommandLine
+from support.cli.lasting_engine import end_shared_spark
+from support.peers import flink_peer, java_peer
+from support.tables import flink_fixtures
 
 # Long files come first, so that no process is left with one of them when the others have ended.
 _LONGEST = ("cluster", "services", "java", "world", "commands")

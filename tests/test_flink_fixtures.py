@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import flink_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from flink_fixtures import FlinkFixture, canonical_rows, checksum
 from pyiceberg.table import StaticTable
+from support.cli.command_line import CommandLine
+from support.tables import flink_fixtures
+from support.tables.flink_fixtures import FlinkFixture, canonical_rows, checksum
 
 Flink = Callable[[str], FlinkFixture]
 
@@ -60,7 +60,7 @@ def test_a_lent_fixture_is_afterwards_as_it_was() -> None:
 def test_a_fixture_that_a_killed_test_left_is_repaired() -> None:
     with flink_fixtures.lent("a-append") as fixture:
         code = (
-            "import flink_fixtures, os;"
+            "import os; from support.tables import flink_fixtures;"
             "fixture = flink_fixtures.FlinkFixture('a-append');"
             "(fixture.root / 'truth.json').unlink(); os._exit(9)"
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import typer
-from command_line import CommandLine
+from support.cli.command_line import CommandLine
 
 from lake.cli.app import VERBS, build_app, load_verb
 from lake.core import errors

@@ -15,8 +15,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
-from table_support import make_table
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table
 from typer.testing import CliRunner
 
 from lake.cli import completion

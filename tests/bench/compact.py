@@ -33,8 +33,8 @@ from pyiceberg.types import DateType, DecimalType, IntegerType, LongType, Nested
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from delete_support import commit_deletes, equality_file, position_file  # noqa: E402
-from table_support import make_table, open_session  # noqa: E402
+from support.tables.delete_files import commit_deletes, equality_file, position_file  # noqa: E402
+from support.tables.iceberg_tables import make_table, open_session  # noqa: E402
 
 _MONEY = DecimalType(15, 2)
 _COLUMNS = {
@@ -319,7 +319,7 @@ def java_command(warehouse: Path, order: str | None) -> list[str]:
     """Return the command line of the peer's compaction."""
     sort = f", strategy => 'sort', sort_order => '{order}'" if order else ""
     call = f"CALL lake.system.rewrite_data_files(table => 'db.t'{sort})"
-    return [sys.executable, str(ROOT / "tests" / "java_peer.py"), str(warehouse), call]
+    return [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(warehouse), call]
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ def schema(*, text: bool) -> Schema:
 
 def make(warehouse: Path, keys: int, rows: int, *, text: bool) -> None:
     """Make ``db.t``, and delete a tenth of its rows by keys, most of which no row has."""
-    from table_support import make_table, open_session
+    from support.tables.iceberg_tables import make_table, open_session
 
     from lake.core.commit.commit import commit_snapshot
     from lake.core.commit.operations import AppendFiles, RowDelta
@@ -98,7 +98,7 @@ def _file(table: Any, ids: Any, text: bool, **described: Any) -> DataFile:
 
 def plan(warehouse: Path, target: Path) -> None:
     """Write what one task that reads the whole table is told."""
-    from table_support import open_session
+    from support.tables.iceberg_tables import open_session
 
     from lake.core.snapshots.live_files import live_files
 

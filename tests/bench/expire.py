@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of, medians, timed  # noqa: E402
 from manifests import SCHEMA, SPEC, entries  # noqa: E402
-from table_support import make_table, pyiceberg_catalog  # noqa: E402
+from support.tables.iceberg_tables import make_table, pyiceberg_catalog  # noqa: E402
 
 from lake.core.manifests.api import describe_manifest, encode_manifest, encode_manifest_list  # noqa: E402
 from lake.core.manifests.schemas import ADDED, DELETED, ENTRY_COLUMNS, MANIFEST_SCHEMA  # noqa: E402
@@ -201,7 +201,7 @@ def java_command(warehouse: Path) -> list[str]:
     """Return the command line of the peer's procedure."""
     arguments = f"table => 'db.t', older_than => TIMESTAMP '{_OLDER}', retain_last => 1"
     call = f"CALL lake.system.expire_snapshots({arguments})"
-    return [sys.executable, str(HERE.parent / "java_peer.py"), str(warehouse), call]
+    return [sys.executable, str(HERE.parent / "support/peers/java_peer.py"), str(warehouse), call]
 
 
 EXPIRE = ("expire", "db.t", "--older-than", _OLDER, "--retain-last", "1")

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyspark
-from flink_peer import classpath
-from java_peer import jars
 from manifests import SPEC, entries, pairs
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType
-from table_support import make_table, open_session, pyiceberg_catalog
+from support.peers.flink_peer import classpath
+from support.peers.java_peer import jars
+from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles, FileColumns, OverwriteFiles

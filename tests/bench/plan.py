@@ -73,7 +73,12 @@ def compare(name: str, writer: str, kept: Path, used: Path, rounds: int) -> None
     start = [sys.executable, "-m", "lake.cli", "--warehouse", str(used), "--json"]
     commands = {
         "lake": [*start, *asked.lake],
-        "java": [sys.executable, str(HERE.parent / "java_peer.py"), str(used), *asked.java],
+        "java": [
+            sys.executable,
+            str(HERE.parent / "support/peers/java_peer.py"),
+            str(used),
+            *asked.java,
+        ],
     }
     seconds: dict[str, list[float]] = {"lake": [], "java": []}
     peaks = []

@@ -22,13 +22,13 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-import java_peer  # noqa: E402
 from pyiceberg.partitioning import PartitionField, PartitionSpec  # noqa: E402
 from pyiceberg.schema import Schema  # noqa: E402
 from pyiceberg.transforms import IdentityTransform  # noqa: E402
 from pyiceberg.types import LongType, NestedField  # noqa: E402
-from replay_support import take_checkpoint, write_manifest  # noqa: E402
-from table_support import make_table, open_session  # noqa: E402
+from support.peers import java_peer  # noqa: E402
+from support.tables.iceberg_tables import make_table, open_session  # noqa: E402
+from support.tables.replay_plans import take_checkpoint, write_manifest  # noqa: E402
 
 from lake.core.catalogs import pyiceberg_patches  # noqa: E402
 from lake.core.catalogs.catalog import Table  # noqa: E402

@@ -19,7 +19,7 @@ from compact import ROOT, SCHEMA, data_files, lineitems, medians, timed
 from pyarrow import parquet
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
-from table_support import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_catalog
 
 _ORDER = SortOrder(
     SortField(11, IdentityTransform(), SortDirection.ASC, NullOrder.NULLS_FIRST),
@@ -76,7 +76,7 @@ def main() -> None:
     seconds: dict[str, list[float]] = {"lake": [], "java": []}
     peaks = []
     insert = f"INSERT INTO lake.db.t SELECT * FROM parquet.`{sources}`"
-    peer = [sys.executable, str(ROOT / "tests" / "java_peer.py"), str(used), insert]
+    peer = [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(used), insert]
     for _ in range(arguments.rounds):
         fresh(used, target)
         load = ["ingest", "db.t", f"{sources}/*.parquet"]

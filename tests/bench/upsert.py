@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
-from command_line import CommandLine  # noqa: E402
 from compact import copy_of, medians, timed  # noqa: E402
+from support.cli.command_line import CommandLine  # noqa: E402
 
 _FILES = 10
 _MERGE = """
@@ -116,7 +116,7 @@ def main() -> None:
         *("ingest", "db.t", str(source), "--upsert", "--key", "id"),
         *("--deletes", arguments.deletes),
     ]
-    java = [sys.executable, str(ROOT / "tests" / "java_peer.py"), str(used)]
+    java = [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(used)]
     seconds: dict[str, list[float]] = {"lake": [], "java": []}
     peaks = []
     for _ in range(arguments.rounds):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
-from table_support import make_table, open_session
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table, open_session
 
 from lake.core import errors
 from lake.core.errors import LakeError

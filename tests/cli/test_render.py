@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 import pytest
-from table_support import FixedClock
+from support.tables.iceberg_tables import FixedClock
 
 from lake.cli.progress import Bar, Lines, make_progress
 from lake.cli.render import Renderer

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import spark_cluster
-from command_line import CommandLine
-from lasting_engine import Lasting
-from spark_cluster import ConnectServer, SparkCluster
+from support.cli.command_line import CommandLine
+from support.cli.lasting_engine import Lasting
+from support.servers import spark_cluster
+from support.servers.spark_cluster import ConnectServer, SparkCluster
 
 from lake.core.ingest import plan as planning
 from lake.core.session import Session, open_session

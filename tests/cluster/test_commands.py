@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cluster_tables import begun, files_of_rows, rows, rows_of, sources, strangers
-from command_line import CommandLine
-from lasting_engine import Lasting
-from spark_cluster import ConnectServer, SparkCluster, descendants, options
+from support.cli.command_line import CommandLine
+from support.cli.lasting_engine import Lasting
+from support.servers.spark_cluster import ConnectServer, SparkCluster, descendants, options
+from support.tables.cluster_tables import begun, files_of_rows, rows, rows_of, sources, strangers
 
 CREATE = ["--create", "--partition-by", "part"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_tables import begun, rows, rows_of, sources, strangers
-from command_line import CommandLine
-from spark_cluster import PATIENCE_SECONDS, SparkCluster, options, until
+from support.cli.command_line import CommandLine
+from support.servers.spark_cluster import PATIENCE_SECONDS, SparkCluster, options, until
+from support.tables.cluster_tables import begun, rows, rows_of, sources, strangers
 
 EAGER = {
     "spark.speculation": "true",

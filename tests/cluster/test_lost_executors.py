@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cluster_tables import begun, rows, rows_of, sources, strangers
-from command_line import CommandLine, Result
-from spark_cluster import SparkCluster, children, until
+from support.cli.command_line import CommandLine, Result
+from support.servers.spark_cluster import SparkCluster, children, until
+from support.tables.cluster_tables import begun, rows, rows_of, sources, strangers
 
 
 @pytest.fixture

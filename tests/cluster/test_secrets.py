@@ -6,7 +6,7 @@ import json
 import urllib.request
 from collections.abc import Iterator
 
-from spark_cluster import ConnectServer, SparkCluster
+from support.servers.spark_cluster import ConnectServer, SparkCluster
 
 from lake.core.engine.tasks import Engine, Task
 from lake.core.storage.storage import Storage

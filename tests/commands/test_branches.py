@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from table_support import after, files_below, inject, make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import after, files_below, inject, make_table, pyiceberg_catalog
 from world.reference import Reference
 
 from lake.core.session import Session, open_session

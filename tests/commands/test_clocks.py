@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from metadata_edits import edit_metadata, java_would_refuse, read_metadata
 from pyiceberg.table.metadata import TableMetadata
-from table_support import FixedClock
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import FixedClock
+from support.tables.metadata_edits import edit_metadata, java_would_refuse, read_metadata
 
 from lake.core.catalogs.catalog import open_catalog
 from lake.core.metadata.commit_times import in_order, is_disordered, latest_ms

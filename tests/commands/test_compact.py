@@ -14,8 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import commit_equality_delete, commit_position_delete
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -40,7 +38,15 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from table_support import files_below, ids_in, make_table, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.delete_files import commit_equality_delete, commit_position_delete
+from support.tables.iceberg_tables import (
+    files_below,
+    ids_in,
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+)
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from command_line import CommandLine
-from java_peer import JavaPeer
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from table_support import make_table, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
+from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from command_line import CommandLine
-from table_support import make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table, pyiceberg_catalog
 
 
 def expire_first(table: Any) -> None:

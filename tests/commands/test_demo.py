@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
-from table_support import pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import pyiceberg_catalog
 
 from lake.cli.app import VERBS
 from lake.commands import demo_tour

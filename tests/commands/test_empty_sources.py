@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from table_support import (
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import (
     after,
     applied_then,
     files_below,

@@ -9,9 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from command_line import CommandLine
-from delete_support import commit_deletes, equality_file
-from table_support import files_below, ids_in, make_table, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.delete_files import commit_deletes, equality_file
+from support.tables.iceberg_tables import (
+    files_below,
+    ids_in,
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+)
 
 COUNTS = {
     "snapshots",

@@ -8,10 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
-from table_support import after, ids_in, inject, make_table, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import (
+    after,
+    ids_in,
+    inject,
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+)
 
 from lake.core.expiration.execute import execute
 from lake.core.expiration.plan import plan_expiration

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import flink_fixtures
 import pyarrow as pa
 import pytest
-from command_line import CommandLine
-from table_support import make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables import flink_fixtures
+from support.tables.iceberg_tables import make_table, pyiceberg_catalog
 
 ALL = ("--older-than", "0s", "--unsafe-retention")
 JOB = {

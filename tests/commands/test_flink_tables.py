@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flink_fixtures import FlinkFixture
-from flink_tables import FlinkCourse
+from support.tables.flink_course import FlinkCourse
+from support.tables.flink_fixtures import FlinkFixture
 
 
 # The long tests have all of them.

@@ -16,8 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import commit_deletes
 from pyarrow.parquet import encryption
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -30,7 +28,9 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
-from table_support import make_table, open_session
+from support.cli.command_line import CommandLine
+from support.tables.delete_files import commit_deletes
+from support.tables.iceberg_tables import make_table, open_session
 
 from lake.core.avro.container import encode_long
 from lake.core.columns.reading_errors import reading_error

@@ -9,9 +9,9 @@ from typing import Any
 
 import fastavro
 import pytest
-from command_line import CommandLine
-from pyiceberg_tables import course, edit
-from table_support import pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.pyiceberg_tables import course, edit
 
 # The long tests have all versions by all transforms.
 EVERYDAY = (

@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import commit_deletes, equality_file, position_file, vectors
 from pyarrow import feather
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -30,7 +28,16 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
 )
-from table_support import SCHEMA, files_below, ids_in, make_table, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.delete_files import commit_deletes, equality_file, position_file, vectors
+from support.tables.iceberg_tables import (
+    SCHEMA,
+    files_below,
+    ids_in,
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+)
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
 EVENTS = pa.table(

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from change_logs import Model, shown, write_log
-from command_line import CommandLine
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from table_support import files_below, make_table, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.change_logs import Model, shown, write_log
+from support.tables.iceberg_tables import files_below, make_table, open_session, pyiceberg_catalog
 
 from lake.core.changelog_load.load import ChangeOptions, execute_changes, plan_changes
 from lake.core.errors import CommitConflictError

@@ -10,9 +10,9 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from command_line import CommandLine
 from pyarrow import orc
-from table_support import pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import pyiceberg_catalog
 
 WHEN = datetime.datetime(2024, 5, 6, 7, 8, 9, 123456)
 ROWS: list[dict[str, Any]] = [

@@ -11,9 +11,9 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from hostile.parquet_edits import footer, with_footer
 from pyarrow import orc
+from support.cli.command_line import CommandLine
 
 V3 = ("--property", "format-version=3")
 # What a column's entry in Parquet's footer has at its end, in Thrift's compact form: the annotation.

@@ -12,8 +12,6 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from change_logs import Model, shown, write_log
-from command_line import CommandLine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException
@@ -21,8 +19,17 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from staging_support import BETWEEN, LAYING_DOWN, SENDING, SENT, killed, temporary_manifests
-from table_support import (
+from support.cli.command_line import CommandLine
+from support.faults.killed_runs import (
+    BETWEEN,
+    LAYING_DOWN,
+    SENDING,
+    SENT,
+    killed,
+    temporary_manifests,
+)
+from support.tables.change_logs import Model, shown, write_log
+from support.tables.iceberg_tables import (
     after,
     files_below,
     inject,

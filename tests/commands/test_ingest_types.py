@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -49,7 +48,8 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from table_support import make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table, pyiceberg_catalog
 
 from lake.core.engine.inline import InlineEngine
 from lake.core.session import Session, open_session

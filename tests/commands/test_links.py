@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
+from support.cli.command_line import CommandLine
 
 
 def load(lake: CommandLine, tmp_path: Path, text: str, *options: str) -> None:

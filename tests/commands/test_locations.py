@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from table_support import SCHEMA, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import SCHEMA, pyiceberg_catalog
 
 from lake.cli.main import main
 

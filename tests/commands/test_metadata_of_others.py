@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from metadata_edits import edit_metadata, metadata_path, read_metadata, retype
+from support.cli.command_line import CommandLine
+from support.tables.metadata_edits import edit_metadata, metadata_path, read_metadata, retype
 
 Make = Callable[..., None]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
-from table_support import files_below, ids_in, make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import files_below, ids_in, make_table, pyiceberg_catalog
 
 
 def parquet(folder: Path, rows: pa.Table) -> Path:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
+from support.cli.command_line import CommandLine
 
 DAY = 86_400 * 10**9
 BEFORE_1970 = [-1, -999, -1000, -1001, -DAY - 1, -DAY, -3_600 * 10**9 - 1, -(10**18) - 7]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from table_support import files_below, ids_in, make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import files_below, ids_in, make_table, pyiceberg_catalog
 
 from lake.core.clock import SystemClock
 from lake.core.locks import local

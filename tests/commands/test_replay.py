@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import flink_fixtures
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from flink_fixtures import FlinkFixture, canonical_rows
+from support.cli.command_line import CommandLine
+from support.tables import flink_fixtures
+from support.tables.flink_fixtures import FlinkFixture, canonical_rows
 
 Flink = Callable[[str], FlinkFixture]
 
@@ -219,7 +219,7 @@ def test_older_checkpoints_beside_the_newest_add_nothing(flink_lent: Flink, tmp_
 def test_a_replay_goes_to_the_branch_that_the_job_wrote_to(
     flink_lent: Flink, tmp_path: Path
 ) -> None:
-    from table_support import pyiceberg_catalog
+    from support.tables.iceberg_tables import pyiceberg_catalog
 
     fixture = flink_lent("b-append-pending")
     table = pyiceberg_catalog(fixture.warehouse).load_table(fixture.table)

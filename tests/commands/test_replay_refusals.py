@@ -12,9 +12,9 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from flink_fixtures import FlinkFixture, canonical_rows, shared
-from table_support import FixedClock, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.flink_fixtures import FlinkFixture, canonical_rows, shared
+from support.tables.iceberg_tables import FixedClock, pyiceberg_catalog
 
 from lake.core.catalogs.catalog import open_catalog
 from lake.core.session import Session

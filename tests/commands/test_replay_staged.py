@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from table_support import ids_in, make_table
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import ids_in, make_table
 
 KEYED = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -10,10 +10,10 @@ from types import ModuleType
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType, StructType
-from table_support import make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table, pyiceberg_catalog
 
 from lake.core.formats.parquet import footer, reader
 

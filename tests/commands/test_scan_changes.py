@@ -10,16 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import flink_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine, Result
-from flink_fixtures import FlinkFixture, canonical_rows
-from history_model import History
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
-from table_support import make_table
+from support.cli.command_line import CommandLine, Result
+from support.oracles.history_model import History
+from support.tables import flink_fixtures
+from support.tables.flink_fixtures import FlinkFixture, canonical_rows
+from support.tables.iceberg_tables import make_table
 
 from lake.core.changelog.plan import plan_changes
 from lake.core.scan.plan import ScanOptions
@@ -162,7 +162,7 @@ def test_keys_that_a_commit_changed_twice_are_told_and_counted(
 
 
 def test_a_renamed_column_is_told_by_its_new_name(lake: CommandLine, history: History) -> None:
-    from table_support import pyiceberg_catalog
+    from support.tables.iceberg_tables import pyiceberg_catalog
 
     with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as update:
         update.rename_column("name", "title")

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import flink_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import commit_deletes, equality_file, position_file
-from flink_fixtures import FlinkFixture, canonical_rows
-from table_support import make_table, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables import flink_fixtures
+from support.tables.delete_files import commit_deletes, equality_file, position_file
+from support.tables.flink_fixtures import FlinkFixture, canonical_rows
+from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
 Flink = Callable[[str], FlinkFixture]
 

@@ -13,8 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import commit_deletes, equality_file, position_file
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, IdentityTransform
@@ -35,7 +33,9 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
-from table_support import make_table, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.delete_files import commit_deletes, equality_file, position_file
+from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
 from lake.core.catalogs.catalog import Table
 from lake.core.manifests.api import files_of

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
-from table_support import make_table, open_session, write_file
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table, open_session, write_file
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles

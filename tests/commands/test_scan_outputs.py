@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import commit_equality_delete, commit_position_delete
-from table_support import files_below, make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.delete_files import commit_equality_delete, commit_position_delete
+from support.tables.iceberg_tables import files_below, make_table, pyiceberg_catalog
 
 FILES, ROWS = 6, 50
 

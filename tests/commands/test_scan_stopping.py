@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from table_support import files_below, make_table
+from support.tables.iceberg_tables import files_below, make_table
 
 FILES, ROWS = 8, 500_000
 

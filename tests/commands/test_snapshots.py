@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from command_line import CommandLine
 from pyiceberg.expressions import EqualTo
-from table_support import make_table
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table
 
 ROW_KEYS = [
     "snapshot_id",

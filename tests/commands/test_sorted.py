@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import IdentityTransform
-from table_support import files_below, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import files_below, open_session, pyiceberg_catalog
 
 from lake.core.compaction import rewrite
 from lake.core.engine.inline import InlineEngine

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from table_support import files_below, ids_in, inject
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import files_below, ids_in, inject
 
 from lake.core.catalogs.catalog import Table, open_catalog
 from lake.core.errors import TimedOutError

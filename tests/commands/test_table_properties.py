@@ -13,10 +13,10 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from table_support import SCHEMA, files_below, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import SCHEMA, files_below, pyiceberg_catalog
 
 NOW = ("--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
 BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))

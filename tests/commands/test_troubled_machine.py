@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from command_line import CommandLine, Result
+from support.cli.command_line import CommandLine, Result
 
 from lake.core.catalogs import catalog
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
+from support.cli.command_line import CommandLine
 
 TIME = pa.timestamp("ns")
 LOG = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id")

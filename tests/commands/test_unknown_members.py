@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from metadata_edits import metadata_path
+from support.cli.command_line import CommandLine
+from support.tables.metadata_edits import metadata_path
 
 from lake.core.avro.container import Block, read_container, write_container
 from lake.core.catalogs.catalog import TableCatalog

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     IcebergType,
@@ -18,7 +17,8 @@ from pyiceberg.types import (
     NestedField,
     StructType,
 )
-from table_support import make_table, open_session
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table, open_session
 
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.commit.commit import commit_snapshot

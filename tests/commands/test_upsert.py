@@ -13,8 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import equality_file
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -38,7 +36,9 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from table_support import (
+from support.cli.command_line import CommandLine
+from support.tables.delete_files import equality_file
+from support.tables.iceberg_tables import (
     after,
     files_below,
     make_table,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from table_support import make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table, pyiceberg_catalog
 
 FIELDS = [
     {"id": 2, "name": "name", "type": "string", "required": False},

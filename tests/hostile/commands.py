@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow.parquet as pq
-from command_line import CommandLine, Result
+from support.cli.command_line import CommandLine, Result
 
 from hostile.guard import WrongError
 from hostile.tables import TAG, UPSERTED, BrokenTable, Truth, rows_of

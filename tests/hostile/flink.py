@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import flink_fixtures
-from command_line import CommandLine
+from support.cli.command_line import CommandLine
+from support.tables import flink_fixtures
 
 from hostile import edits
 from hostile.guard import WrongError
@@ -28,7 +28,7 @@ def _module(path: str) -> ModuleType:
 
 
 class Checkpoints:
-    """Checkpoints with bytes changed at random, fifty at a time; see `tests/core/checkpoints/test_damage.py`."""
+    """Checkpoints with bytes changed at random, fifty at a time; see `tests/core/flink/test_damage.py`."""
 
     count = 10**9
     at_once = 50

@@ -22,7 +22,7 @@ from pyiceberg.types import (
     StructType,
     TimestamptzType,
 )
-from rows_support import read, read_settings, shown, write, write_settings
+from support.tables.random_rows import read, read_settings, shown, write, write_settings
 
 from hostile.guard import WrongError
 from hostile.parquet_edits import flipped

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import flink_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
-from command_line import CommandLine
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from table_support import make_table, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables import flink_fixtures
+from support.tables.iceberg_tables import make_table, pyiceberg_catalog
 from world.reference import DATA, Reference, local
 
 SCHEMA = Schema(

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from change_logs import Model, shown, write_log
-from command_line import CommandLine
-from java_peer import JavaPeer
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
+from support.tables.change_logs import Model, shown, write_log
 
 pytestmark = pytest.mark.java
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
-from table_support import pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import pyiceberg_catalog
 
 pytestmark = pytest.mark.java
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flink_fixtures import FlinkFixture
-from flink_peer import FlinkPeer, Job
+from support.peers.flink_peer import FlinkPeer, Job
+from support.tables.flink_fixtures import FlinkFixture
 
 from lake.core.flink.checkpoint import read_checkpoint
 from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK

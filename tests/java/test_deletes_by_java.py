@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import commit_deletes, equality_file, position_file, vectors
-from java_peer import JavaPeer
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
-from table_support import make_table, open_session, pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
+from support.tables.delete_files import commit_deletes, equality_file, position_file, vectors
+from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
 from lake.core.catalogs.catalog import Table
 from lake.core.deletes.apply import Deletes

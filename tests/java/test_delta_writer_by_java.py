@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from java_peer import JavaPeer
-from rows_support import batch_of
-from table_support import open_session, pyiceberg_catalog
+from support.peers.java_peer import JavaPeer
+from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.random_rows import batch_of
 
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import commit_snapshot

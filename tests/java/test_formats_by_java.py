@@ -7,10 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
-from format_courses import FORMATS, ROWS, copied, formats_of, java_to_lake, lake_to_java, properties
-from java_peer import JavaPeer
-from table_support import pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
+from support.tables.format_course import (
+    FORMATS,
+    ROWS,
+    copied,
+    formats_of,
+    java_to_lake,
+    lake_to_java,
+    properties,
+)
+from support.tables.iceberg_tables import pyiceberg_catalog
 
 pytestmark = pytest.mark.java
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
+from support.cli.command_line import CommandLine
 
 pytestmark = pytest.mark.java
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
-from foreign_tables import TRANSFORMS, Course, Rows, Values, made
-from java_peer import JavaPeer
-from table_support import pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
+from support.tables.foreign_course import TRANSFORMS, Course, Rows, Values, made
+from support.tables.iceberg_tables import pyiceberg_catalog
 
 pytestmark = pytest.mark.java
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from java_peer import JavaPeer
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from support.peers.java_peer import JavaPeer
 
 from lake.core.manifests.api import (
     ADDED,

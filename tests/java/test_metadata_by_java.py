@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from java_peer import JavaPeer
-from metadata_edits import edit_metadata, java_would_refuse, read_metadata
-from table_support import FixedClock
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
+from support.tables.iceberg_tables import FixedClock
+from support.tables.metadata_edits import edit_metadata, java_would_refuse, read_metadata
 
 from lake.core.catalogs.catalog import open_catalog
 from lake.core.session import Session

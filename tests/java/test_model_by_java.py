@@ -16,8 +16,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import commit_deletes, equality_file, position_file
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,9 +26,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from java_peer import JavaPeer
 from pyiceberg.transforms import BucketTransform, IdentityTransform
-from table_support import open_session
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
+from support.tables.delete_files import commit_deletes, equality_file, position_file
+from support.tables.iceberg_tables import open_session
 
 from lake.core.catalogs.catalog import Table
 from lake.core.snapshots.live_files import live_files

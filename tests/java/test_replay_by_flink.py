@@ -9,13 +9,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import flink_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from flink_fixtures import FlinkFixture, canonical_rows
-from flink_peer import FlinkPeer, Job
+from support.cli.command_line import CommandLine
+from support.peers.flink_peer import FlinkPeer, Job
+from support.tables import flink_fixtures
+from support.tables.flink_fixtures import FlinkFixture, canonical_rows
 
 pytestmark = pytest.mark.java
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from flink_fixtures import FlinkFixture, canonical_rows, lent
-from java_peer import JavaPeer
 from pyiceberg.table.metadata import TableMetadata
-from replay_support import plan_of, session_on
+from support.peers.java_peer import JavaPeer
+from support.tables.flink_fixtures import FlinkFixture, canonical_rows, lent
+from support.tables.replay_plans import plan_of, session_on
 
 from lake.core.replay.execute import execute
 

@@ -6,9 +6,9 @@ import uuid
 from pathlib import Path
 
 import pytest
-from delete_support import equality_file, position_file, vectors
-from java_peer import JavaPeer
-from table_support import make_table, open_session, pyiceberg_catalog, write_file
+from support.peers.java_peer import JavaPeer
+from support.tables.delete_files import equality_file, position_file, vectors
+from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog, write_file
 
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import commit_snapshot

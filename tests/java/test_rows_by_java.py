@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from java_peer import JavaPeer
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
 
 pytestmark = pytest.mark.java
 
@@ -175,7 +175,7 @@ def test_deletes_that_java_committed_meanwhile_are_never_undone(
     java: JavaPeer, tmp_path: Path
 ) -> None:
     """Two commits between plan and swap: looking at the head alone would miss the first."""
-    from table_support import after, inject, open_session
+    from support.tables.iceberg_tables import after, inject, open_session
 
     from lake.core.compaction.execute import execute
     from lake.core.compaction.options import CompactionOptions

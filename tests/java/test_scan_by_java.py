@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from java_peer import JavaPeer
-from table_support import make_table, open_session, write_file
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
+from support.tables.iceberg_tables import make_table, open_session, write_file
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from java_peer import JavaPeer
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
 
 pytestmark = pytest.mark.java
 

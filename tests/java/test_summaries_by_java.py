@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from java_peer import JavaPeer
-from table_support import pyiceberg_catalog
+from support.cli.command_line import CommandLine
+from support.peers.java_peer import JavaPeer
+from support.tables.iceberg_tables import pyiceberg_catalog
 
 pytestmark = pytest.mark.java
 

@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from java_peer import JavaPeer
+from support.peers.java_peer import JavaPeer
 from world.judges import judge_by_java, judge_by_pyiceberg
 from world.running import run_world
 from world.simulation import Config, World

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import postgres_server
 import pyarrow.fs as pafs
 import pytest
-import rest_server
-import s3_server
-from postgres_server import Postgres
-from rest_server import RestServer
-from s3_server import S3
-from service_line import Service
+from support.cli.service_line import Service
+from support.servers import postgres_server, rest_server, s3_server
+from support.servers.postgres_server import Postgres
+from support.servers.rest_server import RestServer
+from support.servers.s3_server import S3
 
 _ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 # Secrets that no output may ever hold.

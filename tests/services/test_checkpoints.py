@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from flink_fixtures import shared
-from s3_server import S3
+from support.servers.s3_server import S3
+from support.tables.flink_fixtures import shared
 
 from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
 from lake.core.flink.checkpoint import read_checkpoint

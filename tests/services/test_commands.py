@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service_line import Service, csv
+from support.cli.service_line import Service, csv
 
 
 def test_rows_are_loaded_replaced_upserted_compacted_and_expired(service: Service) -> None:

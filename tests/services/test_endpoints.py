@@ -12,10 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from faulty_proxy import Proxy
-from s3_server import S3
-from server_process import HOST
-from service_line import Service, csv
+from support.cli.service_line import Service, csv
+from support.faults.faulty_proxy import Proxy
+from support.servers.s3_server import S3
+from support.servers.server_process import HOST
 
 from lake.core.errors import BadInputError, LakeError
 from lake.core.storage.s3 import completed

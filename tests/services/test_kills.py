@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faulty_proxy import Answer, Asked, Forward, Proxy, ResetError
-from postgres_server import Postgres
-from rest_server import RestServer
-from service_line import Service, csv
+from support.cli.service_line import Service, csv
+from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, ResetError
+from support.servers.postgres_server import Postgres
+from support.servers.rest_server import RestServer
 from world.crashes import Crashes
 from world.killed import COMMANDS
 from world.mortal import Mortals

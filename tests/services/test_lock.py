@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import pytest
-from faulty_proxy import Answer, Asked, Proxy, refused, reset
-from s3_server import S3
-from service_line import Service, csv
+from support.cli.service_line import Service, csv
+from support.faults.faulty_proxy import Answer, Asked, Proxy, refused, reset
+from support.servers.s3_server import S3
 
 from lake.core.locks import s3 as lock_object
 from lake.core.locks.local import Owner, this_process

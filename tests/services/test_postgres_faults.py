@@ -8,10 +8,10 @@ from typing import Any
 
 import psycopg2
 import pytest
-from postgres_server import Postgres
-from server_process import HOST, free_port
-from service_line import CATALOG, Service, csv
-from table_support import inject
+from support.cli.service_line import CATALOG, Service, csv
+from support.servers.postgres_server import Postgres
+from support.servers.server_process import HOST, free_port
+from support.tables.iceberg_tables import inject
 
 from lake.core.catalogs.catalog import open_catalog
 from lake.core.session import Session

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import racer
-from service_line import Service, csv
+from support.cli import racer
+from support.cli.service_line import Service, csv
 
 _RACER = Path(racer.__file__)
 _SECONDS = 3600

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from postgres_server import Postgres
-from rest_server import RestServer
-from s3_server import S3
-from service_line import Service, csv
+from support.cli.service_line import Service, csv
+from support.servers.postgres_server import Postgres
+from support.servers.rest_server import RestServer
+from support.servers.s3_server import S3
 
 README = (Path(__file__).parent.parent.parent / "README.md").read_text()
 

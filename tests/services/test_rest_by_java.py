@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from rest_server import RestServer
-from service_line import Service, csv
+from support.cli.service_line import Service, csv
+from support.servers.rest_server import RestServer
 
 
 @pytest.mark.java

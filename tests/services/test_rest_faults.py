@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from faulty_proxy import (
+from support.cli.service_line import Service, csv
+from support.faults.faulty_proxy import (
     Answer,
     Asked,
     Fault,
@@ -20,8 +21,7 @@ from faulty_proxy import (
     sent_twice,
     throttled,
 )
-from rest_server import RestServer
-from service_line import Service, csv
+from support.servers.rest_server import RestServer
 
 COMMIT = r"/tables/t$"
 # Tables that do not wait long to learn what became of a commit.

@@ -13,9 +13,19 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import unescape
 
 import pytest
-from faulty_proxy import Answer, Asked, Fault, Forward, Proxy, landed, page, refused, reset
-from s3_server import S3
-from service_line import Service, csv
+from support.cli.service_line import Service, csv
+from support.faults.faulty_proxy import (
+    Answer,
+    Asked,
+    Fault,
+    Forward,
+    Proxy,
+    landed,
+    page,
+    refused,
+    reset,
+)
+from support.servers.s3_server import S3
 
 from lake.core.storage import s3 as requests
 from lake.core.storage.storage import Storage

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from faulty_proxy import Answer, Asked, Forward, Proxy, refused
-from postgres_server import Postgres
-from rest_server import RestServer
-from s3_server import S3
-from server_process import HOST, free_port
-from service_line import ConfiguredLine, Service, csv
+from support.cli.service_line import ConfiguredLine, Service, csv
+from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, refused
+from support.servers.postgres_server import Postgres
+from support.servers.rest_server import RestServer
+from support.servers.s3_server import S3
+from support.servers.server_process import HOST, free_port
 
 # Besides those of the servers: what logs in to the catalog, and what it vends.
 LOGIN = {

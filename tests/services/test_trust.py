@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_proxy import Answer, Asked, Proxy
-from rest_server import RestServer
-from service_line import Service, csv
+from support.cli.service_line import Service, csv
+from support.faults.faulty_proxy import Answer, Asked, Proxy
+from support.servers.rest_server import RestServer
 
 TOKEN = "canary-token-2b9d07"
 CREDENTIAL = "client:canary-credential-77c3ab"

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from faulty_proxy import Answer, Asked
-from rest_server import RestServer
-from s3_server import S3
-from service_line import Service, csv
-from table_support import FixedClock
-from vending import PREFIX, Vending, vending
+from support.cli.service_line import Service, csv
+from support.faults.faulty_proxy import Answer, Asked
+from support.faults.vending import PREFIX, Vending, vending
+from support.servers.rest_server import RestServer
+from support.servers.s3_server import S3
+from support.tables.iceberg_tables import FixedClock
 
 from lake.core.storage import credentials
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import rest_server
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyiceberg.view.metadata import ViewVersion
-from rest_server import RestServer
-from service_line import Service, csv
+from support.cli.service_line import Service, csv
+from support.servers import rest_server
+from support.servers.rest_server import RestServer
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), schema_id=0)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import wire
-from rest_server import RestServer
-from s3_server import S3
-from service_line import Service
-from wire import Case, Wired
+from support.cli.service_line import Service
+from support.faults import wire
+from support.faults.wire import Case, Wired
+from support.servers.rest_server import RestServer
+from support.servers.s3_server import S3
 
 CHOSEN = [
     Case("append", "catalog", 3, "slow after"),

@@ -33,8 +33,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from command_worker import CommandWorker
-from java_peer import JavaPeer
+from support.cli.command_worker import CommandWorker
+from support.peers.java_peer import JavaPeer
 
 HOT_KEYS = range(1, 9)
 # Ids above are written by one command only.
@@ -492,7 +492,7 @@ def race(
 
 
 def _served(stack: ExitStack, folder: Path) -> str:
-    from rest_server import RestServer
+    from support.servers.rest_server import RestServer
 
     server = RestServer({})
     stack.callback(server.end)

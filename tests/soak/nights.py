@@ -146,8 +146,8 @@ def _options() -> argparse.Namespace:
 
 
 def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
-    import flink_fixtures
-    from pyiceberg_tables import SPECS, VERSIONS
+    from support.tables import flink_fixtures
+    from support.tables.pyiceberg_tables import SPECS, VERSIONS
 
     every = [[version, transform] for transform in SPECS for version in VERSIONS]
     every += [["flink", name] for name in flink_fixtures.names()]
@@ -252,7 +252,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
 
 def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
     """Try some of the faults on the wire, with servers of the job's own."""
-    import wire
+    from support.faults import wire
 
     if reason := wire.missing():
         return Counter(), [f"faults on the wire need {reason}"]
@@ -271,7 +271,7 @@ def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
 
 
 def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
-    from java_peer import JavaPeer
+    from support.peers.java_peer import JavaPeer
     from world.judges import judge_by_java, judge_by_pyiceberg
     from world.running import run_world
     from world.simulation import World
@@ -288,8 +288,8 @@ def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
 
 
 def _formats(folder: Path, number: int) -> tuple[Counter[str], list[str]]:
-    from format_courses import COURSES
-    from java_peer import JavaPeer
+    from support.peers.java_peer import JavaPeer
+    from support.tables.format_course import COURSES
 
     course, kind, how = COURSES[number % len(COURSES)]
 
@@ -322,9 +322,9 @@ def _races(
 
 
 def _tables(folder: Path, version: str, transform: str) -> tuple[Counter[str], list[str]]:
-    import flink_fixtures
-    from flink_tables import FlinkCourse
-    from pyiceberg_tables import course
+    from support.tables import flink_fixtures
+    from support.tables.flink_course import FlinkCourse
+    from support.tables.pyiceberg_tables import course
 
     def run(folder: Path) -> Counter[str]:
         if version == "flink":

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _CORE = "tests/core"
-_COMMIT = f"{_CORE}/table/test_commit.py"
-_CHAIN = f"{_CORE}/table/test_commit_chain.py"
-_ROW_DELTA = f"{_CORE}/table/test_row_delta.py"
-_MANIFESTS = f"{_CORE}/table/test_manifests.py"
-_AVRO = f"{_CORE}/table/test_avro.py"
-_LISTS = f"{_CORE}/table/test_manifest_lists.py"
-_WHOLE_LISTS = f"{_CORE}/table/test_whole_lists.py"
-_HADOOP = f"{_CORE}/table/test_hadoop_commits.py"
+_COMMIT = f"{_CORE}/commit/test_commit.py"
+_CHAIN = f"{_CORE}/commit/test_snapshot_sequence.py"
+_ROW_DELTA = f"{_CORE}/commit/test_row_delta.py"
+_MANIFESTS = f"{_CORE}/manifests/test_manifests.py"
+_AVRO = f"{_CORE}/avro/test_avro.py"
+_LISTS = f"{_CORE}/manifests/test_manifest_lists.py"
+_WHOLE_LISTS = f"{_CORE}/snapshots/test_completeness.py"
+_HADOOP = f"{_CORE}/catalogs/test_hadoop_commits.py"
 _COMPACTION = f"{_CORE}/compaction/test_execute.py"
 _SORTED = "tests/commands/test_sorted.py"
 _EXPIRE = f"{_CORE}/expiration/test_expire.py"
 _JOURNAL = f"{_CORE}/expiration/test_journal.py"
 _EXPIRE_FILES = "tests/commands/test_expire_files.py"
-_RUN_IDS = f"{_CORE}/table/test_run_ids.py"
+_RUN_IDS = f"{_CORE}/snapshots/test_run_ids.py"
 _REPLAY = f"{_CORE}/replay/test_execute.py"
 _REFUSALS = "tests/commands/test_replay_refusals.py"
 _UPSERT = "tests/commands/test_upsert.py"
@@ -162,7 +162,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
             "core/locks/local.py",
             "                if _names(self._path, self._descriptor):\n",
             "                if True:\n",
-            (f"{_CORE}/table/test_lock_file.py",),
+            (f"{_CORE}/locks/test_local.py",),
         ),
     )
 
@@ -362,7 +362,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
             "core/expiration/flink_retention.py",
             "            if item.commit.snapshot.timestamp_ms >= since_ms\n",
             "            if False\n",
-            (f"{_CORE}/expiration/test_checkpoints.py", "tests/commands/test_expire_flink.py"),
+            (f"{_CORE}/expiration/test_flink_retention.py", "tests/commands/test_expire_flink.py"),
         ),
         RemovedCheck(
             "a killed expiry's list is not finished",
@@ -525,7 +525,7 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             "core/deletes/row_positions.py",
             "!= zlib.crc32(body):",
             "== object():",
-            (f"{_CORE}/deletes/test_positions.py",),
+            (f"{_CORE}/deletes/test_row_positions.py",),
         ),
         RemovedCheck(
             "another file's deletion vector is believed",
@@ -544,21 +544,21 @@ def _runs() -> tuple[RemovedCheck, ...]:
             "core/staging/claims.py",
             "        _refuse_claims(session, table, marks, claims, own_operation)\n",
             "",
-            (_STAGES, f"{_CORE}/table/test_staged_runs.py"),
+            (_STAGES, f"{_CORE}/staging/test_staged_run.py"),
         ),
         RemovedCheck(
             "a run that is being discarded is committed",
             "core/staging/claims.py",
             "            _require_there(table, run_id)\n",
             "            pass\n",
-            (_STAGES, f"{_CORE}/table/test_staged_runs.py"),
+            (_STAGES, f"{_CORE}/staging/test_staged_run.py"),
         ),
         RemovedCheck(
             "a discard takes committed files",
             "core/staging/claims.py",
             "            if locations.canonical(path) not in held | session.protected_files\n",
             "",
-            (_STAGES, f"{_CORE}/table/test_staged_runs.py"),
+            (_STAGES, f"{_CORE}/staging/test_staged_run.py"),
         ),
         RemovedCheck(
             "a staged run whose history is gone is committed",
@@ -703,35 +703,35 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             "core/avro/container.py",
             "        if sync != self.sync:\n",
             "        if sync is None:\n",
-            (f"{_CORE}/table/test_avro.py",),
+            (f"{_CORE}/avro/test_avro.py",),
         ),
         RemovedCheck(
             "a path with odd parts counts as the table's",
             "core/locations.py",
             '_UNSAFE_TO_DELETE.search(text) or any(part in {".", ".."} for part in path.split("/"))',
             "False",
-            (f"{_CORE}/test_paths.py",),
+            (f"{_CORE}/test_locations.py",),
         ),
         RemovedCheck(
             "a bucket's root may be a table's",
             "core/locations.py",
             'return len(parts) >= _ROOT_PARTS and ".." not in parts',
             "return True",
-            (f"{_CORE}/test_paths.py",),
+            (f"{_CORE}/test_locations.py",),
         ),
         RemovedCheck(
             "a file is deleted through a symbolic link",
             "core/storage/storage.py",
             "        if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):\n",
             "        if False:\n",
-            (f"{_CORE}/table/test_storage.py", _EXPIRE),
+            (f"{_CORE}/storage/test_storage.py", _EXPIRE),
         ),
         RemovedCheck(
             "a file is deleted through a link that came in the last moment",
             "core/storage/storage.py",
             "_FOLDER | os.O_NOFOLLOW",
             "_FOLDER",
-            (f"{_CORE}/table/test_storage.py",),
+            (f"{_CORE}/storage/test_storage.py",),
         ),
         RemovedCheck(
             "files of a table with two names are deleted",

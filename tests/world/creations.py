@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from command_line import CommandLine, Result
-from table_support import files_below, ids_in, pyiceberg_catalog
+from support.cli.command_line import CommandLine, Result
+from support.tables.iceberg_tables import files_below, ids_in, pyiceberg_catalog
 
 from lake.core.clock import SystemClock
 from lake.core.session import Session, open_session

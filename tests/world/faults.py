@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from unittest.mock import patch
 
 import pyarrow.parquet as pq
-from command_line import CommandLine, Result
+from support.cli.command_line import CommandLine, Result
 
 from world import hooks
 from world.catalog_faults import CATALOG_FAULTS, FaultyCatalog

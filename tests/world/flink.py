@@ -16,7 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from checkpoint_writer import (
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from support.tables.checkpoint_writer import (
     delta_manifests,
     inline,
     java_string,
@@ -28,10 +30,8 @@ from checkpoint_writer import (
     sorted_map,
     subtask_state,
 )
-from delete_support import equality_file
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
-from replay_support import write_manifest
+from support.tables.delete_files import equality_file
+from support.tables.replay_plans import write_manifest
 
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import commit_snapshots

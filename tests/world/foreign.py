@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from delete_support import equality_file, position_file, vectors
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import StringType
+from support.tables.delete_files import equality_file, position_file, vectors
 
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import commit_snapshot

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from java_peer import JavaPeer
 from pyiceberg.table.snapshots import Snapshot
-from table_support import pyiceberg_catalog
+from support.peers.java_peer import JavaPeer
+from support.tables.iceberg_tables import pyiceberg_catalog
 
 from world.model import as_row, state_of
 from world.reference import EQUALITY, Row

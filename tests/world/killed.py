@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from replay_support import take_checkpoint, write_manifest
+from support.tables.replay_plans import take_checkpoint, write_manifest
 
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table, open_catalog

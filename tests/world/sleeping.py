@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
-from table_support import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_catalog
 
 from lake.core.catalogs import pyiceberg_patches
 from world.crashes import Crashes, Found, Point, Rows

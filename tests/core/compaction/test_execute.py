@@ -13,20 +13,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from delete_support import (
-    commit_deletes,
-    commit_equality_delete,
-    commit_position_delete,
-    position_file,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException, ServerError
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
-from table_support import (
+from support.cli.command_line import CommandLine
+from support.tables.delete_files import (
+    commit_deletes,
+    commit_equality_delete,
+    commit_position_delete,
+    position_file,
+)
+from support.tables.iceberg_tables import (
     FixedClock,
     after,
     applied_then,

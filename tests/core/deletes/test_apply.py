@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delete_rules import applies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, IsNull, LessThan
@@ -23,7 +22,8 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
-from rows_support import shown
+from support.oracles.delete_rules import applies
+from support.tables.random_rows import shown
 
 from lake.core.deletes.apply import Deletes, EqualityGroups
 from lake.core.deletes.puffin import PuffinWriter

@@ -17,7 +17,7 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from rows_support import write_settings
+from support.tables.random_rows import write_settings
 
 from lake.core.deletes.row_positions import RowPositions
 from lake.core.deletes.writers import (

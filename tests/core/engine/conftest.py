@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import engine_drill
 import pytest
+from support.faults import engine_drill
 
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.spark.engine import SparkEngine

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from history_model import History
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.types import StringType
-from table_support import (
+from support.oracles.history_model import History
+from support.tables.iceberg_tables import (
     FixedClock,
     after,
     applied_then,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from table_support import (
+from support.tables.iceberg_tables import (
     FixedClock,
     after,
     files_below,

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delete_support import commit_equality_delete, commit_position_delete
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException
-from table_support import (
+from support.tables.delete_files import commit_equality_delete, commit_position_delete
+from support.tables.iceberg_tables import (
     FixedClock,
     after,
     applied_then,

@@ -11,20 +11,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine
-from flink_fixtures import FlinkFixture, canonical_rows, lent, names, shared
 from pyiceberg.exceptions import CommitFailedException
-from replay_support import (
-    JOB,
-    OPERATOR,
-    checkpoint,
-    plan,
-    plan_of,
-    session_on,
-    temporary_manifest,
-    write_manifest,
-)
-from table_support import (
+from support.cli.command_line import CommandLine
+from support.tables.flink_fixtures import FlinkFixture, canonical_rows, lent, names, shared
+from support.tables.iceberg_tables import (
     FixedClock,
     after,
     files_below,
@@ -35,6 +25,16 @@ from table_support import (
     pyiceberg_catalog,
     refused_with,
     write_file,
+)
+from support.tables.replay_plans import (
+    JOB,
+    OPERATOR,
+    checkpoint,
+    plan,
+    plan_of,
+    session_on,
+    temporary_manifest,
+    write_manifest,
 )
 
 from lake.core.catalogs import pyiceberg_patches
@@ -131,8 +131,8 @@ def test_the_rows_are_all_there_once_and_a_second_replay_finds_nothing_to_do(
 
 _RACER = """
 import sys, time
-from flink_fixtures import FlinkFixture
-from replay_support import plan_of, session_on
+from support.tables.flink_fixtures import FlinkFixture
+from support.tables.replay_plans import plan_of, session_on
 from lake.core.replay.execute import execute
 fixture = FlinkFixture(sys.argv[1])
 session = session_on(fixture)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
-from flink_fixtures import FlinkFixture
-from replay_support import session_on
+from support.cli.command_line import CommandLine
+from support.tables.flink_fixtures import FlinkFixture
+from support.tables.replay_plans import session_on
 
 from lake.core.errors import NotFoundError, RefusedError
 from lake.core.replay.model import COMMITTED_LEFTOVER, PENDING

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-import flink_fixtures
 import pytest
-from flink_fixtures import FlinkFixture
-from replay_support import session_on
+from support.tables import flink_fixtures
+from support.tables.flink_fixtures import FlinkFixture
+from support.tables.replay_plans import session_on
 
 from lake.core.catalogs.catalog import Table
 from lake.core.manifests.schemas import ENTRY_COLUMNS

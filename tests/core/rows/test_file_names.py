@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from table_support import SCHEMA
+from support.tables.iceberg_tables import SCHEMA
 
 from lake.core.errors import RefusedError
 from lake.core.rows.file_names import FileNames, hashed

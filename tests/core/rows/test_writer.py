@@ -29,7 +29,8 @@ from pyiceberg.types import (
     StructType,
     UUIDType,
 )
-from rows_support import (
+from support.tables.iceberg_tables import FixedClock, make_table, open_session, pyiceberg_catalog
+from support.tables.random_rows import (
     EVERY_TYPE,
     batch_of,
     batches,
@@ -40,7 +41,6 @@ from rows_support import (
     write,
     write_settings,
 )
-from table_support import FixedClock, make_table, open_session, pyiceberg_catalog
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles

@@ -1,0 +1,345 @@
+"""Commits of row deltas: what they refuse, what counts as a conflict, and how delete manifests are kept."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from support.tables.delete_files import equality_file, position_file, vectors
+from support.tables.iceberg_tables import (
+    SCHEMA,
+    FixedClock,
+    ids_in,
+    inject,
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+    refused_with,
+    write_file,
+)
+
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.operations import (
+    AppendFiles,
+    DeleteKey,
+    Operation,
+    OverwriteFiles,
+    RewriteFiles,
+    RowDelta,
+)
+from lake.core.commit.snapshot_producer import SnapshotProducer
+from lake.core.compaction import dangling_deletes
+from lake.core.errors import (
+    CommitConflictError,
+    ConflictingFilesError,
+    RefusedError,
+)
+from lake.core.expressions.filters import bind_filter
+from lake.core.expressions.parser import parse_filter
+from lake.core.manifests.api import read_manifest_list, read_manifests
+from lake.core.manifests.data_files import DataFile
+from lake.core.snapshots.live_files import live_files
+from lake.core.types import transform_syntax
+
+
+class World:
+    """One table of a format version, with a file of the ids 0 to 9 in it."""
+
+    def __init__(self, warehouse: Path, version: int, **properties: str) -> None:
+        self.warehouse = warehouse
+        self.session = open_session(warehouse, FixedClock())
+        if version < 3:
+            make_table(warehouse, format_version=str(version), **properties)
+            self.table = self.session.table("db.t")
+        else:
+            pyiceberg_catalog(warehouse).create_namespace("db")
+            named = {k.replace("__", ".").replace("_", "-"): v for k, v in properties.items()}
+            self.table = self.session.catalog.stage(
+                "db.t",
+                SCHEMA,
+                transform_syntax.partition_spec(None, SCHEMA),
+                transform_syntax.sort_order(None, SCHEMA),
+                {"format-version": str(version), **named},
+            )
+        self.first = self.file(*range(10))
+        self.commit(AppendFiles(added=[self.first]))
+
+    def file(self, *ids: int) -> DataFile:
+        return write_file(self.table, ids)
+
+    def commit(self, operation: Operation, *, fresh: bool = False) -> Committed:
+        """Commit from the table as it was last seen, or as another writer who knows its head."""
+        session = open_session(self.warehouse, FixedClock()) if fresh else self.session
+        table: Table = session.table("db.t") if fresh else self.table
+        done = commit_snapshot(session, table, operation, operation_id=str(uuid.uuid4()))
+        if not fresh:
+            self.table = done.table
+        return done
+
+    def delta(self, deletes: list[DataFile], *added: int, **options: object) -> RowDelta:
+        return RowDelta(
+            added=[self.file(*added)] if added else [],
+            deletes=deletes,
+            base_snapshot_id=self.head,
+            **options,  # type: ignore[arg-type]
+        )
+
+    @property
+    def head(self) -> int | None:
+        return self.table.metadata.current_snapshot_id
+
+    def positions(self, *rows: int) -> list[DataFile]:
+        if self.table.metadata.format_version == 3:
+            return vectors(self.table, {self.first.path: rows})
+        return [position_file(self.table, [(self.first.path, row) for row in rows])]
+
+    def delete_paths(self) -> list[str]:
+        snapshot = self.session.table("db.t").metadata.current_snapshot()
+        assert snapshot is not None
+        found = live_files(self.session.table("db.t"), snapshot)
+        entries = read_manifests(
+            self.table.storage, found.delete_manifests, self.table.metadata, live_only=True
+        )
+        return sorted(path for table in entries.values() for path in table["file_path"].to_pylist())
+
+
+@pytest.fixture(params=[2, 3], ids=["v2", "v3"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    return World(tmp_path, request.param)
+
+
+def test_version_1_takes_no_deletes(tmp_path: Path) -> None:
+    world = World(tmp_path, 1)
+
+    with pytest.raises(RefusedError, match="format version 1 has no row-level deletes"):
+        world.commit(world.delta(world.positions(1)))
+
+
+def test_each_version_takes_its_own_kind_of_positions_only(tmp_path: Path) -> None:
+    for version, said in ((2, "no new deletion vectors"), (3, "no new position delete files")):
+        world = World(tmp_path / str(version), version)
+        wrong = (
+            vectors(world.table, {world.first.path: [1]})
+            if version == 2
+            else [position_file(world.table, [(world.first.path, 1)])]
+        )
+        with pytest.raises(RefusedError, match=said):
+            world.commit(world.delta(wrong))
+
+
+def test_pyiceberg_reads_the_rows_that_positions_leave(world: World) -> None:
+    world.commit(world.delta(world.positions(0, 5), 20))
+
+    assert ids_in(world.warehouse) == [1, 2, 3, 4, 6, 7, 8, 9, 20]
+
+
+def test_a_delete_for_a_file_that_is_gone_is_a_conflict_that_names_it(world: World) -> None:
+    operation = world.delta(world.positions(1))
+    gone = OverwriteFiles(
+        added=[world.file(7)], removed_paths=[world.first.path], base_snapshot_id=world.head
+    )
+    world.commit(gone, fresh=True)
+
+    with pytest.raises(ConflictingFilesError) as caught:
+        world.commit(operation)
+
+    assert caught.value.paths == {world.first.path}
+    assert ids_in(world.warehouse) == [7]
+
+
+@pytest.mark.parametrize(
+    ("isolation", "condition", "conflicts"),
+    [
+        ("serializable", None, True),
+        ("serializable", "id < 50", True),
+        ("serializable", "id > 200", False),
+        ("snapshot", None, False),
+    ],
+)
+def test_rows_added_meanwhile_conflict_where_isolation_and_filter_say_so(
+    world: World, isolation: str, condition: str | None, conflicts: bool
+) -> None:
+    from support.tables.random_rows import batch_of
+
+    from lake.core.rows.writer import WriteSettings, open_writer
+
+    bound = None if condition is None else bind_filter(parse_filter(condition), world.table.schema)
+    operation = world.delta(world.positions(1), isolation=isolation, conflict_filter=bound)
+    settings = WriteSettings.of(world.table, str(uuid.uuid4()))
+    with open_writer(world.table.storage, settings, task=0, attempt="a") as writer:
+        writer.write(batch_of(world.table.schema, [{"id": 20, "name": "x"}]))
+        (other,) = writer.close()
+    world.commit(AppendFiles(added=[other]), fresh=True)
+
+    if conflicts:
+        with pytest.raises(CommitConflictError):
+            world.commit(operation)
+    else:
+        world.commit(operation)
+    assert (1 in ids_in(world.warehouse)) is conflicts
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+def test_two_writers_who_delete_rows_of_one_file_conflict(world: World, isolation: str) -> None:
+    operation = world.delta(world.positions(1), isolation=isolation)
+    world.commit(world.delta(world.positions(2)), fresh=True)
+
+    with pytest.raises(ConflictingFilesError) as caught:
+        world.commit(operation)
+
+    assert caught.value.paths == {world.first.path}
+    assert ids_in(world.warehouse) == [0, 1, *range(3, 10)]
+
+
+def test_a_vector_without_its_forerunner_is_a_conflict_though_nothing_is_validated(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, 3)
+    world.commit(world.delta(world.positions(2)))
+
+    with pytest.raises(ConflictingFilesError):
+        world.commit(world.delta(world.positions(1, 2), validates=False))
+
+
+def test_a_replaced_delete_that_is_gone_is_a_conflict(world: World) -> None:
+    (old,) = world.positions(2)
+    world.commit(world.delta([old]))
+    key = DeleteKey(old.path, old.content_offset)
+    again = world.delta(world.positions(1, 2), replaced_deletes=[key])
+    world.commit(world.delta(world.positions(2, 3), replaced_deletes=[key]), fresh=True)
+
+    with pytest.raises(ConflictingFilesError):
+        world.commit(again)
+
+    assert ids_in(world.warehouse) == [0, 1, *range(4, 10)]
+
+
+def test_deletes_of_a_stream_are_not_validated(world: World) -> None:
+    keys = equality_file(world.table, [{"id": 4}], ["id"])
+    operation = world.delta([keys], 4, validates=False)
+    world.commit(AppendFiles(added=[world.file(50)]), fresh=True)
+
+    world.commit(operation)
+
+    assert len(world.delete_paths()) == 1
+
+
+def test_a_conflict_of_the_catalog_is_tried_again_and_counted_once(world: World) -> None:
+    inject(world.session, [refused_with(CommitFailedException("409"))] * 2)
+
+    done = world.commit(world.delta(world.positions(0), 20))
+
+    summary = done.table.metadata.current_snapshot()
+    assert summary is not None
+    assert summary.summary is not None
+    assert summary.summary.additional_properties["total-position-deletes"] == "1"
+    assert ids_in(world.warehouse) == [*range(1, 10), 20]
+
+
+def test_manifests_of_deletes_are_merged_among_themselves(tmp_path: Path) -> None:
+    world = World(tmp_path, 2, commit__manifest__min_count_to_merge="2")
+    for row in range(5):
+        world.commit(world.delta(world.positions(row), 100 + row))
+
+    snapshot = world.table.metadata.current_snapshot()
+    assert snapshot is not None
+    manifests = read_manifest_list(world.table.storage, snapshot.manifest_list)
+    assert sorted(manifests["content"].to_pylist()) == [0, 1]
+    assert ids_in(world.warehouse) == [*range(5, 10), *range(100, 105)]
+
+
+def test_a_file_that_is_replaced_takes_its_own_deletes_along(world: World) -> None:
+    world.commit(world.delta(world.positions(0, 1)))
+    world.commit(
+        OverwriteFiles(
+            added=[world.file(*range(2, 10))],
+            removed_paths=[world.first.path],
+            base_snapshot_id=world.head,
+        )
+    )
+
+    assert world.delete_paths() == []
+    snapshot = world.table.metadata.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary.additional_properties["total-delete-files"] == "0"
+    assert ids_in(world.warehouse) == list(range(2, 10))
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+def test_deletes_meanwhile_conflict_with_an_overwrite(world: World, isolation: str) -> None:
+    rewritten = OverwriteFiles(
+        added=[world.file(*range(10), 99)],
+        removed_paths=[world.first.path],
+        base_snapshot_id=world.head,
+        isolation=isolation,
+    )
+    world.commit(world.delta(world.positions(1)), fresh=True)
+
+    with pytest.raises(CommitConflictError):
+        world.commit(rewritten)
+
+    assert ids_in(world.warehouse) == [0, *range(2, 10)]
+
+
+def test_a_replaced_delete_must_be_live_though_nothing_is_validated(tmp_path: Path) -> None:
+    world = World(tmp_path, 2)
+    (old,) = world.positions(2)
+    world.commit(world.delta([old]))
+    key = DeleteKey(old.path, old.content_offset)
+    again = world.delta(world.positions(1, 2), replaced_deletes=[key], validates=False)
+    world.commit(world.delta(world.positions(2, 3), replaced_deletes=[key]), fresh=True)
+
+    with pytest.raises(ConflictingFilesError):
+        world.commit(again)
+
+
+def test_key_deletes_for_all_partitions_conflict_with_a_rewrite_in_any(tmp_path: Path) -> None:
+    world = World(tmp_path, 2)
+    keys = equality_file(world.table, [{"id": 1}], ["id"])
+    with pyiceberg_catalog(tmp_path).load_table("db.t").update_spec() as update:
+        update.add_identity("name")
+    world.table = world.session.table("db.t")
+    old, new = (write_file(world.table, [1], partition=(b"n1",)) for _ in range(2))
+    world.commit(AppendFiles(added=[old]))
+    rewrite = RewriteFiles(added=[new], removed_paths=[old.path], base_snapshot_id=world.head)
+    world.commit(world.delta([keys], validates=False), fresh=True)
+
+    with pytest.raises(ConflictingFilesError):
+        world.commit(rewrite)
+
+
+def test_deletes_that_a_rewrite_brought_meanwhile_conflict(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite = RewriteFiles(
+        added=[world.file(*range(10))],
+        removed_paths=[world.first.path],
+        base_snapshot_id=world.head,
+    )
+    deletes = world.delta(world.positions(1))
+    with monkeypatch.context() as patched:
+        # As Iceberg Java's rewrites of delete files are.
+        patched.setattr(SnapshotProducer, "_operation_name", lambda *_: "replace")
+        world.commit(deletes, fresh=True)
+
+    with pytest.raises(ConflictingFilesError):
+        world.commit(rewrite)
+
+
+def test_positions_of_a_commits_own_rows_do_not_dangle(tmp_path: Path) -> None:
+    world = World(tmp_path, 2)
+    empty = OverwriteFiles(added=[], removed_paths=[world.first.path], base_snapshot_id=world.head)
+    world.commit(empty)
+    own = world.file(1, 2)
+    deletes = [position_file(world.table, [(own.path, 0)])]
+    world.commit(RowDelta(added=[own], deletes=deletes, base_snapshot_id=world.head))
+    head = world.table.metadata.current_snapshot()
+    assert head is not None
+
+    found = live_files(world.table, head, columns=dangling_deletes.COLUMNS, paired=False)
+
+    assert dangling_deletes.dangling_deletes(found) == []

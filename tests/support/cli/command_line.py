@@ -1,0 +1,118 @@
+"""The command line as tests use it: in this process, or as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lake.cli.main import main
+from lake.core.session import Session
+from lake.core.settings import Settings
+from support.cli.lasting_engine import end_shared_spark, session_on_shared_spark
+
+_OWN_SPARK = {"--engine", "--master", "--remote", "--spark-conf"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one command left on its streams."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    def json(self) -> dict[str, Any]:
+        """Return the one JSON document on stdout; more or less than one raises."""
+        document = json.loads(self.stdout)
+        assert isinstance(document, dict)
+        return document
+
+
+class CommandLine:
+    """Calls `lake` on one warehouse; a first argument that is an option stays before the verb."""
+
+    def __init__(
+        self,
+        warehouse: Path,
+        *,
+        engine: str = "auto",
+        catalog_type: str = "sql",
+        open_session: Callable[[Settings], Session] | None = None,
+    ) -> None:
+        self.warehouse = warehouse
+        self.engine = engine
+        self.catalog_type = catalog_type
+        self.open_session = open_session
+
+    def __call__(self, *arguments: object) -> Result:
+        """Run a command in this process."""
+        # Commands write bytes to stdout.buffer and text to stdout: both must arrive in order.
+        out, err = _stream(), _stream()
+        opened = self.open_session or self._sharing(arguments)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(self.arguments(*arguments), open_session=opened)
+        return Result(code, _text(out), _text(err))
+
+    def _sharing(self, arguments: Sequence[object]) -> Callable[[Settings], Session] | None:
+        """Let commands on Spark share one, which takes seconds to start, unless one asks for another."""
+        if self.engine != "spark":
+            return None
+        if not _OWN_SPARK.intersection(map(str, arguments)):
+            return session_on_shared_spark
+        end_shared_spark()
+        return None
+
+    def ok(self, *arguments: object) -> dict[str, Any]:
+        """Run a command with ``--json`` that must succeed, and return its document."""
+        result = self("--json", *arguments)
+        assert result.exit_code == 0, result
+        return result.json()
+
+    def arguments(self, *arguments: object) -> list[str]:
+        """Return the whole command line behind the program's name."""
+        start = ["--warehouse", str(self.warehouse), "--engine", self.engine]
+        start += ["--catalog-type", self.catalog_type] if self.catalog_type != "sql" else []
+        return [*start, *(str(argument) for argument in arguments)]
+
+    def process(
+        self, *arguments: object, stdin: bytes | None = None, env: dict[str, str] | None = None
+    ) -> Result:
+        """Run a command as a process of its own."""
+        done = subprocess.run(
+            [sys.executable, "-m", "lake.cli", *self.arguments(*arguments)],
+            input=stdin,
+            capture_output=True,
+            check=False,
+            env={**os.environ, **(env or {})},
+            cwd=self.warehouse.parent,
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def start(self, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
+        """Start a command as a process of its own; the caller ends it."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "lake.cli", *self.arguments(*arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.warehouse.parent,
+            **options,
+        )
+
+
+def _stream() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()

@@ -1,0 +1,35 @@
+"""A process that runs `lake` commands one after the other, as cron does: again when another run won.
+
+    racer.py '[["ingest", "db.t", "a.csv"], …]'
+
+Prints a JSON list of the exit codes of each command's attempts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+
+from lake.cli.main import main
+
+# Another writer won, or the catalog did not answer: running again is right.
+AGAIN = {4, 5}
+_ATTEMPTS = 20
+
+
+def run(arguments: list[str]) -> list[int]:
+    """Run a command until it is done and return the exit codes."""
+    codes: list[int] = []
+    for _ in range(_ATTEMPTS):
+        out = io.TextIOWrapper(io.BytesIO())
+        with contextlib.redirect_stdout(out):
+            codes.append(main(arguments))
+        if codes[-1] not in AGAIN:
+            break
+    return codes
+
+
+if __name__ == "__main__":
+    print(json.dumps([run(arguments) for arguments in json.loads(sys.argv[1])]))

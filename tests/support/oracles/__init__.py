@@ -1,0 +1,1 @@
+"""Models in plain Python of what the specification says; tests compare lake with them."""

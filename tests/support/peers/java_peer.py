@@ -1,0 +1,314 @@
+"""Apache Iceberg's own Spark runtime on the tables that lake writes: the judge of rows in tests.
+
+One Spark with Iceberg's jar runs in a process of its own and answers JSON lines. It opens the SQLite file of
+a lake warehouse as Iceberg's JdbcCatalog. Needs a JDK (17 or newer) and Maven, which fetches two jars once.
+
+    java_peer.py WAREHOUSE "SELECT count(*) FROM lake.db.t"     (one statement, whole process)
+    java_peer.py WAREHOUSE plan db.t                            (time planning)
+    java_peer.py WAREHOUSE plan-rewrite db.t                    (plan rewrite_data_files)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    # Run by its path, Python looks for modules beside this file only.
+    sys.path[0] = str(Path(__file__).parents[2])
+
+from support.peers.peer_process import PeerProcess
+
+JARS = (
+    ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0"),
+    ("org.xerial", "sqlite-jdbc", "3.50.3.0"),
+)
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lake-tests"
+CATALOG = "lake"
+HADOOP_CATALOG = "folders"
+
+
+def missing() -> str | None:
+    """Return what the peer lacks on this machine, or None."""
+    if not shutil.which("mvn"):
+        return "Maven"
+    if not shutil.which("java"):
+        return "a JDK"
+    return None
+
+
+def jars() -> str:
+    """Return the jars as Spark wants them, fetching them by Maven on first use."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    found = []
+    for group, artifact, version in JARS:
+        path = CACHE / f"{artifact}-{version}.jar"
+        if not path.exists():
+            subprocess.run(
+                [
+                    "mvn",
+                    "-q",
+                    "-B",
+                    "dependency:copy",
+                    f"-Dartifact={group}:{artifact}:{version}",
+                    f"-DoutputDirectory={CACHE}",
+                ],
+                check=True,
+                cwd=CACHE,
+                stdout=sys.stderr,
+            )
+        found.append(str(path))
+    return ",".join(found)
+
+
+def catalog_conf(name: str, warehouse: str) -> dict[str, str]:
+    """Return the Spark settings of a JdbcCatalog on a lake warehouse, or of the REST catalog at an address."""
+    key = f"spark.sql.catalog.{name}"
+    if warehouse.startswith("http"):
+        return {
+            key: "org.apache.iceberg.spark.SparkCatalog",
+            f"{key}.type": "rest",
+            f"{key}.uri": warehouse,
+            f"{key}.cache-enabled": "false",
+        }
+    return {
+        key: "org.apache.iceberg.spark.SparkCatalog",
+        f"{key}.type": "jdbc",
+        f"{key}.uri": f"jdbc:sqlite:{warehouse}/catalog.db",
+        f"{key}.jdbc.schema-version": "V0",
+        f"{key}.warehouse": f"file://{warehouse}",
+        # lake commits from another process: nothing may be remembered.
+        f"{key}.cache-enabled": "false",
+    }
+
+
+def hadoop_conf(warehouse: str) -> dict[str, str]:
+    """Return the Spark settings of a HadoopCatalog on the same folder."""
+    key = f"spark.sql.catalog.{HADOOP_CATALOG}"
+    return {
+        key: "org.apache.iceberg.spark.SparkCatalog",
+        f"{key}.type": "hadoop",
+        f"{key}.warehouse": f"file://{warehouse}",
+        f"{key}.cache-enabled": "false",
+    }
+
+
+def session(warehouse: str | None = None) -> Any:
+    """Start a Spark with Iceberg's extensions."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("peer")
+        .config("spark.jars", jars())
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", os.environ.get("LAKE_PEER_MEMORY", "4g"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config(
+            "spark.sql.extensions",
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        )
+    )
+    for key, value in (catalog_conf(CATALOG, warehouse) if warehouse else {}).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def rows_of(spark: Any, statement: str) -> list[dict[str, Any]]:
+    """Run a statement and return its rows."""
+    return [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
+
+
+def options_read(spark: Any, table: str, options: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the rows that Iceberg reads with options."""
+    return [
+        row.asDict(recursive=True) for row in spark.read.options(**options).table(table).collect()
+    ]
+
+
+def checksum_of(spark: Any, source: str) -> dict[str, Any]:
+    """Return the row count and a hash over all columns that no order of rows changes."""
+    kinds = dict(spark.sql(f"SELECT * FROM {source}").dtypes)
+    # Spark hashes no maps, but their entries.
+    columns = ", ".join(
+        f"map_entries(`{name}`)" if kinds[name].startswith("map<") else f"`{name}`"
+        for name in sorted(kinds)
+    )
+    statement = (
+        f"SELECT count(*) n, sum(cast(xxhash64({columns}) AS decimal(38,0))) h FROM {source}"
+    )
+    row = spark.sql(statement).first()
+    return {"rows": row.n, "hash": str(row.h)}
+
+
+def loaded_by(spark: Any, table: str) -> Any:
+    """Return Iceberg's own table object."""
+    # Iceberg looks the catalog up in the thread's own session.
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+    util = spark._jvm.org.apache.iceberg.spark.Spark3Util
+    return util.loadIcebergTable(spark._jsparkSession, table)
+
+
+def splits_of(spark: Any, table: str, options: dict[str, str]) -> list[list[tuple[str, int, int]]]:
+    """Return the splits of Iceberg's own planner: (path, start, length) of each piece."""
+    scan = loaded_by(spark, table).newScan()
+    for name, value in options.items():
+        scan = scan.option(name, value)
+    lists = spark._jvm.org.apache.iceberg.relocated.com.google.common.collect.Lists
+    return [
+        [
+            (str(piece.file().location()), piece.start(), piece.length())
+            for piece in lists.newArrayList(task.files())
+        ]
+        for task in lists.newArrayList(scan.planTasks())
+    ]
+
+
+def plan_of(spark: Any, table: str) -> dict[str, Any]:
+    """Plan a scan with Iceberg's own planner; return the files and the seconds."""
+    jvm = spark._jvm
+    loaded = loaded_by(spark, table)
+    started = time.perf_counter()
+    iterables = jvm.org.apache.iceberg.relocated.com.google.common.collect.Iterables
+    files = iterables.size(loaded.newScan().planFiles())
+    return {"files": files, "seconds": round(time.perf_counter() - started, 3)}
+
+
+def add_columns(spark: Any, table: str, columns: list[list[str]]) -> None:
+    """Add columns with an initial default and then another write default, as Iceberg's API does; SQL cannot."""
+    jvm = spark._jvm
+    expressions = jvm.org.apache.iceberg.expressions.Expressions
+
+    def literal(kind: Any, text: str) -> Any:
+        return expressions.lit(jvm.org.apache.iceberg.SingleValueParser.fromJson(kind, text)).to(
+            kind
+        )
+
+    loaded = loaded_by(spark, table)
+    for name, type_name, initial, write in columns:
+        parent, _, leaf = name.rpartition(".")
+        kind = jvm.org.apache.iceberg.types.Types.fromPrimitiveString(type_name)
+        at = [parent] if parent else []
+        change = loaded.updateSchema().addColumn(*at, leaf, kind, "", literal(kind, initial))
+        change.commit()
+        loaded.updateSchema().updateColumnDefault(name, literal(kind, write)).commit()
+
+
+def rewrite_plan_of(spark: Any, table: str) -> dict[str, Any]:
+    """Plan rewrite_data_files with Iceberg's own planner; return how many groups of files it made."""
+    actions = spark._jvm.org.apache.iceberg.actions
+    planner = actions.BinPackRewriteFilePlanner(loaded_by(spark, table))
+    planner.init(spark._jvm.java.util.HashMap())
+    return {"groups": planner.plan().totalGroupCount()}
+
+
+class JavaPeer(PeerProcess):
+    """The peer as a test sees it; `lake` warehouses are opened under names of their own."""
+
+    def __init__(self) -> None:
+        """Start the process; it answers when Spark is up."""
+        super().__init__([sys.executable, __file__, "--serve"], ('{"answer"', '{"error"'))
+
+    def _ask(self, **request: Any) -> Any:
+        return self.ask(request)["answer"]
+
+    def sql(self, warehouse: Path | str, statement: str) -> list[dict[str, Any]]:
+        """Run a statement in which ``{c}`` stands for the warehouse's catalog, ``{h}`` for it as folders."""
+        return self._ask(op="sql", warehouse=str(warehouse), statement=statement)
+
+    def read(self, warehouse: Path | str, table: str, **options: object) -> list[dict[str, Any]]:
+        """Return a table's rows as read with Iceberg's options, ``_`` in whose names stands for ``-``."""
+        named = {name.replace("_", "-"): str(value) for name, value in options.items()}
+        return self._ask(op="read", warehouse=str(warehouse), table=table, options=named)
+
+    def splits(
+        self, warehouse: Path | str, table: str, options: dict[str, str]
+    ) -> list[list[list[Any]]]:
+        """Return the splits of Iceberg's own planner: [path, start, length] of each piece."""
+        return self._ask(op="splits", warehouse=str(warehouse), table=table, options=options)
+
+    def add_columns(self, warehouse: Path | str, table: str, columns: list[list[str]]) -> None:
+        """Add columns with defaults: [name, type, initial default, write default], these two in JSON."""
+        self._ask(op="columns", warehouse=str(warehouse), table=table, columns=columns)
+
+    def checksum(self, warehouse: Path | str, table: str, suffix: str = "") -> dict[str, Any]:
+        """Return rows and hash of a table; ``suffix`` as in ``VERSION AS OF 1``."""
+        return self._ask(op="checksum", warehouse=str(warehouse), table=table, suffix=suffix)
+
+
+def _named(statement: str) -> str:
+    return statement.replace("{c}", CATALOG).replace("{h}", HADOOP_CATALOG)
+
+
+def serve() -> None:
+    """Answer requests until standard input ends."""
+    first = session()
+    sessions: dict[str, Any] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        warehouse = request["warehouse"]
+        try:
+            if warehouse not in sessions:
+                # The catalog's name is part of its tables' keys, so each warehouse needs a session.
+                sessions[warehouse] = first.newSession()
+                conf = catalog_conf(CATALOG, warehouse) | hadoop_conf(warehouse)
+                for key, value in conf.items():
+                    sessions[warehouse].conf.set(key, value)
+            spark = sessions[warehouse]
+            if request["op"] == "sql":
+                answer: Any = rows_of(spark, _named(request["statement"]))
+            elif request["op"] == "read":
+                answer = options_read(spark, f"{CATALOG}.{request['table']}", request["options"])
+            elif request["op"] == "splits":
+                answer = splits_of(spark, f"{CATALOG}.{request['table']}", request["options"])
+            elif request["op"] == "columns":
+                answer = add_columns(spark, f"{CATALOG}.{request['table']}", request["columns"])
+            else:
+                answer = checksum_of(spark, f"{CATALOG}.{request['table']} {request['suffix']}")
+            reply = json.dumps({"answer": answer}, default=str)
+        except Exception as error:
+            reply = json.dumps({"error": str(error)[:2000]})
+        print(reply, flush=True)
+
+
+def main() -> None:
+    """Serve, or run one statement as a whole process and print what it took."""
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+        return
+    started = time.perf_counter()
+    spark = session(os.path.abspath(sys.argv[1]))
+    up = time.perf_counter()
+    if sys.argv[2] == "plan":
+        result: Any = plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
+    elif sys.argv[2] == "plan-rewrite":
+        result = rewrite_plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
+    elif sys.argv[2] == "checksum":
+        result = checksum_of(spark, f"{CATALOG}.{sys.argv[3]}")
+    else:
+        result = rows_of(spark, sys.argv[2])
+    done = time.perf_counter()
+    print(
+        json.dumps(
+            {
+                "session_s": round(up - started, 2),
+                "op_s": round(done - up, 2),
+                "result": result,
+            },
+            default=str,
+        )
+    )
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
