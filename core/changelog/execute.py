@@ -12,7 +12,7 @@ from lake.core.changelog.plan import ChangePlan
 from lake.core.changelog.read import AMBIGUOUS, changes_of
 from lake.core.changelog.task_unit import Unit
 from lake.core.changelog.task_units import units_of
-from lake.core.engine.tasks import TaskContext
+from lake.core.engine.tasks import TaskContext, TaskFunction
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
 from lake.core.exports.export import Noted
@@ -50,7 +50,6 @@ class ChangeRows:
     """The rows of a change log, oldest commit first."""
 
     plan: ChangePlan
-    task: str = "lake.core.changelog.execute:write_part"
 
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all changes."""
@@ -61,6 +60,11 @@ class ChangeRows:
         """Yield what each task reads."""
         for unit in units_of(self.plan):
             yield {"unit": unit.to_plain()}, unit.bytes
+
+    @property
+    def task(self) -> TaskFunction:
+        """What the engine runs with a payload."""
+        return write_part
 
     def check(self, rows: int, noted: Noted) -> None:
         """Nothing tells beforehand how many changes there are; the reader checks each file."""

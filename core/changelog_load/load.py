@@ -7,7 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lake.core import locations
-from lake.core.changelog_load.tasks import source_schema
+from lake.core.changelog_load.tasks import (
+    receive_changes,
+    send_changes,
+    source_schema,
+    write_changes,
+)
 from lake.core.commit.commit import Committed
 from lake.core.commit.operations import AppendFiles, Operation, RowDelta
 from lake.core.deletes.delta_writer import RETRACT, UPSERT, DeltaSettings, check_key
@@ -40,7 +45,6 @@ from lake.core.upsert.rejects import (
 
 MODES = (UPSERT, RETRACT)
 _CHANGES = "changes"
-_TASKS = "lake.core.changelog_load.tasks"
 _DELETES_SINCE = 2
 
 
@@ -224,10 +228,10 @@ def _write(session: Session, plan: ChangePlan, operation_id: str, aside: str) ->
         session,
         ingest,
         operation_id,
-        f"{_TASKS}:write_changes",
-        f"{_TASKS}:send_changes",
+        write_changes,
+        send_changes,
         extra,
-        receive_function=f"{_TASKS}:receive_changes",
+        receive_function=receive_changes,
         # The changes of a key are told in their order to one writer.
         together=True,
     ):

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from lake.core.clock import Ids, SystemIds
-from lake.core.engine.task_functions import context_for, resolve
-from lake.core.engine.tasks import Task, TaskResult
+from lake.core.engine.task_functions import context_for, name_of, resolve
+from lake.core.engine.tasks import MapFunction, ReduceFunction, Task, TaskFunction, TaskResult
 from lake.core.engine.thread_stream import Pool
 from lake.core.errors import EngineError, LakeError
 from lake.core.storage.errors import is_refusal, storage_error
@@ -41,10 +41,10 @@ class InlineEngine:
         self._stopped = False
 
     def run(
-        self, tasks: Sequence[Task], function: str, *, storage: Storage
+        self, tasks: Sequence[Task], function: TaskFunction | str, *, storage: Storage
     ) -> Iterator[TaskResult]:
         """Run the function on every task; results come as tasks give them."""
-        run = resolve(function)
+        run = resolve(name_of(function))
         with self._pool() as (pool, batch):
 
             def work(index: int) -> Generator[TaskResult]:
@@ -60,17 +60,18 @@ class InlineEngine:
     def exchange(
         self,
         tasks: Sequence[Task],
-        map_function: str,
-        reduce_function: str,
+        map_function: MapFunction | str,
+        reduce_function: ReduceFunction | str,
         reduce_payloads: Sequence[Mapping[str, Any]],
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
         """Spill what tasks send to a temporary file, then reduce."""
+        send, reduce = resolve(name_of(map_function)), resolve(name_of(reduce_function))
         with tempfile.TemporaryFile(prefix="lake-exchange-") as file:
             spill = _Spill(file.fileno(), len(reduce_payloads))
-            self._send(spill, tasks, resolve(map_function), storage)
-            yield from self._reduce(spill, resolve(reduce_function), reduce_payloads, storage)
+            self._send(spill, tasks, send, storage)
+            yield from self._reduce(spill, reduce, reduce_payloads, storage)
 
     def stop(self) -> None:
         """Tell running tasks to end and wait for them; those between two batches do so at once."""

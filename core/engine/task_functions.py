@@ -16,16 +16,31 @@ from lake.core.redaction import Redactor
 from lake.core.storage.errors import storage_error
 from lake.core.storage.storage import Storage
 
-# Task functions are named by text that travels through Spark: no other code may be named so.
+# Spark's workers receive the names of task functions: a name must not select any other code.
 _PACKAGE = "lake.core."
 _TRACE_LIMIT = 4000
+
+
+def name_of(function: Callable[..., Any] | str) -> str:
+    """Return the name ``"module:function"`` by which workers find a task's function.
+
+    Raises:
+        EngineError: it is not a function that a module below lake's core defines under its name.
+    """
+    if isinstance(function, str):
+        resolve(function)
+        return function
+    name = f"{function.__module__}:{function.__qualname__}"
+    if resolve(name) is not function:
+        raise EngineError(f"not a task function: {name!r} is another function")
+    return name
 
 
 def resolve(name: str) -> Callable[..., Any]:
     """Return the function that ``"module:function"`` names.
 
     Raises:
-        EngineError: it lies outside lake's core or does not exist.
+        EngineError: it is not below lake's core or does not exist.
     """
     module, _, function = name.partition(":")
     if not module.startswith(_PACKAGE):

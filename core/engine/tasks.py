@@ -1,7 +1,8 @@
 """What moves rows: Spark, or this process for small plans.
 
-A task is plain data; the function that runs it is named by text (``"lake.core.compaction.execute:rewrite"``),
-so nothing is pickled but rows, and the same function runs in this process, in a local Spark and on a cluster.
+A task is plain data, and its function is a function of a module below `lake.core`. Spark's workers receive the
+function's name (``"lake.core.compaction.tasks:rewrite"``), so only rows are pickled, and the same function runs in
+this process, in a local Spark and on a cluster.
 """
 
 from __future__ import annotations
@@ -84,9 +85,9 @@ class Engine(Protocol):
         """Whether tasks may have been tried more often than they gave results: files of such attempts lie about."""
 
     def run(
-        self, tasks: Sequence[Task], function: str, *, storage: Storage
+        self, tasks: Sequence[Task], function: TaskFunction | str, *, storage: Storage
     ) -> Iterator[TaskResult]:
-        """Run ``function`` ("module:name" under lake.core) on every task; results come as tasks finish.
+        """Run ``function``, a function of a module below lake.core, on every task; results come as tasks finish.
 
         Closing the iterator, an error, or `stop` cancels what still runs; when that returns, no task writes
         any more (a Spark Connect server alone does not tell whether). A `LakeError` raised in a task is
@@ -96,8 +97,8 @@ class Engine(Protocol):
     def exchange(
         self,
         tasks: Sequence[Task],
-        map_function: str,
-        reduce_function: str,
+        map_function: MapFunction | str,
+        reduce_function: ReduceFunction | str,
         reduce_payloads: Sequence[Mapping[str, Any]],
         *,
         storage: Storage,

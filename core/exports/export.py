@@ -16,7 +16,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.selection import engine_name
 from lake.core.engine.spark.conf import SparkConf
-from lake.core.engine.tasks import Engine, Task, TaskContext
+from lake.core.engine.tasks import Engine, Task, TaskContext, TaskFunction
 from lake.core.errors import LakeError, StoppedError
 from lake.core.exports.destinations import PART, Output, opened, refuse_inside, replacing
 from lake.core.exports.formats import ARROW_STREAM, plain_rows, writing
@@ -68,8 +68,8 @@ class RowSource(Protocol):
         """What is read."""
 
     @property
-    def task(self) -> str:
-        """What the engine runs with a payload: it calls `write_part`."""
+    def task(self) -> TaskFunction:
+        """The function that the engine runs with a payload: it calls `write_part`."""
 
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all rows, and note at the end of each part what was noticed."""

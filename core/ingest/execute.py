@@ -12,7 +12,14 @@ from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import Committed, commit_snapshot
 from lake.core.commit.operations import AppendFiles, Operation, OverwriteFiles, ReplacePartitions
-from lake.core.engine.tasks import Engine, Task, TaskResult
+from lake.core.engine.tasks import (
+    Engine,
+    MapFunction,
+    ReduceFunction,
+    Task,
+    TaskFunction,
+    TaskResult,
+)
 from lake.core.errors import LakeError
 from lake.core.expressions.filters import filter_to_plain
 from lake.core.ingest.plan import (
@@ -28,6 +35,13 @@ from lake.core.ingest.plan import (
 )
 from lake.core.ingest.recovery import as_staged, publish_manifests, run_id_of, settle
 from lake.core.ingest.schema_evolution import schema_changes
+from lake.core.ingest.tasks import (
+    receive_rows,
+    sample_rows,
+    send_rows,
+    write_kept,
+    write_rows,
+)
 from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Outcome, Status
 from lake.core.properties.table_properties import DELETE_ISOLATION, HASH, RANGE
@@ -42,7 +56,6 @@ from lake.core.staging.operation_files import staged
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
 
-_TASKS = "lake.core.ingest.tasks"
 _REDUCER_BYTES = 256 * 1024 * 1024
 _MOST_REDUCERS = 200
 # The numbers of tasks that rewrite start here, so that no name meets a loading task's.
@@ -141,9 +154,7 @@ def tell_of_no_rows(session: Session, plan: IngestPlan) -> None:
 
 def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Written:
     written = _Written()
-    for value in run_source(
-        session, plan, operation_id, f"{_TASKS}:write_rows", f"{_TASKS}:send_rows"
-    ):
+    for value in run_source(session, plan, operation_id, write_rows, send_rows):
         written.files += [DataFile.from_plain(file) for file in value["files"]]
         written.rows_read += value["rows_read"]
     if written.rows != written.rows_read:
@@ -157,11 +168,11 @@ def run_source(
     session: Session,
     plan: IngestPlan,
     operation_id: str,
-    write_function: str,
-    send_function: str,
+    write_function: TaskFunction,
+    send_function: MapFunction,
     extra: Mapping[str, Any] | None = None,
     *,
-    receive_function: str = f"{_TASKS}:receive_rows",
+    receive_function: ReduceFunction = receive_rows,
     together: bool | None = None,
 ) -> Iterator[Mapping[str, Any]]:
     """Read the source and write its rows to data files; yield what tasks report.
@@ -230,8 +241,8 @@ def _exchange(
     engine: Engine,
     plan: IngestPlan,
     tasks: list[Task],
-    send_function: str,
-    receive_function: str,
+    send_function: MapFunction,
+    receive_function: ReduceFunction,
 ) -> Iterator[TaskResult]:
     """Bring each partition's, or range's, rows together before they are written."""
     bounds: list[str] = []
@@ -260,7 +271,7 @@ def _bounds(engine: Engine, plan: IngestPlan, tasks: Sequence[Task], ranges: int
     """Look at the rows' keys and return where to cut them into ranges."""
     size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * ranges // len(tasks))
     looks = [Task({**task.payload, "sampled": size}, task.input_bytes) for task in tasks]
-    found = engine.run(looks, f"{_TASKS}:sample_rows", storage=plan.table.storage)
+    found = engine.run(looks, sample_rows, storage=plan.table.storage)
     # In the tasks' order, so that the same input is cut in the same way.
     samples = sorted(found, key=lambda result: result.task)
     return encoded(cuts([result.value for result in samples], ranges))
@@ -275,7 +286,7 @@ def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: 
     total = sum(task.input_bytes for task in tasks)
     session.progress.start("rewriting", tasks=len(tasks), total_bytes=total)
     engine = session.engine(plan.input_bytes)
-    for result in engine.run(tasks, f"{_TASKS}:write_kept", storage=plan.table.storage):
+    for result in engine.run(tasks, write_kept, storage=plan.table.storage):
         value, (file, _) = result.value, files[result.task]
         session.progress.advance(tasks=1, done_bytes=file.size_bytes)
         if value["untouched"]:

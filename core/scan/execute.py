@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.deletes.apply import Deletes, EqualityGroups, read_rows
-from lake.core.engine.tasks import TaskContext
+from lake.core.engine.tasks import TaskContext, TaskFunction
 from lake.core.errors import CorruptFileError
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
@@ -65,7 +65,6 @@ class ScanRows:
     """The rows of a scan, in the order of its splits."""
 
     plan: ScanPlan
-    task: str = "lake.core.scan.execute:write_part"
 
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all rows."""
@@ -88,6 +87,11 @@ class ScanRows:
             }
             sizes = (item.length or item.size_bytes - item.start for item in split.slices)
             yield payload, sum(sizes)
+
+    @property
+    def task(self) -> TaskFunction:
+        """What the engine runs with a payload."""
+        return write_part
 
     def check(self, rows: int, noted: Noted) -> None:
         """Compare what was read, deleted or not, with what the table's metadata says, where all was to be read.

@@ -22,14 +22,14 @@ _LONGEST_VALUE = 200
 _BATCH_ROWS = 256 * 1024
 
 
-def settle(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def deduplicate(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Settle the keys of all units as one bucket; reports where its keys are and who lost.
 
     The payload: ``files`` (each with ``place`` and ``keys``, in the input's order), ``key_columns`` (how many
     of the columns are the key's; the others are the order's), ``folder`` and ``name`` (for new files),
     ``bucket``.
     """
-    yield _settle(_source_keys(payload["files"], context), payload, context)
+    yield _deduplicate(_source_keys(payload["files"], context), payload, context)
 
 
 def send_keys(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
@@ -50,12 +50,12 @@ def send_keys(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
     yield from outbox.rest()
 
 
-def settle_sent(
+def deduplicate_sent(
     payload: Mapping[str, Any], blobs: Iterable[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
-    """Settle the keys that were sent to one bucket, as `settle` does."""
+    """Settle the keys that were sent to one bucket, as `deduplicate` does."""
     batches = (batch for blob in blobs for batch in pa.ipc.open_stream(blob))
-    yield _settle(batches, payload, context)
+    yield _deduplicate(batches, payload, context)
 
 
 def _source_keys(
@@ -76,7 +76,7 @@ def _first(batch: Any, columns: int) -> Any:
     return batch.select(list(range(columns)))
 
 
-def _settle(
+def _deduplicate(
     batches: Iterable[pa.RecordBatch], payload: Mapping[str, Any], context: TaskContext
 ) -> dict[str, Any]:
     table = pa.Table.from_batches(batches)

@@ -35,13 +35,13 @@ from lake.core.snapshots import ancestry
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import Staging, staged
 from lake.core.upsert.checksummed_batches import batches_in
+from lake.core.upsert.dedup_tasks import deduplicate, deduplicate_sent, send_keys
 from lake.core.upsert.key_matching import KeyMatches, Matcher
 from lake.core.upsert.options import EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
+from lake.core.upsert.source_tasks import send_rows, write_rows
 
-_SOURCE = "lake.core.upsert.source_tasks"
-_SETTLE = "lake.core.upsert.dedup_tasks"
 # Keys of which an index takes some 100 to 200 MiB.
 _BUCKET_ROWS = 4_000_000
 _BUCKET_BYTES = 128 * 1024 * 1024
@@ -176,8 +176,8 @@ class _Run:
             self.session,
             self.plan.ingest,
             self.operation_id,
-            f"{_SOURCE}:write_rows",
-            f"{_SOURCE}:send_rows",
+            write_rows,
+            send_rows,
             {"keys": keys},
         ):
             source.files += [DataFile.from_plain(file) for file in value["files"]]
@@ -201,13 +201,13 @@ class _Run:
         results: Iterator[TaskResult]
         if count == 1:
             task = Task({**common, "files": files, "bucket": 0})
-            results = engine.run([task], f"{_SETTLE}:settle", storage=self._storage)
+            results = engine.run([task], deduplicate, storage=self._storage)
         else:
             # The input's order is that of the tasks.
             results = engine.exchange(
                 [Task({**common, "files": [file], "buckets": count}) for file in files],
-                f"{_SETTLE}:send_keys",
-                f"{_SETTLE}:settle_sent",
+                send_keys,
+                deduplicate_sent,
                 [{**common, "bucket": bucket} for bucket in range(count)],
                 storage=self._storage,
             )

@@ -25,15 +25,15 @@ from lake.core.snapshots import ancestry
 from lake.core.snapshots.delete_scopes import PUFFIN
 from lake.core.snapshots.live_files import LiveFiles, live_files
 from lake.core.types.arrow_schema import moved_schema, schema_to_plain
+from lake.core.upsert.equality_tasks import write_deletes
 from lake.core.upsert.key_filter import key_filter
+from lake.core.upsert.match_tasks import match
 from lake.core.upsert.plan import UpsertPlan
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.snapshots import Snapshot
 
-_MATCH = "lake.core.upsert.match_tasks"
-_EQUALITY = "lake.core.upsert.equality_tasks"
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
 # The numbers of tasks start here, so that no name meets a loading task's.
@@ -112,7 +112,7 @@ class Matcher:
         ]
         matched = KeyMatches(table, base, None, [], [])
         engine = self._session.engine(ingest.input_bytes)
-        for result in engine.run(tasks, f"{_EQUALITY}:write_deletes", storage=self._storage):
+        for result in engine.run(tasks, write_deletes, storage=self._storage):
             matched.deletes += [DataFile.from_plain(file) for file in result.value["deletes"]]
         return matched
 
@@ -135,7 +135,7 @@ class Matcher:
         total = sum(task.input_bytes for task in tasks)
         self._session.progress.start("matching", tasks=len(tasks), total_bytes=total)
         engine = self._session.engine(ingest.input_bytes)
-        for result in engine.run(tasks, f"{_MATCH}:match", storage=self._storage):
+        for result in engine.run(tasks, match, storage=self._storage):
             value = result.value
             for bucket, text in enumerate(value["found"]):
                 new = _bits(text)

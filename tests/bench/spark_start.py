@@ -29,17 +29,19 @@ print("result", flush=True)
 spark.stop()
 """
 _LAKE = """
+from lake.core.engine.task_functions import echo
 from lake.core.engine.tasks import Task
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.settings import Settings
 from lake.core.storage.storage import Storage
 engine = SparkEngine(Settings(master="local[2]"))
-assert list(engine.run([Task({})], "lake.core.engine.task_functions:echo", storage=Storage()))
+assert list(engine.run([Task({})], echo, storage=Storage()))
 print("result", flush=True)
 engine.stop()
 """
 _JOBS = """
 import time
+from lake.core.engine.task_functions import echo
 from lake.core.engine.tasks import Task
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.settings import Settings
@@ -48,7 +50,7 @@ engine = SparkEngine(Settings(master="local[2]"))
 for count in (2, 32, 3000, 2, 32, 3000):
     before = time.monotonic()
     tasks = [Task({}) for _ in range(count)]
-    assert len(list(engine.run(tasks, "lake.core.engine.task_functions:echo", storage=Storage()))) == count
+    assert len(list(engine.run(tasks, echo, storage=Storage()))) == count
     print(f"{count:5d} empty tasks: {time.monotonic() - before:.2f} s", flush=True)
 engine.stop()
 """

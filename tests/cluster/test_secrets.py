@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from support.servers.spark_cluster import ConnectServer, SparkCluster
 
+from lake.core.engine.task_functions import echo, gather, scatter
 from lake.core.engine.tasks import Engine, Task
 from lake.core.storage.storage import Storage
 
 CANARY = "canary-7d41b0c9"
-ECHO = "lake.core.engine.task_functions"
 
 
 def pages(address: str) -> Iterator[str]:
@@ -36,10 +36,8 @@ def test_no_property_of_the_storage_is_in_plans_logs_or_pages(
     storage = Storage({"s3.secret-access-key": CANARY, "s3.session-token": f"{CANARY}-token"})
     tasks = [Task({"n": 0, "blobs": [[0, "x"], [1, "y"]]}), Task({"n": 1, "blobs": [[1, "z"]]})]
 
-    echoed = list(there.run(tasks, f"{ECHO}:echo", storage=storage))
-    gathered = list(
-        there.exchange(tasks, f"{ECHO}:scatter", f"{ECHO}:gather", [{}, {}], storage=storage)
-    )
+    echoed = list(there.run(tasks, echo, storage=storage))
+    gathered = list(there.exchange(tasks, scatter, gather, [{}, {}], storage=storage))
 
     assert (len(echoed), len(gathered)) == (2, 2)
     shown = "\n".join([*cluster.written(), *pages(server.page)])

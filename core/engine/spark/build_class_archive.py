@@ -20,6 +20,7 @@ from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.jobs import DriverJobs
 from lake.core.engine.spark.pyspark_internals import forget_server
 from lake.core.engine.spark.session import Attempt, archive_for, start_directly
+from lake.core.engine.task_functions import echo, gather, name_of, scatter
 from lake.core.engine.tasks import Task
 from lake.core.errors import EngineError, LakeError
 from lake.core.storage.credentials import Credentials
@@ -27,7 +28,6 @@ from lake.core.storage.credentials import Credentials
 _LOWEST_PRIORITY = 19
 # For each step: of the lowest priority, it waits while everything else on a busy machine goes on.
 _PATIENCE_SECONDS = 1800.0
-_WORKER = "lake.core.engine.task_functions"
 
 
 def main(java_home: str) -> None:
@@ -83,8 +83,8 @@ def _run_spark(java: Java, folder: Path, options: list[str]) -> None:
     tasks = [Task({"blobs": [[0, ""], [1, ""]]}), Task({"blobs": [[1, ""]]})]
     jobs = DriverJobs(running.spark)
     for plan in (
-        plans.run(tasks, f"{_WORKER}:echo", 2),
-        plans.exchange(tasks, f"{_WORKER}:scatter", f"{_WORKER}:gather", [{}, {}], 2),
+        plans.run(tasks, name_of(echo), 2),
+        plans.exchange(tasks, name_of(scatter), name_of(gather), [{}, {}], 2),
     ):
         for piece in jobs.pieces(plan.rows("train", "", Credentials({})), plan):
             piece()

@@ -19,8 +19,8 @@ from lake.core.engine.spark.plans import Plan
 from lake.core.engine.spark.pyspark_internals import MEMORY_HINT
 from lake.core.engine.spark.startup import Launch
 from lake.core.engine.spark.worker_locks import end_workers
-from lake.core.engine.task_functions import decode_error, resolve
-from lake.core.engine.tasks import Task, TaskResult
+from lake.core.engine.task_functions import decode_error, name_of
+from lake.core.engine.tasks import MapFunction, ReduceFunction, Task, TaskFunction, TaskResult
 from lake.core.engine.thread_stream import Pool
 from lake.core.errors import EngineError
 from lake.core.settings import Settings
@@ -168,18 +168,18 @@ class SparkEngine:
             self._launch = Launch(self._conf, self._remote)
 
     def run(
-        self, tasks: Sequence[Task], function: str, *, storage: Storage
+        self, tasks: Sequence[Task], function: TaskFunction | str, *, storage: Storage
     ) -> Iterator[TaskResult]:
         """Run the function on every task; results come as tasks, or small groups of them, finish."""
-        resolve(function)
+        name = name_of(function)
         with self._batch() as batch:
-            yield from batch.stream(plans.run(tasks, function, self.parallelism), storage)
+            yield from batch.stream(plans.run(tasks, name, self.parallelism), storage)
 
     def exchange(
         self,
         tasks: Sequence[Task],
-        map_function: str,
-        reduce_function: str,
+        map_function: MapFunction | str,
+        reduce_function: ReduceFunction | str,
         reduce_payloads: Sequence[Mapping[str, Any]],
         *,
         storage: Storage,
@@ -189,11 +189,8 @@ class SparkEngine:
         The map function must give the same for the same payload: Spark runs it again when it loses an
         executor, while some reducers may have read what it gave before.
         """
-        resolve(map_function)
-        resolve(reduce_function)
-        plan = plans.exchange(
-            tasks, map_function, reduce_function, reduce_payloads, self.parallelism
-        )
+        send, reduce = name_of(map_function), name_of(reduce_function)
+        plan = plans.exchange(tasks, send, reduce, reduce_payloads, self.parallelism)
         with self._batch() as batch:
             yield from batch.stream(plan, storage)
 

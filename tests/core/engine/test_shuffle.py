@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import engine_drill as drill
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lake.core.engine.spark.engine import SparkEngine
-from lake.core.engine.tasks import Engine, Task
+from lake.core.engine.tasks import Engine, MapFunction, ReduceFunction, Task
 from lake.core.errors import CorruptFileError, EngineError, NotFoundError
 from lake.core.storage.storage import Storage
 
-DRILL = "lake.core.drill:"
 Sent = list[list[tuple[int, str]]]
 
 
@@ -23,14 +23,14 @@ def exchange(
     payloads: list[dict[str, Any]],
     reducers: int,
     *,
-    send: str = "send",
-    receive: str = "receive",
+    send: MapFunction = drill.send,
+    receive: ReduceFunction = drill.receive,
 ) -> dict[int, Any]:
     results = list(
         engine.exchange(
             [Task(payload) for payload in payloads],
-            DRILL + send,
-            DRILL + receive,
+            send,
+            receive,
             [{"r": number} for number in range(reducers)],
             storage=Storage(),
         )
@@ -97,7 +97,7 @@ def test_each_task_sends_once(engine: Engine, tmp_path: Path) -> None:
 def test_a_reducer_may_leave_blobs_unread(engine: Engine) -> None:
     blobs = [[0, "a"], [0, "b"], [1, "c"], [1, "d"]]
 
-    received = exchange(engine, [{"n": 0, "blobs": blobs}], 2, receive="receive_first")
+    received = exchange(engine, [{"n": 0, "blobs": blobs}], 2, receive=drill.receive_first)
 
     assert received == {0: {"first": "a"}, 1: {"first": "c"}}
 
@@ -105,7 +105,7 @@ def test_a_reducer_may_leave_blobs_unread(engine: Engine) -> None:
 def test_megabytes_pass_through(engine: Engine) -> None:
     payload = {"count": 12, "reducers": 3, "bytes": 5_000_000}
 
-    received = exchange(engine, [payload, payload], 3, send="send_much", receive="measure")
+    received = exchange(engine, [payload, payload], 3, send=drill.send_much, receive=drill.measure)
 
     assert received == {number: {"bytes": 40_000_000} for number in range(3)}
 
@@ -117,8 +117,8 @@ def test_an_error_while_sending_reduces_nothing(engine: Engine) -> None:
     ]
     results = engine.exchange(
         [Task(payload) for payload in payloads],
-        DRILL + "send",
-        DRILL + "receive",
+        drill.send,
+        drill.receive,
         [{}] * 4,
         storage=Storage(),
     )
@@ -129,7 +129,7 @@ def test_an_error_while_sending_reduces_nothing(engine: Engine) -> None:
 
 def test_an_error_while_reducing_keeps_its_class(engine: Engine) -> None:
     with pytest.raises(CorruptFileError) as caught:
-        exchange(engine, [{"n": 0, "blobs": [[0, "x"]]}], 1, receive="fail_reducer")
+        exchange(engine, [{"n": 0, "blobs": [[0, "x"]]}], 1, receive=drill.fail_reducer)
 
     assert caught.value.hint == "look"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lake.core.engine.spark.engine import SparkEngine
-from lake.core.engine.tasks import Task, TaskResult
+from lake.core.engine.tasks import MapFunction, ReduceFunction, Task, TaskFunction, TaskResult
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
 from lake.core.storage.storage import Storage
@@ -26,15 +26,15 @@ class Lasting:
         return self._engine.may_have_lost_attempts
 
     def run(
-        self, tasks: Sequence[Task], function: str, *, storage: Storage
+        self, tasks: Sequence[Task], function: TaskFunction | str, *, storage: Storage
     ) -> Iterator[TaskResult]:
         return self._engine.run(tasks, function, storage=storage)
 
     def exchange(
         self,
         tasks: Sequence[Task],
-        map_function: str,
-        reduce_function: str,
+        map_function: MapFunction | str,
+        reduce_function: ReduceFunction | str,
         reduce_payloads: Sequence[Mapping[str, Any]],
         *,
         storage: Storage,

@@ -1,4 +1,4 @@
-"""Task functions for tests of the engines; they are called as ``lake.core.drill:<name>``."""
+"""Task functions for tests of the engines; workers import this module as ``lake.core.drill``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 
 from lake.core import errors
 from lake.core.engine.tasks import TaskContext
+
+# The functions' module: engines accept functions of the core only.
+__name__ = "lake.core.drill"
 
 Payload = Mapping[str, Any]
 Values = Iterator[Mapping[str, Any]]

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import engine_drill as drill
 import pytest
 
+from lake.core.engine import task_functions
 from lake.core.engine.jvm.class_archive import ClassArchive
 from lake.core.engine.jvm.java import find_java
 from lake.core.engine.jvm.process import Jvm
@@ -26,12 +28,12 @@ from lake.core.engine.spark.preflight import require_master
 from lake.core.engine.spark.pyspark_internals import frame_of
 from lake.core.engine.spark.session import archive_for
 from lake.core.engine.spark.worker import TASK_ROWS
+from lake.core.engine.task_functions import name_of
 from lake.core.engine.tasks import Task
 from lake.core.errors import EngineError
 from lake.core.settings import Settings
 from lake.core.storage.storage import Storage
 
-DRILL = "lake.core.drill:"
 CANARY = "canary-51f0d7e2"
 _PATIENCE_SECONDS = 300.0
 
@@ -65,8 +67,7 @@ def jvm_of(engine: SparkEngine) -> Jvm:
 
 
 def echo(engine: SparkEngine, storage: Storage | None = None) -> None:
-    function = "lake.core.engine.task_functions:echo"
-    (result,) = engine.run([Task({"n": 1})], function, storage=storage or Storage())
+    (result,) = engine.run([Task({"n": 1})], task_functions.echo, storage=storage or Storage())
     assert result.value["payload"] == {"n": 1}
 
 
@@ -105,7 +106,7 @@ def test_stop_leaves_no_process_and_no_file_and_no_more_writing(
     written = tmp_path / "written"
     written.mkdir()
     tasks = [Task({"folder": str(written), "n": n}) for n in (0, 1, 2)]
-    results = own.run(tasks, DRILL + "write_on", storage=Storage())
+    results = own.run(tasks, drill.write_on, storage=Storage())
     next(results)
     until(lambda: len(list(written.iterdir())) == 2)
     session, folder = jvm_of(own).process.pid, own._launch.folder  # type: ignore[union-attr]
@@ -148,7 +149,7 @@ def test_a_process_can_start_spark_again(own: SparkEngine) -> None:
 
 def test_a_worker_that_dies_is_an_error_of_the_engine(own: SparkEngine) -> None:
     with pytest.raises(EngineError, match="lost a task") as caught:
-        list(own.run([Task({})], DRILL + "die", storage=Storage()))
+        list(own.run([Task({})], drill.die, storage=Storage()))
 
     assert "memory" in (caught.value.hint or "")
     echo(own)
@@ -157,12 +158,12 @@ def test_a_worker_that_dies_is_an_error_of_the_engine(own: SparkEngine) -> None:
 def test_an_attempt_that_was_lost_is_noticed(tmp_path: Path) -> None:
     engine = SparkEngine(Settings(master="local[2,2]"))
     tasks = [Task({"n": n, "blobs": [[n, "x"]]}) for n in range(3)]
-    list(engine.run(tasks, DRILL + "twice", storage=Storage()))
-    list(engine.exchange(tasks, DRILL + "send", DRILL + "receive", [{}] * 3, storage=Storage()))
+    list(engine.run(tasks, drill.twice, storage=Storage()))
+    list(engine.exchange(tasks, drill.send, drill.receive, [{}] * 3, storage=Storage()))
     assert not engine.may_have_lost_attempts
 
     dying = [Task({"n": 1, "died": str(tmp_path / "died")})]
-    (result,) = engine.run(dying, DRILL + "die_once", storage=Storage())
+    (result,) = engine.run(dying, drill.die_once, storage=Storage())
 
     assert result.value == {"n": 1}
     assert engine.may_have_lost_attempts
@@ -182,14 +183,14 @@ def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) 
     engine = SparkEngine(Settings(master="local[2]", spark_conf=conf))
     storage = Storage({"s3.secret-access-key": CANARY})
     tasks = [Task({"n": 0, "blobs": [[0, "x"]]})]
-    list(engine.run(tasks, DRILL + "twice", storage=storage))
-    list(engine.exchange(tasks, DRILL + "send", DRILL + "receive", [{}], storage=storage))
+    list(engine.run(tasks, drill.twice, storage=storage))
+    list(engine.exchange(tasks, drill.send, drill.receive, [{}], storage=storage))
     folder = engine._launch.folder  # type: ignore[union-attr]
     shuffled = [path.read_bytes() for path in folder.rglob("shuffle_*.data")]
     assert any(shuffled)
     assert not any(CANARY.encode() in data for data in shuffled)
     jvm, spark = jvm_of(engine), engine._launch.running().spark  # type: ignore[union-attr]
-    plan = plans.exchange(tasks, DRILL + "send", DRILL + "receive", [{}], 2)
+    plan = plans.exchange(tasks, name_of(drill.send), name_of(drill.receive), [{}], 2)
     frame = plan.build(frame_of(spark, plan.rows("x", "", storage.credentials), TASK_ROWS))
     shown = [
         frame._jdf.queryExecution().toString(),
@@ -209,6 +210,7 @@ def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) 
 
 def test_no_word_of_java_reaches_the_terminal(tmp_path: Path) -> None:
     code = (
+        "from lake.core.drill import write_on\n"
         "from lake.core.engine.tasks import Task\n"
         "from lake.core.engine.spark.engine import SparkEngine\n"
         "from lake.core.settings import Settings\n"
@@ -231,6 +233,7 @@ def test_nothing_survives_a_driver_that_is_killed(tmp_path: Path) -> None:
     written.mkdir()
     code = (
         "import sys\n"
+        "from lake.core.drill import write_on\n"
         "from lake.core.engine.tasks import Task\n"
         "from lake.core.engine.spark.engine import SparkEngine\n"
         "from lake.core.settings import Settings\n"
@@ -239,7 +242,7 @@ def test_nothing_survives_a_driver_that_is_killed(tmp_path: Path) -> None:
         "engine.start_in_background()\n"
         "print(engine._launch.running().jvm.process.pid, flush=True)\n"
         "task = Task({'folder': sys.argv[1], 'n': 1})\n"
-        "list(engine.run([task], 'lake.core.drill:write_on', storage=Storage()))\n"
+        "list(engine.run([task], write_on, storage=Storage()))\n"
     )
     driver = subprocess.Popen(
         [sys.executable, "-c", code, str(written)], stdout=subprocess.PIPE, text=True
@@ -256,9 +259,9 @@ def test_nothing_survives_a_driver_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_stop_while_waiting_for_results_is_felt(own: SparkEngine) -> None:
-    results = own.run([Task({"n": 0})], DRILL + "twice", storage=Storage())
+    results = own.run([Task({"n": 0})], drill.twice, storage=Storage())
     next(results)
-    waiting = own.run([Task({"file": "/never"})], DRILL + "wait_for", storage=Storage())
+    waiting = own.run([Task({"file": "/never"})], drill.wait_for, storage=Storage())
     threading.Timer(1, own.stop).start()
 
     with pytest.raises(EngineError, match="stopped"):
@@ -271,7 +274,7 @@ def test_a_signals_exception_comes_through_while_waiting(own: SparkEngine) -> No
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     echo(own)
-    waiting = own.run([Task({"file": "/never"})], DRILL + "wait_for", storage=Storage())
+    waiting = own.run([Task({"file": "/never"})], drill.wait_for, storage=Storage())
     threading.Timer(1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -389,7 +392,7 @@ def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_java_that_is_killed_meanwhile_is_told_as_that(own: SparkEngine, tmp_path: Path) -> None:
     tasks = [Task({"folder": str(tmp_path), "n": n}) for n in (0, 1)]
-    results = own.run(tasks, DRILL + "write_on", storage=Storage())
+    results = own.run(tasks, drill.write_on, storage=Storage())
     next(results)
     jvm_of(own).process.kill()
 
