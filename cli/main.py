@@ -22,6 +22,7 @@ from lake.cli.render import Renderer
 from lake.cli.signals import SignalHandlers
 from lake.core.clock import SystemClock
 from lake.core.errors import InvalidRequestError, LakeError, StoppedError, StorageError
+from lake.core.no_pandas import keep_pandas_out
 from lake.core.outcome import Outcome
 from lake.core.redaction import Redactor
 from lake.core.session import Session
@@ -246,7 +247,7 @@ def _is_open(number: int) -> bool:
 
 
 def _own_the_process(redact: Callable[..., str]) -> None:
-    """Silence the warnings and logs of libraries, and redact the traces of threads."""
+    """Silence the warnings and logs of libraries, redact the traces of threads, and keep pandas out."""
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     logging.getLogger().addHandler(logging.NullHandler())
@@ -261,6 +262,7 @@ def _own_the_process(redact: Callable[..., str]) -> None:
         sys.stderr.write(redact("".join(trace), limit=None))
 
     threading.excepthook = print_trace
+    keep_pandas_out()
 
 
 def _reader_left() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
-import json
 import os
 import re
 import shlex
@@ -207,10 +206,11 @@ def test_metadata_commands_load_no_engine_and_start_no_java(
 ) -> None:
     make_table(lake.warehouse)
     code = (
-        "import json, sys; from lake.cli.main import main; code = main(json.loads(sys.argv[1]));"
-        "heavy = {'pyspark', 'py4j', 'rich'} & set(sys.modules); print(code, sorted(heavy))"
+        "import sys; from lake.cli.main import main; code = main();"
+        "heavy = {'pyspark', 'py4j', 'rich', 'pandas', 'pyiceberg.io.pyarrow'} & set(sys.modules);"
+        "print(code, sorted(heavy))"
     )
-    command = [sys.executable, "-c", code, json.dumps(lake.arguments("-q", *arguments))]
+    command = [sys.executable, "-c", code, *lake.arguments("-q", *arguments)]
     # A machine on which Java cannot be found: a command that wanted one would fail.
     environment = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

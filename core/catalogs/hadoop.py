@@ -22,7 +22,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     ValidationError,
 )
-from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
+from pyiceberg.io import load_file_io
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
@@ -203,7 +203,7 @@ class HadoopCatalog(NoopCatalog):
             identifier=names,
             metadata=read_metadata(self._storage, current.location),
             metadata_location=current.location,
-            io=_LazyFileIO(self.properties),
+            io=load_file_io(self.properties, current.location),
             catalog=self,
         )
 
@@ -456,17 +456,3 @@ def _shown(found: Iterable[Identifier]) -> str:
     texts = sorted(".".join(names) for names in found)
     more = len(texts) - _SHOWN_NAMES
     return (", ".join(texts[:_SHOWN_NAMES]) or "none") + (f" and {more} more" if more > 0 else "")
-
-
-class _LazyFileIO(FileIO):
-    """PyIceberg's own FileIO, made when it is first used: making it costs more than reading metadata."""
-
-    def new_input(self, location: str) -> InputFile:
-        return load_file_io(self.properties, location).new_input(location)
-
-    def new_output(self, location: str) -> OutputFile:
-        return load_file_io(self.properties, location).new_output(location)
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        place = location if isinstance(location, str) else location.location
-        load_file_io(self.properties, place).delete(place)

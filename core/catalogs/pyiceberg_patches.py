@@ -9,14 +9,17 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import pyiceberg.io
 from pydantic import BaseModel
-from pyiceberg.io import OutputFile
+from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.serializers import Compressor, FromInputFile, ToOutputFile
 from pyiceberg.table import CommitTableResponse, metadata, statistics
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.typedef import IcebergBaseModel, Properties
 
+from lake.core import locations
+from lake.core.catalogs.local_file_io import LocalFileIO
 from lake.core.metadata.files import from_input
 from lake.core.metadata.parser import parsed_response
 from lake.core.metadata.text import bytes_of
@@ -31,6 +34,7 @@ _METADATA = ".metadata.json"
 def apply() -> None:
     """Make the changes that every command needs; a second call does nothing."""
     _bound_files()
+    _open_files_late()
     _keep_unknown_members()
     enable_types()
     enable_defaults()
@@ -54,6 +58,18 @@ def apply_to_rest() -> None:
 def _bound_files() -> None:
     """Read metadata files of bounded size: a small packed one may unpack to anything."""
     FromInputFile.table_metadata = staticmethod(from_input)  # type: ignore[assignment,method-assign]
+
+
+def _open_files_late() -> None:
+    """Import what opens a file of this machine when one is opened: lake reads metadata without it."""
+    original = pyiceberg.io._infer_file_io_from_scheme  # noqa: SLF001
+
+    def inferred(location: str, properties: Properties) -> FileIO | None:
+        if locations.parse(location).is_local:
+            return LocalFileIO(properties)
+        return original(location, properties)
+
+    pyiceberg.io._infer_file_io_from_scheme = inferred  # noqa: SLF001
 
 
 def _keep_unknown_members() -> None:
