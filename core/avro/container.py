@@ -382,6 +382,13 @@ def _long_at(data: bytes | memoryview, at: int, name: str) -> tuple[int, int]:
     Raises:
         CorruptFileError: the bytes end within it, or it is too long.
     """
+    if at + 1 < len(data):
+        # Most take one byte or two.
+        first, second = data[at], data[at + 1]
+        if first < 0x80:  # noqa: PLR2004 - the last byte has no high bit
+            return (first >> 1) ^ -(first & 1), at + 1
+        if second < 0x80:  # noqa: PLR2004
+            return (second << 6 | (first & 0x7F) >> 1) ^ -(first & 1), at + 2
     ahead = data[at : at + LONG_BYTES]
     value = shift = 0
     for byte in ahead:
@@ -437,6 +444,9 @@ def _inflate(
 
 
 def _inflate_deflate(packed: memoryview, limit: int) -> bytes:
+    if len(packed) <= _SMALL_BLOCK_BYTES:
+        # Twice as fast, but without a limit: deflate packs at most 1032 bytes into one, so this is bounded too.
+        return zlib.decompress(packed, -zlib.MAX_WBITS, _SMALL_BLOCK_BYTES)
     machine = zlib.decompressobj(-zlib.MAX_WBITS)
     block = machine.decompress(packed, limit + 1)
     if len(block) <= limit and not machine.eof:

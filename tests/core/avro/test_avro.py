@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import random
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from lake.core.avro.container import (
     Block,
+    Cursor,
     encode_long,
     plain_container,
     read_container,
@@ -281,6 +283,29 @@ def test_many_small_bombs_stop_at_the_limit_of_all_blocks() -> None:
     assert read_container(header + block * 50, name="x", max_bytes=1_000_000).size == 1_000_000
     with pytest.raises(CorruptFileError, match="more bytes"):
         read_container(header + block * 51, name="x", max_bytes=1_000_000)
+
+
+@pytest.mark.parametrize("size", [100, 40_000])
+def test_a_deflate_stream_that_is_cut_short_is_refused_in_small_and_large_blocks(size: int) -> None:
+    machine = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = machine.compress(random.Random(1).randbytes(size)) + machine.flush()
+    header, sync = empty_file()
+    whole, cut = (
+        header + encode_long(1) + encode_long(len(body)) + body + sync
+        for body in (packed, packed[:-1])
+    )
+
+    assert read_container(whole, name="x").size == size
+    with pytest.raises(CorruptFileError, match="does not decompress"):
+        read_container(cut, name="x")
+
+
+@given(st.integers(-(2**63), 2**63 - 1) | st.integers(-9000, 9000), st.binary(max_size=3))
+def test_an_integer_is_read_as_it_was_written_whatever_follows_it(value: int, rest: bytes) -> None:
+    cursor = Cursor(encode_long(value) + rest, "x")
+
+    assert (cursor.long(), bytes(cursor.take(len(rest)))) == (value, rest)
+    assert cursor.at_end
 
 
 LONG = b"\xff" * 10 + b"\x01"
