@@ -64,10 +64,9 @@ def _open_files_late() -> None:
     """Import what opens a file of this machine when one is opened: lake reads metadata without it."""
     original = pyiceberg.io._infer_file_io_from_scheme  # noqa: SLF001
 
-    def inferred(location: str, properties: Properties) -> FileIO | None:
-        if locations.parse(location).is_local:
-            return LocalFileIO(properties)
-        return original(location, properties)
+    def inferred(path: str, properties: Properties) -> FileIO | None:
+        is_local = locations.parse(path).is_local
+        return LocalFileIO(properties) if is_local else original(path, properties)
 
     pyiceberg.io._infer_file_io_from_scheme = inferred  # noqa: SLF001
 
