@@ -6,8 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import engine_drill as drill
 import pytest
+from support.faults import engine_drill as drill
 
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.spark.engine import SparkEngine

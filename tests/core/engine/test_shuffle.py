@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import engine_drill as drill
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.faults import engine_drill as drill
 
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.engine.tasks import Engine, MapFunction, ReduceFunction, Task

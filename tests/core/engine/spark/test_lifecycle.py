@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import engine_drill as drill
 import pytest
+from support.faults import engine_drill as drill
 
 from lake.core.engine import task_functions
 from lake.core.engine.jvm.class_archive import ClassArchive
