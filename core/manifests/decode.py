@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import NestedField, StructType, UnknownType
 
 from lake.core.arrow import one_array
@@ -43,6 +42,9 @@ from lake.core.types.single_values import (
     source_type,
     struct_array,
 )
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
 
 _ENTRY_RECORDS = frozenset({DATA_FILE_ID, PARTITION_ID})
 _REQUIRED_ENTRY = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table.metadata import TableMetadata
 
 from lake.core.arrow import one_array
 from lake.core.avro.container import Container, read_container
@@ -30,6 +29,9 @@ from lake.core.manifests.decode import (
 from lake.core.manifests.schemas import ENTRY_COLUMNS, unknown_entry_fields, unknown_manifest_fields
 from lake.core.storage.location_columns import normalize_locations
 from lake.core.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
 
 # Manifests are decoded together up to so many bytes, but shared out among the threads from so many on.
 _WINDOW_BYTES = 32 * 1024 * 1024
