@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lake.core.catalogs.catalog import Table, TableCatalog, open_catalog
+from lake.core.catalogs.catalog import Catalog, Table
+from lake.core.catalogs.selection import open_catalog
 from lake.core.progress import Progress, Silent
 from lake.core.run_context import RunContext
 from lake.core.settings import Settings
@@ -24,7 +25,7 @@ class Session(RunContext):
     """
 
     settings: Settings
-    catalog: TableCatalog
+    catalog: Catalog
     _engine: Engine | None = None
 
     def table(self, identifier: str) -> Table:

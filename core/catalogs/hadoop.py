@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, cast
 
+from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import (
@@ -23,9 +24,12 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.io import load_file_io
-from pyiceberg.table import CommitTableResponse
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, CreateTableTransaction
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import (
     AssertCreate,
     TableRequirement,
@@ -35,7 +39,10 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from lake.core import locations
-from lake.core.catalogs.opening import first_line
+from lake.core.catalogs.catalog import CommitResult, split_identifier
+from lake.core.catalogs.errors import first_line
+from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
+from lake.core.catalogs.trust import storage_properties
 from lake.core.errors import (
     BadInputError,
     CorruptFileError,
@@ -45,7 +52,7 @@ from lake.core.errors import (
     RefusedError,
     StorageError,
 )
-from lake.core.metadata.files import VERSION_HINT, parse
+from lake.core.metadata.files import VERSION_HINT, read_metadata
 from lake.core.metadata.snapshot_updates import settled
 from lake.core.metadata.text import bytes_of
 from lake.core.properties.table_properties import METADATA_CODEC
@@ -134,21 +141,6 @@ def _metadata_file(storage: Storage, folder: str, version: int) -> MetadataFile 
         if storage.exists(location):
             return MetadataFile(version, location)
     return None
-
-
-def read_metadata(storage: Storage, location: str) -> TableMetadata:
-    """Read a metadata file, compressed if its name says so.
-
-    Raises:
-        CorruptFileError: it is not there any more, or longer than any metadata.
-    """
-    try:
-        data = storage.read(location)
-    except NotFoundError as error:
-        raise CorruptFileError(
-            f"{location} was removed while it was about to be read", hint="run the command again"
-        ) from error
-    return parse(data, location)
 
 
 class HadoopCommitResponse(CommitTableResponse):
@@ -394,6 +386,63 @@ class HadoopCatalog(NoopCatalog):
         else:
             hint = f"namespaces: {_shown(self.list_namespaces())}"
         raise NotFoundError(f"table {wanted} does not exist in {self._warehouse}", hint=hint)
+
+
+class HadoopBackend(PyIcebergBackend):
+    """A folder of tables."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether commits are sent to a server, which may carry one out after the sender has ended."""
+        return False
+
+    @property
+    def writes_metadata(self) -> bool:
+        """Whether PyIceberg writes a table's metadata files in this process."""
+        return False
+
+    @property
+    def makes_metadata(self) -> bool:
+        """Whether a commit builds the table's new metadata in this process, from what was read."""
+        return True
+
+    @property
+    def _folders(self) -> HadoopCatalog:
+        return cast("HadoopCatalog", self.handle)
+
+    def refuse_commits(self, identifier: str, metadata: TableMetadata | None = None) -> None:
+        """Refuse a table to which nothing can be committed; see `HadoopCatalog.refuse_commits`.
+
+        Raises:
+            RefusedError: its storage, its location or its properties forbid it.
+        """
+        self._folders.refuse_commits(split_identifier(identifier), metadata)
+
+    def _open(self) -> PyIcebergCatalog:
+        properties = {key: str(value) for key, value in self.configured.items()}
+        warehouse = properties.get("warehouse")
+        if not warehouse:
+            raise BadInputError(
+                f"catalog {self.name} is of type hadoop but has no warehouse",
+                hint="set its warehouse to the folder with the tables",
+            )
+        storage = Storage(storage_properties(properties))
+        return HadoopCatalog(self.name, warehouse, storage, properties, self._now_ms)
+
+    def _begin(
+        self,
+        names: tuple[str, ...],
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: dict[str, str],
+        *,
+        dry_run: bool,  # noqa: ARG002
+    ) -> CreateTableTransaction:
+        return self._describe(names, schema, spec, sort_order, properties)
+
+    def _result(self, answer: CommitTableResponse) -> CommitResult:
+        return CommitResult(answer.metadata, cast("HadoopCommitResponse", answer).warnings)
 
 
 def _creates(requirements: tuple[TableRequirement, ...]) -> bool:

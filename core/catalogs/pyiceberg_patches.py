@@ -1,33 +1,56 @@
-"""What lake changes in PyIceberg 0.12, for this process: each change and its reason.
+"""Everything that lake changes in PyIceberg 0.12, for this process: each change and its reason.
 
 PyIceberg's models of table metadata are stricter than the specification in some places. The changes are made in
-its classes because catalogs, commits and manifests all use them.
+its classes because catalogs, commits and manifests all use them. Methods of one catalog are replaced in that
+object only. Not changes of PyIceberg, but extensions by private names, are the updates that
+`lake.core.metadata.format_upgrades` and `lake.core.metadata.snapshot_updates` register, and the methods that
+`lake.core.catalogs.rest.BoundedRestCatalog` overrides. The tests check that each of the names exists.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pyiceberg.io
 from pydantic import BaseModel
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.serializers import Compressor, FromInputFile, ToOutputFile
-from pyiceberg.table import CommitTableResponse, metadata, statistics
+from pyiceberg.table import (
+    CommitTableResponse,
+    StagedTable,
+    Table,
+    metadata,
+    statistics,
+)
+from pyiceberg.table import locations as table_locations
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.typedef import IcebergBaseModel, Properties
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import IcebergBaseModel, Identifier, Properties
 
 from lake.core import locations
 from lake.core.catalogs.local_file_io import LocalFileIO
+from lake.core.catalogs.trust import as_configured, without_storage
+from lake.core.errors import LakeError, RefusedError
 from lake.core.metadata.files import from_input
 from lake.core.metadata.parser import parsed_response
+from lake.core.metadata.snapshot_updates import settled
 from lake.core.metadata.text import bytes_of
 from lake.core.properties.table_properties import METADATA_CODEC
+from lake.core.storage.errors import translate_errors
+from lake.core.storage.storage import Storage
 from lake.core.types.default_values import enable_defaults
 from lake.core.types.specification_types import enable_types
 
 _METADATA = ".metadata.json"
+_LOCATION_PROVIDER = "write.py-location-provider.impl"
+# How often a table is looked up whose metadata file is replaced and deleted during each attempt.
+_LOADS = 5
 
 
 @cache
@@ -42,6 +65,7 @@ def apply() -> None:
     _write_version_3()
     _share_snapshots()
     _name_packed_metadata()
+    _ignore_location_providers()
     _explain_responses(CommitTableResponse)
 
 
@@ -136,3 +160,121 @@ def _explain_responses(kind: type[BaseModel]) -> None:
         return parsed_response(lambda: original(data, **options), data)
 
     kind.model_validate_json = staticmethod(validated)  # type: ignore[assignment,method-assign]
+
+
+def _ignore_location_providers() -> None:
+    """Import no code that a table names: PyIceberg imports any module that the property contains."""
+
+    def default(
+        _implementation: str, location: str, properties: Mapping[str, Any]
+    ) -> LocationProvider:
+        rest = {key: value for key, value in properties.items() if key != _LOCATION_PROVIDER}
+        return table_locations.load_location_provider(location, rest)
+
+    table_locations._import_location_provider = default  # type: ignore[assignment]  # noqa: SLF001
+
+
+# Methods of one catalog
+
+
+def ignore_table_storage_properties(handle: Catalog, *, is_vending: bool = False) -> None:
+    """Open files with the catalog's storage properties: PyIceberg uses those of the table too.
+
+    Args:
+        handle: the catalog.
+        is_vending: whether properties of the catalog's server arrive together with those of the table;
+            `trust.file_properties` separates them.
+    """
+    load = handle._load_file_io  # noqa: SLF001
+
+    def load_file_io(
+        properties: Mapping[str, Any] | None = None, location: str | None = None
+    ) -> FileIO:
+        given = as_configured(properties or {}, {})
+        return load(given if is_vending else without_storage(given), location)
+
+    handle._load_file_io = load_file_io  # type: ignore[method-assign]  # noqa: SLF001
+
+
+def build_metadata(handle: MetastoreCatalog, now_ms: Callable[[], int], written: list[str]) -> None:
+    """Make a catalog that builds metadata in this process follow the specification, and durable.
+
+    Args:
+        handle: the catalog.
+        now_ms: returns the time of a commit, in milliseconds since 1970.
+        written: gets the location of each metadata file that a commit writes.
+    """
+    _keep_times_and_members(handle, now_ms)
+    _record_metadata(handle, written)
+    _retry_missing_metadata(handle)
+
+
+def _keep_times_and_members(handle: MetastoreCatalog, now_ms: Callable[[], int]) -> None:
+    """Keep the times of a table in order, and the members that PyIceberg's models do not know."""
+    stage = handle._update_and_stage_table  # noqa: SLF001
+
+    def staging(
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        staged = stage(current_table, table_identifier, requirements, updates)
+        before = current_table.metadata if current_table else None
+        staged.metadata = settled(before, staged.metadata, updates, now_ms())
+        return staged
+
+    vars(handle)["_update_and_stage_table"] = staging
+
+
+def _record_metadata(handle: MetastoreCatalog, written: list[str]) -> None:
+    """Record each metadata file, and make it durable before the swap: PyIceberg does not call fsync."""
+    write = handle._write_metadata  # noqa: SLF001
+
+    def recording(metadata: metadata.TableMetadata, io: FileIO, metadata_path: str) -> None:
+        refuse_truncated_name(metadata_path)
+        written.append(metadata_path)
+        try:
+            with translate_errors(metadata_path):
+                write(metadata, io, metadata_path)
+            Storage().persist(metadata_path)
+        except (LakeError, OSError):
+            # There is no swap without it: the commit certainly did not happen.
+            with suppress(OSError):
+                io.delete(metadata_path)
+            raise
+
+    vars(handle)["_write_metadata"] = recording
+
+
+def _retry_missing_metadata(handle: Catalog) -> None:
+    """Look up a table again when its metadata file is missing: a commit may have replaced and deleted it."""
+    load = handle.load_table
+
+    def loading(identifier: str | Identifier) -> Table:
+        for _ in range(_LOADS - 1):
+            with suppress(FileNotFoundError):
+                return load(identifier)
+        return load(identifier)
+
+    vars(handle)["load_table"] = loading
+
+
+def refuse_truncated_name(location: str) -> None:
+    """Refuse a location that PyIceberg truncates when it writes metadata files.
+
+    Raises:
+        RefusedError: PyIceberg would write to, and delete, a file of another name.
+    """
+    if locations.is_truncated(location):
+        raise RefusedError(
+            f"PyIceberg would truncate the name {location} and use another one",
+            hint="put the table in a location without #, ? and control characters",
+        )
+
+
+def limit_logins(post: Callable[..., Any]) -> None:
+    """Send logins with a time limit: one of PyIceberg's ways to log in uses no session of the catalog's."""
+    from pyiceberg.catalog.rest import auth  # noqa: PLC0415 - REST catalogs only
+
+    auth.requests = SimpleNamespace(post=post)  # type: ignore[attr-defined,assignment]

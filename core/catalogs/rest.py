@@ -10,22 +10,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import requests
-from pyiceberg.catalog.rest import Capability, RestCatalog, auth
+from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType
+from pyiceberg.catalog import Catalog as PyIcebergCatalog
+from pyiceberg.catalog.rest import Capability, RestCatalog
 from pyiceberg.exceptions import RESTError
+from pyiceberg.table import CreateTableTransaction
+from pyiceberg.table import Table as IcebergTable
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from lake.core.catalogs import pyiceberg_patches
+from lake.core.catalogs.catalog import split_identifier
+from lake.core.catalogs.errors import catalog_errors
+from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.catalogs.trust import as_configured, check_store, storage_properties
 from lake.core.clock import SystemClock, SystemIds
-from lake.core.errors import RefusedError
+from lake.core.errors import NotFoundError, RefusedError
 from lake.core.properties.values import whole
 from lake.core.redaction import is_secret
 from lake.core.storage.credentials import Credentials
@@ -72,8 +79,6 @@ _PORTS = {"http": 80, "https": 443}
 class BoundedRestCatalog(RestCatalog):
     """A REST catalog as the user configured it."""
 
-    # Tables may come with properties, and credentials, of the server's.
-    vends = True
     # What opens each table's store, as it came last.
     vended: dict[tuple[str, ...], Credentials]
 
@@ -89,9 +94,7 @@ class BoundedRestCatalog(RestCatalog):
         self._configured = dict(properties)
         texts = {key: str(value) for key, value in properties.items()}
         self._limits = tuple(setting.of(texts) / 1000 for setting in (_CONNECT_MS, _READ_MS))
-        # One way of logging in has no session of ours.
-        post = _limited(requests.post, self._limits)
-        auth.requests = SimpleNamespace(post=post)  # type: ignore[attr-defined,assignment]
+        pyiceberg_patches.limit_logins(_limited(requests.post, self._limits))
         self.vended = {}
         # Whether the server does a change with a key only once, however often it is sent.
         self._has_keys = False
@@ -190,6 +193,59 @@ class BoundedRestCatalog(RestCatalog):
     def _fetch_config(self) -> None:
         super()._fetch_config()
         self.properties = as_configured(self.properties, self._configured)
+
+
+class RestBackend(PyIcebergBackend):
+    """A REST catalog."""
+
+    @property
+    def writes_metadata(self) -> bool:
+        """Whether PyIceberg writes a table's metadata files in this process."""
+        return False
+
+    def _open(self) -> PyIcebergCatalog:
+        AVAILABLE_CATALOGS[CatalogType.REST] = _bounded
+        with catalog_errors(f"catalog {self.name}"):
+            handle = self._load_catalog()
+        pyiceberg_patches.ignore_table_storage_properties(handle, is_vending=True)
+        return handle
+
+    @property
+    def _rest(self) -> BoundedRestCatalog:
+        return cast("BoundedRestCatalog", self.handle)
+
+    def _credentials(self, identifier: str, found: IcebergTable) -> Credentials:
+        vended = self._rest.vended.get(split_identifier(identifier))
+        return super()._credentials(identifier, found) if vended is None else vended
+
+    def _vender(self, identifier: str) -> Callable[[], Credentials]:
+        return self._vending(identifier, partial(self._rest.vend, split_identifier(identifier)))
+
+    def _stage_vender(
+        self, identifier: str, begin: Callable[[], CreateTableTransaction], location: str
+    ) -> Callable[[], Credentials]:
+        def ask() -> Credentials:
+            # The creation begins again. A server may choose another location, which has other credentials.
+            if begin()._table.metadata.location != location:  # noqa: SLF001
+                raise NotFoundError(f"the catalog now has another location for table {identifier}")
+            return self._rest.vended[split_identifier(identifier)]
+
+        return self._vending(identifier, ask)
+
+    def _vending(
+        self, identifier: str, ask: Callable[[], Credentials]
+    ) -> Callable[[], Credentials]:
+        def vend() -> Credentials:
+            with catalog_errors(f"table {identifier}"):
+                given = ask()
+            self._hide(given)
+            return given
+
+        return vend
+
+
+def _bounded(name: str, properties: Mapping[str, Any]) -> PyIcebergCatalog:
+    return BoundedRestCatalog(name, **properties)
 
 
 def check_host(address: str, known: list[str]) -> None:

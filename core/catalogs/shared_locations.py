@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lake.core import locations
-from lake.core.catalogs.opening import catalog_errors
+from lake.core.catalogs.errors import catalog_errors
 from lake.core.errors import NotFoundError, RefusedError
+from lake.core.metadata.files import parse
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -44,38 +45,12 @@ def _is_in_place_of(own: TableMetadata, other: TableMetadata) -> bool:
 
 def _tables_sharing_location(table: Table) -> Iterator[tuple[str, TableMetadata]]:
     """Yield the other tables whose metadata lies where the table's does: tables may share just that."""
-    from lake.core.metadata.files import parse  # noqa: PLC0415
-
     here = posixpath.dirname(_same(table.metadata_location))
-    for name, place in _tables(table):
+    for name, place in table.catalog.metadata_locations():
         if name != table.identifier and posixpath.dirname(_same(place)) == here:
             # What is not there any more needs nothing.
             with suppress(NotFoundError), catalog_errors(f"table {name}"):
                 yield name, parse(table.storage.read(place), place)
-
-
-def _tables(table: Table) -> list[tuple[str, str]]:
-    """Return name and metadata file of all tables of a database; those of other catalogs in it are named so."""
-    handle = table.catalog.handle
-    engine = getattr(handle, "engine", None)
-    if engine is None:
-        return []
-    from pyiceberg.catalog.sql import IcebergTables  # noqa: PLC0415 - such a catalog loaded it
-    from sqlalchemy import select  # noqa: PLC0415
-
-    columns = (
-        IcebergTables.catalog_name,
-        IcebergTables.table_namespace,
-        IcebergTables.table_name,
-        IcebergTables.metadata_location,
-    )
-    with catalog_errors(f"catalog {table.catalog.name}"), engine.connect() as connection:
-        rows = connection.execute(select(*columns)).all()
-    return [
-        (f"{space}.{name}" if catalog == handle.name else f"{space}.{name} of {catalog}", place)
-        for catalog, space, name, place in rows
-        if place
-    ]
 
 
 def _same(location: str) -> str:

@@ -1,4 +1,4 @@
-"""Whose word chooses the code that runs here and the stores that are asked: the user's configuration's only.
+"""Only the user's configuration chooses the code that runs here and the stores that are used.
 
 PyIceberg imports whatever module a property names, and takes such properties from tables and from catalog
 servers too: whoever may write a table could run code wherever it is read.
@@ -14,9 +14,7 @@ from lake.core.errors import RefusedError
 from lake.core.redaction import is_secret
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table as IcebergTable
-    from pyiceberg.table.locations import LocationProvider
 
 # What names Python code to import, or chooses how this client logs in.
 _CODE = frozenset({"py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", "auth", "ssl"})
@@ -24,33 +22,12 @@ _CODE = frozenset({"py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", "a
 STORAGE = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 # What says where a store is.
 _PLACES = re.compile(r"\.(?:endpoint|proxy-uri|account-host|service\.host|token-uri)$|authority$")
-_LOCATIONS = "write.py-location-provider.impl"
 
 
 def as_configured(given: Mapping[str, Any], configured: Mapping[str, Any]) -> dict[str, Any]:
-    """Return properties in which what chooses code is as the user configured it, or is not at all."""
+    """Return properties in which what chooses code is as the user configured it, or left out."""
     own = {key: configured[key] for key in _CODE & configured.keys()}
     return {**{key: value for key, value in given.items() if key not in _CODE}, **own}
-
-
-def ignore_table_storage_properties(handle: Catalog) -> None:
-    """Let a catalog open files as it is configured, whatever tables say.
-
-    What a REST catalog vends passes here together with what tables say: `file_properties` tells them apart.
-    """
-    from pyiceberg.table import locations  # noqa: PLC0415
-
-    locations._import_location_provider = _default_locations  # type: ignore[assignment]  # noqa: SLF001
-    load = handle._load_file_io  # noqa: SLF001
-    vends = getattr(handle, "vends", False)
-
-    def load_file_io(
-        properties: Mapping[str, Any] | None = None, location: str | None = None
-    ) -> Any:
-        said = as_configured(properties or {}, {})
-        return load(said if vends else _without_storage(said), location)
-
-    handle._load_file_io = load_file_io  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def file_properties(found: IcebergTable, configured: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,15 +91,6 @@ def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) ->
             )
 
 
-def _without_storage(properties: Mapping[str, Any]) -> dict[str, Any]:
+def without_storage(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return properties without those that open a store."""
     return {key: value for key, value in properties.items() if not key.startswith(STORAGE)}
-
-
-def _default_locations(
-    _implementation: str, location: str, properties: Mapping[str, Any]
-) -> LocationProvider:
-    """Choose locations as for a table that asks for no code of its own."""
-    from pyiceberg.table.locations import load_location_provider  # noqa: PLC0415
-
-    rest = {key: value for key, value in properties.items() if key != _LOCATIONS}
-    return load_location_provider(location, rest)

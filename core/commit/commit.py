@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lake.core import locations as paths
 from lake.core.avro.codecs import codec_of_manifests
 from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.opening import first_line, locked_error
+from lake.core.catalogs.errors import first_line, locked_error
 from lake.core.commit.operations import Operation, Step
 from lake.core.commit.snapshot_sequence import SnapshotSequence
 from lake.core.errors import (
@@ -543,7 +543,7 @@ def _send(
         if unmade and not table.catalog.is_served:
             return _refused(context, table, landed, _not_accepted(table, error), error)
         return _settle(context, table, landed, error), ""
-    for warning in getattr(answer, "warnings", ()):
+    for warning in answer.warnings:
         context.warn(warning)
     if landed(answer.metadata) is None:
         # Such as the table that something in between got, where it made a question of the request.

@@ -85,7 +85,7 @@ def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
 def _metadata_at(session: Session, table: Table, location: str) -> TableMetadata | None:
     from pyiceberg.exceptions import ValidationError  # noqa: PLC0415
 
-    from lake.core.catalogs.hadoop import read_metadata  # noqa: PLC0415 - PyIceberg's catalogs
+    from lake.core.metadata.files import read_metadata  # noqa: PLC0415 - with PyIceberg
 
     try:
         return read_metadata(table.storage, location)

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from pyiceberg.table.metadata import TableMetadata
 
 from lake.core import locations
-from lake.core.errors import CorruptFileError
+from lake.core.errors import CorruptFileError, NotFoundError
 from lake.core.metadata.parser import parsed
 from lake.core.metadata.roots import roots_of
-from lake.core.storage.storage import read_up_to, require_file
+from lake.core.storage.storage import Storage, read_up_to, require_file
 
 if TYPE_CHECKING:
     from pyiceberg.io import InputFile
@@ -79,6 +79,21 @@ def parse(data: bytes, location: str) -> TableMetadata:
         raise CorruptFileError(f"{location} is no table metadata: {text}") from error
     except RecursionError as error:
         raise CorruptFileError(f"{location} is nested too deeply") from error
+
+
+def read_metadata(storage: Storage, location: str) -> TableMetadata:
+    """Read a metadata file, compressed if its name says so.
+
+    Raises:
+        CorruptFileError: it does not exist any more, or is longer than any metadata.
+    """
+    try:
+        data = storage.read(location)
+    except NotFoundError as error:
+        raise CorruptFileError(
+            f"{location} was removed before it could be read", hint="run the command again"
+        ) from error
+    return parse(data, location)
 
 
 def is_metadata_name(location: str) -> bool:

@@ -210,7 +210,7 @@ def _was_held(table: Table, branch: str, noted: str, note: NotedRun) -> bool:
 
 def _before_expiry(table: Table, note: NotedRun) -> TableMetadata | None:
     """Return the newest metadata of the log that has a note's snapshot; None where that cannot be found."""
-    from lake.core.catalogs.hadoop import read_metadata  # noqa: PLC0415 - PyIceberg's catalogs
+    from lake.core.metadata.files import read_metadata  # noqa: PLC0415 - with PyIceberg
 
     log = table.metadata.metadata_log
     found, low, high = None, 0, len(log)

@@ -16,7 +16,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import FixedClock
 from support.tables.metadata_edits import edit_metadata, java_would_refuse, read_metadata
 
-from lake.core.catalogs.catalog import open_catalog
+from lake.core.catalogs.selection import open_catalog
 from lake.core.metadata.commit_times import in_order, is_disordered, latest_ms
 from lake.core.metadata.parser import parsed
 from lake.core.session import Session

@@ -16,7 +16,7 @@ from support.cli.command_line import CommandLine
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows, shared
 from support.tables.iceberg_tables import FixedClock, pyiceberg_catalog
 
-from lake.core.catalogs.catalog import open_catalog
+from lake.core.catalogs.selection import open_catalog
 from lake.core.session import Session
 from lake.core.settings import Settings
 

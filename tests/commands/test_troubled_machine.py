@@ -22,7 +22,7 @@ from unittest.mock import patch
 import pytest
 from support.cli.command_line import CommandLine, Result
 
-from lake.core.catalogs import catalog
+from lake.core.catalogs import catalog, sql
 
 OLD = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
 NOBODY = 65534
@@ -216,7 +216,7 @@ def test_a_database_that_another_process_holds_is_waited_for_once(
         return connect(*arguments, **options)
 
     database = lake.warehouse / "catalog.db"
-    with held(database), patch.object(catalog, "_SQLITE_WAIT_SECONDS", 0.1):
+    with held(database), patch.object(sql, "_SQLITE_WAIT_SECONDS", 0.1):
         # SQLAlchemy takes the function from the other module.
         with patch.object(sqlite3, "connect", noted), patch.object(dbapi2, "connect", noted):
             result = lake("--json", *words(tmp_path, command))
@@ -236,7 +236,7 @@ def test_a_database_that_is_locked_during_the_commit_changes_nothing(
         with held(lake.warehouse / "catalog.db"):
             return send(*arguments)
 
-    with patch.object(catalog, "_SQLITE_WAIT_SECONDS", 0.1):
+    with patch.object(sql, "_SQLITE_WAIT_SECONDS", 0.1):
         with patch.object(catalog.Table, "send", locked):
             result = lake("--json", *words(tmp_path, COMMANDS[1]))
 

@@ -15,7 +15,8 @@ from support.cli.command_line import CommandLine
 from support.tables.metadata_edits import metadata_path
 
 from lake.core.avro.container import Block, read_container, write_container
-from lake.core.catalogs.catalog import TableCatalog
+from lake.core.catalogs.hadoop import HadoopBackend
+from lake.core.catalogs.sql import SqlBackend
 from lake.core.manifests.api import MANIFEST_SCHEMA, encode_manifest_list, read_manifest_list
 from lake.core.storage.storage import Storage
 
@@ -210,7 +211,8 @@ class TestServers:
 
     @pytest.fixture(autouse=True)
     def _served(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(TableCatalog, "makes_metadata", False)
+        for backend in (SqlBackend, HadoopBackend):
+            monkeypatch.setattr(backend, "makes_metadata", False)
 
     def test_a_schema_that_would_lose_members_is_refused(
         self,

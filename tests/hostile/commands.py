@@ -17,7 +17,7 @@ from support.cli.command_line import CommandLine, Result
 from hostile.guard import WrongError
 from hostile.tables import TAG, UPSERTED, BrokenTable, Truth, rows_of
 from lake.cli import app
-from lake.core.catalogs.catalog import open_catalog
+from lake.core.catalogs.selection import open_catalog
 from lake.core.session import Session
 from lake.core.settings import Settings
 

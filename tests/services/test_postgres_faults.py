@@ -13,7 +13,7 @@ from support.servers.postgres_server import Postgres
 from support.servers.server_process import HOST, free_port
 from support.tables.iceberg_tables import inject
 
-from lake.core.catalogs.catalog import open_catalog
+from lake.core.catalogs.selection import open_catalog
 from lake.core.session import Session
 from lake.core.session import open_session as open_real_session
 from lake.core.settings import Settings

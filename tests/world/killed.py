@@ -10,7 +10,8 @@ from typing import Any
 from support.tables.replay_plans import take_checkpoint, write_manifest
 
 from lake.core.catalogs import pyiceberg_patches
-from lake.core.catalogs.catalog import Table, open_catalog
+from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.selection import open_catalog
 from lake.core.flink.state import FLINK_SINK
 from lake.core.session import Session
 from lake.core.settings import Settings

@@ -32,7 +32,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lake.cli.app import State, build_app
 from lake.core import locations
-from lake.core.catalogs.catalog import Table, TableCatalog
+from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.other import OtherBackend
 from lake.core.engine.inline import InlineEngine
 from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError
 from lake.core.flink.commits import LAKE_OPERATOR_ID
@@ -113,6 +114,15 @@ class Config:
         )
 
 
+class SimBackend(OtherBackend):
+    """A served catalog that builds metadata in this process."""
+
+    writes_metadata = True
+
+    def _begin(self, *request: Any, dry_run: bool) -> Any:
+        return self._describe(*request)
+
+
 class World:
     """A table in a folder, with everything around it from one seed."""
 
@@ -148,8 +158,6 @@ class World:
         self.warehouse = folder / "warehouse"
         self.warehouse.mkdir()
         # Where an embedded catalog's database would be: that it exists is all that is asked.
-        self._marker = folder / "catalog.db"
-        self._marker.touch()
 
     # What stands around the table
 
@@ -250,8 +258,7 @@ class World:
 
     def session(self) -> Session:
         """Open a session on the world's catalog."""
-        catalog = TableCatalog("lake", {"type": "world", "warehouse": f"file://{self.warehouse}"})
-        catalog._database = str(self._marker)
+        catalog = SimBackend("lake", {"warehouse": f"file://{self.warehouse}"})
         catalog.__dict__["handle"] = self.catalog
         engine = InlineEngine(1, ids=self.ids)
         return Session(

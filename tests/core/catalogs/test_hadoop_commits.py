@@ -32,8 +32,9 @@ from support.tables import flink_fixtures
 from support.tables.iceberg_tables import SCHEMA, files_below
 
 from lake.core.catalogs import hadoop
-from lake.core.catalogs.catalog import Table, TableCatalog, open_catalog
+from lake.core.catalogs.catalog import Catalog, Table
 from lake.core.catalogs.hadoop import HadoopCatalog, current_metadata
+from lake.core.catalogs.selection import open_catalog
 from lake.core.clock import SystemClock
 from lake.core.errors import CorruptFileError, LakeError, RefusedError
 from lake.core.settings import Settings
@@ -112,7 +113,7 @@ def test_a_table_is_made_and_goes_on_version_by_version(
 # Versions, whatever lies there
 
 
-def opened(warehouse: Path) -> TableCatalog:
+def opened(warehouse: Path) -> Catalog:
     return open_catalog(Settings(warehouse=str(warehouse), catalog_type="hadoop"))
 
 
@@ -251,13 +252,13 @@ def test_a_version_that_another_writer_made_meanwhile_is_never_overwritten(
 ) -> None:
     table = made(tmp_path)
     folder = tmp_path / "db/t/metadata"
-    original = hadoop.parse
+    original = hadoop.read_metadata
 
-    def overtaken(data: bytes, location: str) -> Any:
+    def overtaken(storage: Storage, location: str) -> Any:
         (folder / f"v2{suffix}").write_bytes(b"another's")
-        return original(data, location)
+        return original(storage, location)
 
-    monkeypatch.setattr(hadoop, "parse", overtaken)
+    monkeypatch.setattr(hadoop, "read_metadata", overtaken)
 
     with pytest.raises(CommitFailedException, match="version 2 already exists"):
         change(table, a="b")

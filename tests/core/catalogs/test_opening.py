@@ -7,7 +7,7 @@ from botocore import exceptions as botocore
 from sqlalchemy.exc import OperationalError
 from support.cli.command_line import CommandLine
 
-from lake.core.catalogs.opening import catalog_errors
+from lake.core.catalogs.errors import catalog_errors
 from lake.core.errors import BadInputError, LakeError, NotAuthorisedError, TimedOutError
 
 

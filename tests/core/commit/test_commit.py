@@ -42,7 +42,7 @@ from support.tables.iceberg_tables import (
 )
 
 from lake.cli.signals import SignalHandlers
-from lake.core.catalogs.catalog import TableCatalog
+from lake.core.catalogs.sql import SqlBackend
 from lake.core.commit.commit import Committed, commit_snapshot
 from lake.core.commit.operations import (
     AppendFiles,
@@ -379,8 +379,8 @@ def test_a_refusal_on_the_way_is_believed_without_a_look_where_nothing_was_sent(
         monkeypatch.setattr(world.session.catalog, "load", broken)
         raise RefusedError("it sends its clients on to another host")
 
-    monkeypatch.setattr(TableCatalog, "is_served", served)
-    monkeypatch.setattr(TableCatalog, "writes_metadata", not served)
+    monkeypatch.setattr(SqlBackend, "is_served", served)
+    monkeypatch.setattr(SqlBackend, "writes_metadata", not served)
     before = files_below(world.warehouse)
     inject(world.session, [lost])
     with pytest.raises(CommitUnknownError if served else RefusedError):
@@ -430,7 +430,7 @@ def test_what_a_catalog_does_not_accept_changed_nothing(world: World, answer: Ex
 def test_what_is_not_understood_of_a_server_may_have_landed(
     world: World, answer: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TableCatalog, "is_served", True)
+    monkeypatch.setattr(SqlBackend, "is_served", True)
     before = files_below(world.warehouse)
     inject(world.session, [refused_with(answer)])
     with pytest.raises(CommitUnknownError):

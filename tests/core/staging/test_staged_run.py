@@ -20,7 +20,7 @@ from support.tables.iceberg_tables import (
     write_file,
 )
 
-from lake.core.catalogs.catalog import TableCatalog
+from lake.core.catalogs.sql import SqlBackend
 from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError
 from lake.core.manifests.data_files import EQUALITY_DELETES
 from lake.core.process_identity import process_name
@@ -197,11 +197,11 @@ def test_the_last_request_of_a_dead_writer_may_be_on_its_way_to_a_server(
     place, _, _ = process_name().partition("#")
     marks = replace(MARKS, writer=f"{place}#{2**22 + 1}@1", written_ms=session.clock.now)
     publish_manifests(table, run_of(table, marks=marks))
-    monkeypatch.setattr(TableCatalog, "is_served", True)
+    monkeypatch.setattr(SqlBackend, "is_served", True)
 
     with pytest.raises(RefusedError):
         withdraw(session, table, marks)
-    monkeypatch.setattr(TableCatalog, "is_served", False)
+    monkeypatch.setattr(SqlBackend, "is_served", False)
     assert withdraw(session, table, marks).files == 3
 
 

@@ -16,7 +16,8 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lake.core.catalogs.catalog import Table, open_catalog
+from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.selection import open_catalog
 from lake.core.manifests.data_files import DataFile
 from lake.core.session import Session
 from lake.core.settings import Settings

@@ -9,7 +9,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from lake.core.catalogs.catalog import Table, open_catalog
+from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.selection import open_catalog
 from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
 from lake.core.manifests.api import encode_manifest, entries_of, read_manifest
 from lake.core.manifests.data_files import DATA, DataFile

@@ -1,0 +1,328 @@
+"""What all backends have in common: a catalog through a PyIceberg catalog."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any
+
+from pyiceberg.catalog import Catalog as PyIcebergCatalog
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from lake.core import locations
+from lake.core.catalogs import pyiceberg_patches
+from lake.core.catalogs.catalog import CommitResult, Table, split_identifier
+from lake.core.catalogs.errors import catalog_errors
+from lake.core.catalogs.trust import file_properties, storage_properties
+from lake.core.clock import Clock, SystemClock
+from lake.core.errors import BadInputError, NotATableError, NotFoundError
+from lake.core.metadata.files import check
+from lake.core.metadata.format_upgrades import upgrading
+from lake.core.metadata.roots import roots_of
+from lake.core.storage.credentials import CredentialProvider, Credentials
+from lake.core.storage.storage import Storage
+
+_Names = tuple[str, ...]
+_Begin = Callable[[], CreateTableTransaction]
+
+
+class PyIcebergBackend(ABC):
+    """A `lake.core.catalogs.catalog.Catalog` that sends its requests to a PyIceberg catalog.
+
+    Args:
+        name: the catalog's name.
+        properties: its configuration, which may contain secrets.
+    """
+
+    def __init__(self, name: str, properties: Mapping[str, Any]) -> None:
+        self.name = name
+        self.configured = properties
+        # Metadata files that PyIceberg wrote, in this process, for the last commit.
+        self.written_metadata: list[str] = []
+        # What tables came with, e.g. vended credentials: output must not contain them.
+        self.vended: list[Mapping[str, object]] = []
+        # The time of a commit where metadata is written in this process.
+        self._clock: Clock = SystemClock()
+
+    # Capabilities
+
+    @property
+    def is_served(self) -> bool:
+        """Whether commits are sent to a server, which may carry one out after the sender has ended."""
+        return True
+
+    @property
+    @abstractmethod
+    def writes_metadata(self) -> bool:
+        """Whether PyIceberg writes a table's metadata files in this process."""
+
+    @property
+    def makes_metadata(self) -> bool:
+        """Whether a commit builds the table's new metadata in this process, from what was read."""
+        return self.writes_metadata
+
+    @property
+    def database(self) -> str | None:
+        """The file of a catalog in SQLite; None for any other catalog."""
+        return None
+
+    def metadata_locations(self) -> list[tuple[str, str]]:
+        """Return names and metadata files of all tables, if the catalog can list them at once, else nothing."""
+        return []
+
+    # Opening
+
+    @cached_property
+    def handle(self) -> PyIcebergCatalog:
+        """The PyIceberg catalog."""
+        pyiceberg_patches.apply()
+        return self._open()
+
+    @abstractmethod
+    def _open(self) -> PyIcebergCatalog:
+        """Open the PyIceberg catalog."""
+
+    def _load_catalog(self) -> PyIcebergCatalog:
+        logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+        return load_catalog(self.name, **self.configured)
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    # Tables
+
+    def load(self, identifier: str) -> Table:
+        """Load a table by ``namespace.table``.
+
+        Raises:
+            NotFoundError: there is none.
+            NotATableError: a view has the name.
+            RefusedError: it has something that lake does not support.
+        """
+        names = split_identifier(identifier)
+        with catalog_errors(f"table {identifier}", database=self.database):
+            try:
+                found = self.handle.load_table(names)
+            except NoSuchTableError as error:
+                if self._is_view(names):
+                    raise NotATableError(
+                        f"{identifier} is a view, not a table", hint="choose another name"
+                    ) from error
+                raise self._no_table(identifier) from error
+        check(found.metadata, identifier)
+        return self._table(identifier, found, self._vender(identifier))
+
+    def exists(self, identifier: str) -> bool:
+        """Whether the table exists."""
+        try:
+            self.load(identifier)
+        except (NotFoundError, NotATableError):
+            return False
+        return True
+
+    def _is_view(self, names: _Names) -> bool:
+        """Whether the catalog reports that a name is a view's; False where it does not say."""
+        try:
+            return self.handle.view_exists(names)
+        except (NotImplementedError, RESTError):
+            # A catalog may not support views, or not allow everyone to ask for them.
+            return False
+
+    def _no_table(self, identifier: str) -> NotFoundError:
+        return NotFoundError(
+            f"table {identifier} does not exist in catalog {self.name}",
+            hint="check the name and --catalog or --warehouse",
+        )
+
+    def _table(
+        self, identifier: str, found: IcebergTable, vend: Callable[[], Credentials] | None
+    ) -> Table:
+        credentials = self._credentials(identifier, found)
+        self._hide(credentials)
+        return Table(
+            identifier=identifier,
+            metadata=found.metadata,
+            metadata_location=found.metadata_location,
+            storage=Storage(
+                renewed=CredentialProvider(credentials, vend), roots=roots_of(found.metadata)
+            ),
+            catalog=self,
+            handle=found,
+        )
+
+    # Credentials
+
+    def _credentials(self, identifier: str, found: IcebergTable) -> Credentials:  # noqa: ARG002
+        """Return what opens a table's store, as it came."""
+        return Credentials(
+            storage_properties(file_properties(found, found.catalog.properties)),
+        )
+
+    def _vender(self, identifier: str) -> Callable[[], Credentials] | None:  # noqa: ARG002
+        """Return how to ask for a table's credentials again; None where the catalog gives none."""
+        return None
+
+    def _stage_vender(
+        self,
+        identifier: str,  # noqa: ARG002
+        begin: _Begin,  # noqa: ARG002
+        location: str,  # noqa: ARG002
+    ) -> Callable[[], Credentials] | None:
+        """Return how to ask for the credentials of a table that does not exist yet; see `_vender`."""
+        return None
+
+    def _hide(self, given: Credentials) -> None:
+        self.vended += [part for part in given.parts() if part not in self.vended]
+
+    # Creation
+
+    def stage(
+        self,
+        identifier: str,
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Mapping[str, str],
+        *,
+        dry_run: bool = False,
+    ) -> Table:
+        """Return a table that does not exist yet; the first commit to it creates it.
+
+        Nothing is written but a missing namespace, without which a catalog chooses no location, and, on
+        REST catalogs, a staged creation that expires by itself. A dry run creates no namespace.
+        """
+        names = split_identifier(identifier)
+        self.refuse_commits(identifier)
+        begin = partial(
+            self._begin, names, schema, spec, sort_order, dict(properties), dry_run=dry_run
+        )
+        with catalog_errors(f"table {identifier}"):
+            transaction = begin()
+        # The table is created at the time of its first commit, not now.
+        staged = transaction._table.metadata.model_copy(update={"last_updated_ms": 0})  # noqa: SLF001
+        transaction._table.metadata = staged  # noqa: SLF001
+        self._refuse_truncated_names(staged)
+        vend = self._stage_vender(identifier, begin, staged.location)
+        found = self._table(identifier, transaction._table, vend)  # noqa: SLF001
+        # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
+        return Table(
+            identifier=identifier,
+            metadata=found.metadata,
+            metadata_location=found.metadata_location,
+            storage=found.storage,
+            catalog=self,
+            handle=found.handle,
+            creating=tuple(upgrading(update) for update in transaction._updates),  # noqa: SLF001
+        )
+
+    def _begin(
+        self,
+        names: _Names,
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: dict[str, str],
+        *,
+        dry_run: bool,
+    ) -> CreateTableTransaction:
+        """Begin to create a table at the location that the catalog chooses."""
+        staged = partial(
+            self.handle.create_table_transaction,
+            names,
+            schema,
+            partition_spec=spec,
+            sort_order=sort_order,
+            properties=properties,
+        )
+        try:
+            return staged()
+        except NoSuchNamespaceError:
+            if dry_run:
+                return self._describe(names, schema, spec, sort_order, properties)
+            self.make_namespace(".".join(names))
+            return staged()
+
+    def _describe(
+        self,
+        names: _Names,
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: dict[str, str],
+    ) -> CreateTableTransaction:
+        """Describe a new table at its place in the warehouse folder; nothing is opened."""
+        location = locations.join(str(self.configured.get("warehouse", "")), *names)
+        metadata = new_table_metadata(
+            location=location,
+            schema=schema,
+            partition_spec=spec,
+            sort_order=sort_order,
+            properties=properties,
+        )
+        return CreateTableTransaction(
+            StagedTable(
+                identifier=names,
+                metadata=metadata,
+                metadata_location=locations.join(location, "metadata", "00000.metadata.json"),
+                io=load_file_io({}, location),
+                catalog=NoopCatalog(self.name),
+            )
+        )
+
+    def make_namespace(self, identifier: str) -> None:
+        """Create a table's namespace where it is missing."""
+        names = split_identifier(identifier)[:-1]
+        try:
+            with catalog_errors(f"namespace {'.'.join(names)}"):
+                self.handle.create_namespace_if_not_exists(names)
+        except BadInputError:
+            # PyIceberg checks first and creates it then: another process may have been faster.
+            if not self.handle.namespace_exists(names):
+                raise
+
+    # Commits
+
+    def refuse_commits(self, identifier: str, metadata: TableMetadata | None = None) -> None:  # noqa: ARG002
+        """Refuse a table to which nothing can be committed, before anything is written.
+
+        Args:
+            identifier: its name.
+            metadata: None if the table is about to be created.
+
+        Raises:
+            RefusedError: the catalog cannot commit to it.
+        """
+        if metadata is not None:
+            self._refuse_truncated_names(metadata)
+
+    def _refuse_truncated_names(self, metadata: TableMetadata) -> None:
+        if self.writes_metadata:
+            for root in roots_of(metadata):
+                pyiceberg_patches.refuse_truncated_name(root)
+
+    def send(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+        clock: Clock,
+    ) -> CommitResult:
+        """Commit one atomic change. Exceptions of PyIceberg are not translated."""
+        self.written_metadata.clear()
+        self._clock = clock
+        return self._result(self.handle.commit_table(table.handle, requirements, updates))
+
+    def _result(self, answer: CommitTableResponse) -> CommitResult:
+        return CommitResult(answer.metadata)

@@ -1,0 +1,119 @@
+"""Choose the catalog that the options and PyIceberg's configuration name."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lake.core import locations
+from lake.core.catalogs.configuration import read_configuration
+from lake.core.errors import InvalidRequestError, NotFoundError
+from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
+from lake.core.storage.s3 import completed
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Catalog
+
+HADOOP = "hadoop"
+# Percent-encoding in an address.
+_ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
+_SQL_ADDRESSES = ("sqlite", "postgresql")
+_TYPES = {"rest": "rest", "sql": "sql", "in-memory": "sql", HADOOP: HADOOP}
+
+
+def open_catalog(settings: Settings) -> Catalog:
+    """Return the catalog that the options and PyIceberg's configuration name; nothing is opened yet.
+
+    Raises:
+        InvalidRequestError: several are configured and none was chosen.
+        NotFoundError: the named one is not configured.
+        BadInputError: the configuration cannot be read.
+    """
+    # PyIceberg cannot even be loaded with one that it does not understand.
+    configuration = read_configuration()
+    if settings.warehouse is not None:
+        return _embedded(settings.catalog or DEFAULT_CATALOG, settings)
+    configured, default = sorted(configuration.catalogs), configuration.default
+    name = settings.catalog
+    if name is None:
+        if not configured:
+            return _embedded(DEFAULT_CATALOG, settings)
+        name = default if default in configured else None
+        if name is None and len(configured) == 1:
+            name = configured[0]
+        if name is None:
+            raise InvalidRequestError(
+                "several catalogs are configured",
+                hint=f"choose with --catalog: {', '.join(configured)}",
+            )
+    if name not in configured:
+        if not configured and name == DEFAULT_CATALOG:
+            return _embedded(name, settings)
+        raise NotFoundError(
+            f"no catalog named {name} is configured",
+            hint=f"configured: {', '.join(configured) or 'none'} (see .pyiceberg.yaml)",
+        )
+    return _configured(name, completed(configuration.catalogs[name]))
+
+
+def _configured(name: str, properties: Mapping[str, Any]) -> Catalog:
+    """Return the backend for a catalog's type. Only that backend's libraries are imported."""
+    match _backend_of(properties):
+        case "hadoop":
+            from lake.core.catalogs.hadoop import HadoopBackend  # noqa: PLC0415
+
+            return HadoopBackend(name, properties)
+        case "rest":
+            from lake.core.catalogs.rest import RestBackend  # noqa: PLC0415
+
+            return RestBackend(name, properties)
+        case "sql":
+            from lake.core.catalogs.sql import SqlBackend  # noqa: PLC0415
+
+            return SqlBackend(name, properties)
+        case _:
+            from lake.core.catalogs.other import OtherBackend  # noqa: PLC0415
+
+            return OtherBackend(name, properties)
+
+
+def _backend_of(properties: Mapping[str, Any]) -> str:
+    """Return a backend by a catalog's type, or by its address as PyIceberg infers the type."""
+    if kind := properties.get("type"):
+        return _TYPES.get(str(kind).lower(), "other")
+    address = str(properties.get("uri", ""))
+    if "py-catalog-impl" in properties:
+        return "other"
+    if address.startswith("http"):
+        return "rest"
+    return "sql" if address.startswith(_SQL_ADDRESSES) else "other"
+
+
+def _embedded(name: str, settings: Settings) -> Catalog:
+    if settings.catalog_type == HADOOP:
+        warehouse = settings.warehouse or DEFAULT_WAREHOUSE
+        located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
+        return _configured(name, {"type": HADOOP, "warehouse": located})
+    folder = _local_folder(settings.warehouse or DEFAULT_WAREHOUSE)
+    if locations.is_truncated(folder) or _ESCAPED.search(folder):
+        raise InvalidRequestError(
+            f"a catalog's address cannot name the folder {folder!r}",
+            hint="choose one without #, ?, % and control characters, or --catalog-type hadoop",
+        )
+    from lake.core.catalogs.sql import EmbeddedBackend  # noqa: PLC0415
+
+    return EmbeddedBackend(name, folder)
+
+
+def _local_folder(warehouse: str) -> str:
+    if not locations.has_scheme(warehouse):
+        return os.path.abspath(warehouse)
+    place = locations.parse(warehouse)
+    if not place.is_local or place.authority:
+        raise InvalidRequestError(
+            f"--warehouse is a folder of this machine, not {warehouse!r}",
+            hint="configure a catalog for tables elsewhere, or say --catalog-type hadoop",
+        )
+    return os.path.abspath(place.path)

@@ -1,0 +1,238 @@
+"""Catalogs in a database (SQLite, PostgreSQL), and the one that lake keeps in a warehouse folder by itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+from pyiceberg.catalog import Catalog as PyIcebergCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from sqlalchemy import Engine, event, inspect, make_url, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from lake.core.catalogs import pyiceberg_patches
+from lake.core.catalogs.catalog import Table, split_identifier
+from lake.core.catalogs.errors import catalog_errors, locked_error
+from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
+from lake.core.errors import NotFoundError, RefusedError
+from lake.core.metadata.files import VERSION_HINT
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import CreateTableTransaction
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.sorting import SortOrder
+
+_SQLITE = "sqlite:"
+_SQLITE_WAIT_SECONDS = 60
+# The default of the sqlite3 module, for an address without a timeout.
+_SQLITE_SECONDS = 5.0
+_IN_MEMORY = {None, "", ":memory:"}
+# Two processes that are the first in a database both create PyIceberg's tables.
+_CREATED_CONCURRENTLY = re.compile(r"already exists|pg_type_typname_nsp_index", re.IGNORECASE)
+# PostgreSQL's client library reads its connection timeout from here; without one it may wait for ever.
+_POSTGRES_LIMIT, _POSTGRES_SECONDS = "PGCONNECT_TIMEOUT", "30"
+_FIRST_STATEMENTS = {
+    # No statement waits for ever behind an open transaction, unless the user's own address or role sets a limit.
+    "postgresql": (
+        "SELECT set_config('lock_timeout', '60s', false) "
+        "WHERE current_setting('lock_timeout') = '0'"
+    ),
+    # A power cut just after a commit must not undo it: an expiry deletes files next.
+    "sqlite": "PRAGMA synchronous = EXTRA",
+}
+_IN_FOLDERS = "its folder is that of a hadoop catalog's table: say --catalog-type hadoop"
+
+
+class SqlBackend(PyIcebergBackend):
+    """A catalog in a database."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether commits are sent to a server, which may carry one out after the sender has ended."""
+        return not self._address.startswith(_SQLITE)
+
+    @property
+    def writes_metadata(self) -> bool:
+        """Whether PyIceberg writes a table's metadata files in this process."""
+        return True
+
+    @property
+    def database(self) -> str | None:
+        """The file of a catalog in SQLite; None for any other catalog."""
+        if not self._address.startswith(_SQLITE):
+            return None
+        return self._address.removeprefix(f"{_SQLITE}///").partition("?")[0]
+
+    @property
+    def _address(self) -> str:
+        return str(self.configured.get("uri", ""))
+
+    @property
+    def _sql(self) -> SqlCatalog:
+        return cast("SqlCatalog", self.handle)
+
+    def metadata_locations(self) -> list[tuple[str, str]]:
+        """Return names and metadata files of all tables in the database."""
+        columns = (
+            IcebergTables.catalog_name,
+            IcebergTables.table_namespace,
+            IcebergTables.table_name,
+            IcebergTables.metadata_location,
+        )
+        engine = self._sql.engine
+        with catalog_errors(f"catalog {self.name}"), engine.connect() as connection:
+            rows = connection.execute(select(*columns)).all()
+        return [
+            (f"{space}.{name}" if catalog == self.name else f"{space}.{name} of {catalog}", place)
+            for catalog, space, name, place in rows
+            if place
+        ]
+
+    def _open(self) -> PyIcebergCatalog:
+        os.environ.setdefault(_POSTGRES_LIMIT, _POSTGRES_SECONDS)
+        with catalog_errors(f"catalog {self.name}"):
+            _wait_for_database(self._address)
+            try:
+                handle = self._load_catalog()
+            except SQLAlchemyError as error:
+                if not _CREATED_CONCURRENTLY.search(str(error)):
+                    raise
+                handle = self._load_catalog()
+        opened = cast("SqlCatalog", handle)
+        pyiceberg_patches.ignore_table_storage_properties(opened)
+        _prepare_connections(opened.engine)
+        pyiceberg_patches.build_metadata(opened, self._now_ms, self.written_metadata)
+        return opened
+
+    def _is_view(self, names: tuple[str, ...]) -> bool:
+        """Whether the row of a name is a view's; PyIceberg reads the rows of tables only.
+
+        Source: the column iceberg_type of Iceberg's JdbcCatalog, which databases without views may lack.
+        """
+        engine = self._sql.engine
+        table = IcebergTables.__tablename__
+        columns = {column["name"] for column in inspect(engine).get_columns(table)}
+        kind = IcebergTables.iceberg_type
+        if kind.name not in columns:
+            return False
+        found = select(kind).where(
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == ".".join(names[:-1]),
+            IcebergTables.table_name == names[-1],
+        )
+        with engine.connect() as connection:
+            return bool(connection.scalar(found) == "VIEW")
+
+
+class EmbeddedBackend(SqlBackend):
+    """The catalog that lake keeps in a warehouse folder; reading never creates it.
+
+    Args:
+        name: the catalog's name.
+        folder: the warehouse's absolute path.
+    """
+
+    def __init__(self, name: str, folder: str) -> None:
+        self._folder = folder
+        self._file = os.path.join(folder, "catalog.db")
+        properties = {
+            "type": "sql",
+            "uri": f"{_SQLITE}///{self._file}?timeout={_SQLITE_WAIT_SECONDS}",
+            "warehouse": f"file://{folder}",
+        }
+        super().__init__(name, properties)
+
+    def _open(self) -> PyIcebergCatalog:
+        os.makedirs(self._folder, exist_ok=True)
+        return super()._open()
+
+    def load(self, identifier: str) -> Table:
+        """Load a table by ``namespace.table``.
+
+        Raises:
+            NotFoundError: there is none, or no catalog.
+            NotATableError: a view has the name.
+            RefusedError: it has something that lake does not support.
+        """
+        if not os.path.exists(self._file):
+            raise self._no_table(identifier)
+        return super().load(identifier)
+
+    def refuse_commits(self, identifier: str, metadata: TableMetadata | None = None) -> None:
+        """Refuse to create a table in the folder of a hadoop catalog's table; see `Catalog.refuse_commits`.
+
+        Raises:
+            RefusedError: there is such a table, or nothing can be committed to this one.
+        """
+        if metadata is None and self._is_in_folders(identifier):
+            raise RefusedError(f"{identifier} is a hadoop catalog's table", hint=_IN_FOLDERS)
+        super().refuse_commits(identifier, metadata)
+
+    def _begin(
+        self,
+        names: tuple[str, ...],
+        schema: Schema,
+        spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: dict[str, str],
+        *,
+        dry_run: bool,  # noqa: ARG002
+    ) -> CreateTableTransaction:
+        # A warehouse that does not exist yet is not created before the commit.
+        return self._describe(names, schema, spec, sort_order, properties)
+
+    def _no_table(self, identifier: str) -> NotFoundError:
+        error = super()._no_table(identifier)
+        if self._is_in_folders(identifier):
+            error.hint = _IN_FOLDERS
+        return error
+
+    def _is_in_folders(self, identifier: str) -> bool:
+        """Whether the folder of a table in this warehouse contains a hadoop catalog's table."""
+        folder = os.path.join(self._folder, *split_identifier(identifier))
+        return os.path.exists(os.path.join(folder, "metadata", VERSION_HINT))
+
+
+def _wait_for_database(uri: str) -> None:
+    """Wait while another process locks a SQLite database, for as long as its address says.
+
+    PyIceberg treats a database that it cannot read as an empty one, and would wait again to fill it.
+
+    Raises:
+        TimedOutError: the other process held the lock all that time.
+    """
+    if not uri.startswith("sqlite"):
+        return
+    address = make_url(uri)
+    path = address.database
+    if path in _IN_MEMORY or not os.path.exists(str(path)):
+        return
+    seconds = float(str(address.query.get("timeout", _SQLITE_SECONDS)))
+    try:
+        with closing(sqlite3.connect(str(path), timeout=seconds)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.DatabaseError as error:
+        # Any other defect is found when the catalog is opened.
+        if refusal := locked_error(error, path):
+            raise refusal from error
+
+
+def _prepare_connections(engine: Engine) -> None:
+    """Run the statement that a database needs at the start of each connection."""
+    statement = _FIRST_STATEMENTS.get(engine.dialect.name)
+    if statement is None or engine.url.database in _IN_MEMORY:
+        return
+
+    def prepare(connection: Any, _record: Any) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(statement)
+        connection.commit()
+
+    event.listen(engine, "connect", prepare)
+    # The connection that opening made was not prepared.
+    engine.dispose()
