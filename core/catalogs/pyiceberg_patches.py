@@ -125,7 +125,7 @@ def _read_statistics() -> None:
 
 
 def _write_version_3() -> None:
-    """Write metadata of format version 3 as of the others: PyIceberg refuses to."""
+    """Write metadata of format version 3 as of the others: PyIceberg refuses to (apache/iceberg-python#3619)."""
     metadata.TableMetadataV3.model_dump_json = IcebergBaseModel.model_dump_json  # type: ignore[method-assign]
 
 
@@ -274,7 +274,10 @@ def refuse_truncated_name(location: str) -> None:
 
 
 def limit_logins(post: Callable[..., Any]) -> None:
-    """Send logins with a time limit: one of PyIceberg's ways to log in uses no session of the catalog's."""
+    """Send logins with a time limit: one of PyIceberg's ways to log in uses no session of the catalog's.
+
+    PyIceberg sends requests without a time limit (apache/iceberg-python#2772).
+    """
     from pyiceberg.catalog.rest import auth  # noqa: PLC0415 - REST catalogs only
 
     auth.requests = SimpleNamespace(post=post)  # type: ignore[attr-defined,assignment]

@@ -1,4 +1,7 @@
-"""Upgrades of tables to format version 3, which PyIceberg 0.12 does not carry out, and encrypted tables."""
+"""Upgrades of tables to format version 3, and encrypted tables.
+
+PyIceberg 0.12 does not upgrade tables to version 3 (apache/iceberg-python#3622).
+"""
 
 from __future__ import annotations
 

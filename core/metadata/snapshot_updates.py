@@ -1,10 +1,10 @@
 """Snapshots and properties changed as Iceberg defines it, for catalogs whose commits PyIceberg applies itself.
 
-PyIceberg 0.12 never begins to count row ids in a table that it made. It calls a snapshot that is out of date
-a wrong value, as if the request were bad, and in format version 3 lets it in. And it forgets the parent of a snapshot
-whose parent is removed. The lineage needs it: an expired exclusive start of an incremental scan is legal
-while its child lives, and a history that was cut must not look whole. Its test of each id against a list is
-also quadratic. REST catalogs receive the same requests.
+PyIceberg 0.12 does not count row ids in a table that it created (apache/iceberg-python#3621). It reports a
+snapshot that is out of date as a bad request, and accepts it in format version 3. It also clears the parent of a
+snapshot whose parent is removed, but the lineage needs it: an expired exclusive start of an incremental scan is
+legal while its child exists, and a history that was cut must not look complete. Its test of each id against a
+list is quadratic. REST catalogs receive the same requests.
 """
 
 from __future__ import annotations
