@@ -1,4 +1,4 @@
-"""The README's catalogs work as they stand there, once addresses and secrets are real."""
+"""The catalogs that the manual shows work, once addresses and secrets are real."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
 
-README = (Path(__file__).parent.parent.parent / "README.md").read_text()
+MANUAL = (Path(__file__).parent.parent.parent / "commands/README.md").read_text()
 
 
 def configured() -> dict[str, dict[str, Any]]:
-    """Return the catalogs that the README shows."""
-    found = re.search(r"<!-- catalogs -->\n```yaml\n(.*?)```", README, re.S)
+    """Return the catalogs that the manual shows."""
+    found = re.search(r"<!-- catalogs -->\n```yaml\n(.*?)```", MANUAL, re.S)
     assert found is not None
     return yaml.safe_load(found[1])["catalog"]
 
