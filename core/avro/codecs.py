@@ -1,4 +1,4 @@
-"""The codecs of Avro files that table properties ask for, with their levels."""
+"""The Avro codecs and levels that table properties select."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lake.core.units import whole_number
 def codec_of(
     properties: Mapping[str, str], codec: Setting[str], level: Setting[str | None]
 ) -> tuple[str, int | None]:
-    """Return Avro's name of a codec and its level, which is None for the codec's own.
+    """Return Avro's name of a codec and its level; None means the codec's default level.
 
     Raises:
         InvalidRequestError: a property has a value that is not allowed.

@@ -1,6 +1,6 @@
-"""Avro object container files: header and blocks, taken apart and put together, with bounds.
+"""Avro object container files: split into header and blocks, and written, with limits.
 
-Nothing here knows a record: a block is how many objects it holds and their bytes, uncompressed.
+Records are not interpreted here: a block is a number of objects and their uncompressed bytes.
 Format: https://avro.apache.org/docs/1.12.0/specification/#object-container-files.
 """
 
@@ -22,7 +22,7 @@ from lake.core.errors import CorruptFileError, InvalidRequestError, RefusedError
 MAGIC = b"Obj\x01"
 MAX_HEADER_BYTES = 64 * 1024 * 1024
 MAX_INFLATED_BYTES = 1024 * 1024 * 1024
-# Manifests pack to a tenth or so; a file that unpacks to much more than itself is none.
+# Manifests compress to about a tenth; a file that inflates to a much larger multiple is not a manifest.
 _MOST_RATIO = 100
 _UNDOUBTED_BYTES = 64 * 1024 * 1024
 MAX_OBJECTS = 1_000_000
@@ -32,7 +32,7 @@ _SMALL_BLOCKS = threading.Lock()
 _SYNC_BYTES = 16
 LONG_BYTES = 10
 _CRC_BYTES = 4
-# What Iceberg's `write.avro.compression-codec` calls each of Avro's codecs.
+# The names that Iceberg's `write.avro.compression-codec` uses for Avro's codecs.
 AVRO_CODECS = {
     "gzip": "deflate",
     "deflate": "deflate",
@@ -44,7 +44,7 @@ AVRO_CODECS = {
 }
 # The other codecs of the specification.
 _UNSUPPORTED_CODECS = ("bzip2", "xz")
-# Their levels, where a codec has any.
+# The levels of codecs that have levels.
 AVRO_LEVELS = {
     "deflate": (-1, 9),
     "zstandard": (
@@ -52,10 +52,10 @@ AVRO_LEVELS = {
         pa.Codec.maximum_compression_level("zstd"),
     ),
 }
-# A header's entry that says what the sync marker is: a hash of the header and all blocks. Nothing else in Avro's
-# format would tell a wrong byte in a name or a number.
+# A header entry which states that the sync marker is a hash of the header and all blocks. Nothing else in Avro's
+# format would reveal a wrong byte in a name or a number.
 _SEAL, _SEALED = "lake.sync-marker", "sha256"
-# Packs manifests within 2.5 % of level 9, in a quarter of the time.
+# Compresses manifests to within 2.5 % of level 9's size in a quarter of its time.
 _DEFLATE_LEVEL = 5
 
 
@@ -68,7 +68,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container file taken apart; ``metadata`` is its header."""
+    """A container file split into blocks; ``metadata`` is its header."""
 
     name: str
     metadata: Mapping[str, bytes]
@@ -76,34 +76,34 @@ class Container:
 
     @property
     def schema_json(self) -> bytes:
-        """The Avro schema's text, unchecked."""
+        """The text of the Avro schema, not validated."""
         return self.metadata["avro.schema"]
 
     @property
     def objects(self) -> int:
-        """How many objects all blocks hold."""
+        """The number of objects in all blocks."""
         return sum(block.objects for block in self.blocks)
 
     @property
     def size(self) -> int:
-        """How many bytes all blocks hold."""
+        """The number of uncompressed bytes in all blocks."""
         return sum(len(block.data) for block in self.blocks)
 
 
 def read_container(
     data: bytes, *, name: str, max_objects: int = MAX_OBJECTS, max_bytes: int = MAX_INFLATED_BYTES
 ) -> Container:
-    """Take a container file apart, down to its last byte.
+    """Split a container file into its blocks, to the last byte.
 
     Args:
-        data: the whole file.
+        data: the complete file.
         name: its location, for messages.
-        max_objects: the most objects it may hold.
-        max_bytes: the most bytes its blocks may inflate to.
+        max_objects: the maximum number of objects.
+        max_bytes: the maximum number of bytes to which its blocks may inflate.
 
     Raises:
-        CorruptFileError: it is cut short, has bytes behind its last block, does not decompress, exceeds a
-            limit, or is one of `write_container` with a byte that is not its own.
+        CorruptFileError: it is cut short, has bytes after its last block, does not decompress, exceeds a
+            limit, or was written by `write_container` and has a wrong byte.
     """
     max_bytes = min(max_bytes, max(_UNDOUBTED_BYTES, _MOST_RATIO * len(data)))
     cursor = Cursor(data, name)
@@ -112,7 +112,7 @@ def read_container(
     is_sealed, digest = header.is_sealed, hashlib.sha256(header.packed)
     blocks = []
     objects = inflated = 0
-    with _turn(header, data, at):
+    with _decompression_lock(header, data, at):
         for count, packed in _split(header, data, at):
             if is_sealed:
                 digest.update(encode_long(count) + encode_long(len(packed)))
@@ -131,9 +131,9 @@ def read_container(
 
 
 def _split(header: Header, data: bytes, at: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield how many objects each block holds, and its bytes as they are packed.
+    """Yield the number of objects in each block, and the block's compressed bytes.
 
-    A file may have a block for each object: this is `Header.next_block` without its calls.
+    A file may have one block for each object: this inlines `Header.next_block`.
 
     Raises:
         CorruptFileError: a block is cut short or does not end in the file's sync marker.
@@ -150,18 +150,18 @@ def _split(header: Header, data: bytes, at: int) -> Iterator[tuple[int, memoryvi
         at = stop + _SYNC_BYTES
 
 
-def _turn(header: Header, data: bytes, at: int) -> AbstractContextManager[Any]:
-    """Return what a thread holds while it decompresses the blocks that begin at a position.
+def _decompression_lock(header: Header, data: bytes, at: int) -> AbstractContextManager[Any]:
+    """Return the lock that a thread holds while it decompresses the blocks that begin at a position.
 
-    zlib releases the interpreter's lock for each block. Where blocks are small, threads that decompress at the
-    same time would spend most of it on passing that lock to each other.
+    zlib releases the interpreter's lock for each block. If the blocks are small, threads that decompress at the
+    same time would spend most of that time on passing the lock to each other.
     """
     return _SMALL_BLOCKS if header.sync in data[at : at + _SMALL_BLOCK_BYTES] else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before a container file's blocks, and what all of them share."""
+    """The header of a container file, which applies to all of its blocks."""
 
     name: str
     packed: bytes
@@ -175,7 +175,7 @@ class Header:
         return self.metadata.get(_SEAL) == _SEALED.encode()
 
     def next_block(self, cursor: Cursor) -> tuple[int, memoryview]:
-        """Return how many objects the next block holds, and its bytes as they are packed.
+        """Return the number of objects in the next block, and its compressed bytes.
 
         Raises:
             CorruptFileError: it is cut short or does not end in the file's sync marker.
@@ -185,10 +185,10 @@ class Header:
         return count, packed
 
     def check(self, count: int, sync: bytes | memoryview) -> None:
-        """Check how many objects a block claims to hold, and the bytes behind it.
+        """Check the number of objects that a block declares, and the sync marker after it.
 
         Raises:
-            CorruptFileError: the number is negative, or the bytes are not the file's sync marker.
+            CorruptFileError: the number is negative, or the marker is not the file's.
         """
         if count < 0:
             raise CorruptFileError(f"{self.name}: a block of {count} objects")
@@ -196,10 +196,10 @@ class Header:
             raise CorruptFileError(f"{self.name}: a block does not end in the file's sync marker")
 
     def inflate(self, packed: memoryview, limit: int) -> bytes | memoryview:
-        """Return a block's bytes, at most so many.
+        """Return a block's bytes, at most ``limit`` of them.
 
         Raises:
-            CorruptFileError: it does not decompress, or to more.
+            CorruptFileError: it does not decompress, or exceeds the limit.
         """
         return _inflate(_INFLATE[self.codec], packed, limit, self.name)
 
@@ -208,7 +208,7 @@ def read_header(cursor: Cursor) -> Header:
     """Read a container file up to its first block.
 
     Raises:
-        CorruptFileError: it is not a container file, or has a codec that is not known.
+        CorruptFileError: it is not a container file, or its codec is not known.
         RefusedError: its codec is not supported.
     """
     metadata = _read_header(cursor)
@@ -218,7 +218,7 @@ def read_header(cursor: Cursor) -> Header:
     codec = metadata.get("avro.codec", b"null").decode("ascii", "replace")
     if codec in _UNSUPPORTED_CODECS:
         raise RefusedError(
-            f"{cursor.name} is not supported: it is packed with the Avro codec {codec}",
+            f"{cursor.name} is not supported: it is compressed with the Avro codec {codec}",
             hint=f"lake reads {', '.join(_INFLATE)}",
         )
     if codec not in _INFLATE:
@@ -234,14 +234,14 @@ def write_container(
     codec: str = "gzip",
     level: int | None = None,
 ) -> bytes:
-    """Put a container file together; equal input gives equal bytes.
+    """Build a container file; equal input gives equal bytes.
 
     Args:
         schema: the Avro schema, JSON-ready.
         blocks: objects in the schema's binary encoding.
-        metadata: further header entries; keys starting with ``avro.`` are the format's own.
-        codec: Iceberg's name for it (``gzip``, ``zstd``, ``snappy``, ``uncompressed``) or Avro's.
-        level: the codec's, one of `AVRO_LEVELS`; None for its default.
+        metadata: further header entries; keys that start with ``avro.`` are reserved for the format.
+        codec: Iceberg's name (``gzip``, ``zstd``, ``snappy``, ``uncompressed``) or Avro's name of the codec.
+        level: the codec's level, within `AVRO_LEVELS`; None for its default.
 
     Raises:
         InvalidRequestError: there is no such codec.
@@ -266,8 +266,8 @@ def write_container(
         packed = deflate(data, level)
         bodies.append(encode_long(count) + encode_long(len(packed)) + packed)
         digest.update(bodies[-1])
-    # A marker must not occur in the data by chance; being a hash of it makes that as unlikely as a
-    # random one does, keeps the file reproducible, and tells its readers of any wrong byte.
+    # A marker must not occur in the data by chance. A hash of the data is as unlikely to occur in it as random
+    # bytes are; it also keeps the file reproducible, and reveals any wrong byte to its readers.
     sync = digest.digest()[:_SYNC_BYTES]
     parts.append(sync)
     for body in bodies:
@@ -276,7 +276,7 @@ def write_container(
 
 
 class BlockWriter:
-    """Writes a container file block by block."""
+    """Writes a container file one block at a time."""
 
     def __init__(
         self,
@@ -291,12 +291,12 @@ class BlockWriter:
         """Write the header.
 
         Args:
-            sink: where it goes.
+            sink: the file to write to.
             schema: the Avro schema, JSON-ready.
             metadata: further header entries.
-            codec: Avro's name for it.
-            seed: a text that no other file has; the sync marker is made of it.
-            level: the codec's, one of `AVRO_LEVELS`; None for its default.
+            codec: Avro's name of the codec.
+            seed: a text that is unique to this file; the sync marker is derived from it.
+            level: the codec's level, within `AVRO_LEVELS`; None for its default.
         """
         schema_json = json.dumps(schema, separators=(",", ":"))
         header = _header_map({**metadata, "avro.schema": schema_json, "avro.codec": codec})
@@ -317,7 +317,7 @@ class BlockWriter:
 def plain_container(
     schema_json: str, objects: int, data: Sequence[bytes | memoryview]
 ) -> list[bytes | memoryview]:
-    """Return the pieces of an uncompressed container file with one block, for readers of files."""
+    """Return the parts of an uncompressed container file with one block, for libraries that read files."""
     sync = hashlib.sha256(MAGIC).digest()[:_SYNC_BYTES]
     header = MAGIC + _header_map({"avro.schema": schema_json, "avro.codec": "null"}) + sync
     block = encode_long(objects) + encode_long(sum(len(piece) for piece in data))
@@ -325,7 +325,7 @@ def plain_container(
 
 
 def encode_long(value: int) -> bytes:
-    """Return an integer's zig-zag varint."""
+    """Return an integer as a zig-zag varint."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:  # noqa: PLR2004 - seven bits a byte
@@ -336,7 +336,7 @@ def encode_long(value: int) -> bytes:
 
 
 class Cursor:
-    """A position in a file's bytes that never leaves them."""
+    """A position in a file's bytes that cannot move beyond them."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data = memoryview(data)
@@ -345,19 +345,19 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        """Whether no byte is left."""
+        """Whether all bytes have been read."""
         return self._at == len(self._data)
 
     @property
     def taken(self) -> bytes:
-        """What lies before it."""
+        """The bytes before the position."""
         return bytes(self._data[: self._at])
 
     def take(self, length: int) -> memoryview:
-        """Return the next bytes, exactly so many.
+        """Return the next ``length`` bytes.
 
         Raises:
-            CorruptFileError: there are fewer.
+            CorruptFileError: fewer are left.
         """
         end = self._at + length
         if length < 0 or end > len(self._data):
@@ -377,7 +377,7 @@ class Cursor:
 
 
 def _long_at(data: bytes | memoryview, at: int, name: str) -> tuple[int, int]:
-    """Return the integer at a position, and the position behind it.
+    """Return the integer at a position, and the position after it.
 
     Raises:
         CorruptFileError: the bytes end within it, or it is too long.
@@ -403,7 +403,7 @@ def _long_at(data: bytes | memoryview, at: int, name: str) -> tuple[int, int]:
 
 def _read_header(cursor: Cursor) -> dict[str, bytes]:
     if cursor.take(len(MAGIC)) != MAGIC:
-        raise CorruptFileError(f"{cursor.name} is no Avro file")
+        raise CorruptFileError(f"{cursor.name} is not an Avro file")
     metadata: dict[str, bytes] = {}
     size = 0
     while (count := cursor.long()) != 0:
@@ -439,7 +439,7 @@ def _inflate(
     except (zlib.error, pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFileError(f"{name}: a block does not decompress") from error
     if len(block) > limit:
-        raise CorruptFileError(f"{name} inflates to more bytes than lake reads of one file")
+        raise CorruptFileError(f"{name} inflates to more bytes than lake reads from one file")
     return block
 
 

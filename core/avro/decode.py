@@ -1,9 +1,9 @@
-"""Avro records into Arrow columns, named by Iceberg field id.
+"""Decode Avro records into Arrow columns that are named by Iceberg field id.
 
-The bytes of a record within a record are simply those of its fields, so nested records are
-flattened in the schema alone: every leaf becomes a column of its own, columns nobody asks for are
-skipped while decoding, and an empty record, which the decoder cannot represent, is gone. Logical
-types are dropped as well: what a value means is for Iceberg's schema to say.
+The encoding of a nested record is the encodings of its fields, one after the other. So nested records are
+flattened in the schema alone: every leaf becomes a column, columns that were not requested are skipped during
+decoding, and empty records, which the decoder does not support, disappear. Logical types are dropped as well:
+Iceberg's schema defines the meaning of a value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lake.core.errors import CorruptFileError
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _MAX_SCHEMA_NODES = 20_000
 _MAX_FIXED_BYTES = 64 * 1024
-# Written at once of the blocks that are decoded.
+# The size of the writes that pass the blocks to the decoder.
 _WRITTEN_BYTES = 1024 * 1024
 
 
@@ -34,9 +34,9 @@ class Layout:
 
     Args:
         schema_json: the flat Avro schema; files whose layouts are equal decode together.
-        blank: the bytes of a record of nulls, zeros and empty things; none takes fewer.
-        columns: the columns that have a field id. One is called by that id, with the ids of the
-            records around it in front: ``2.102.1000``.
+        blank: the encoding of a record of nulls, zeros and empty values; no record has fewer bytes.
+        columns: the columns that have a field id. A column's name is that id, prefixed with the ids of the
+            records that contain it: ``2.102.1000``.
     """
 
     schema_json: str
@@ -48,12 +48,12 @@ def layout_of(schema_json: bytes, records: frozenset[int], *, name: str) -> Layo
     """Flatten a record schema.
 
     Args:
-        schema_json: an Avro schema with Iceberg's ``field-id`` on its fields; not trusted.
-        records: ids of the record fields to take apart.
+        schema_json: an Avro schema with Iceberg's ``field-id`` on its fields; it is untrusted input.
+        records: ids of the record fields to flatten.
         name: the file's location, for messages.
 
     Raises:
-        CorruptFileError: it is no record schema, or one that Iceberg never writes.
+        CorruptFileError: it is not a record schema, or not one that Iceberg writes.
     """
     try:
         return _flatten(schema_json, records)
@@ -73,23 +73,25 @@ def _flatten(schema_json: bytes, records: frozenset[int]) -> Layout:
 def decode(
     layout: Layout, blocks: Sequence[Block], columns: Sequence[str], *, name: str
 ) -> pa.Table:
-    """Decode some columns of blocks that share a layout.
+    """Decode columns of blocks that share a layout.
 
     Args:
-        layout: what `layout_of` returned for their schema.
+        layout: the result of `layout_of` for their schema.
         blocks: the records.
-        columns: the names to decode, all in ``layout.columns``; at least one.
-        name: the location of the file that the blocks are from, for messages.
+        columns: the names of the columns to decode, all in ``layout.columns``; at least one.
+        name: the location of the file that contains the blocks, for messages.
 
     Raises:
-        CorruptFileError: the bytes are not what the schema says.
+        CorruptFileError: the bytes do not match the schema.
     """
     rows = sum(block.objects for block in blocks)
     if any(block.objects * len(layout.blank) > len(block.data) for block in blocks):
-        raise CorruptFileError(f"{name}: a block too small for the objects it claims to hold")
-    # All blocks become one, with a blank record behind the last. Bytes left over or missing shift
-    # that record; and the decoder, which never ends when a block holds more bytes than its records
-    # take, is asked for no batch after the one that ends with it.
+        raise CorruptFileError(
+            f"{name}: a block is too small for the number of objects that it declares"
+        )
+    # All blocks become one, with a blank record after the last. Surplus or missing bytes shift that
+    # record. The decoder does not end when a block has more bytes than its records need, so it is
+    # not asked for another batch after the one that ends with the blank record.
     data = [*(block.data for block in blocks), layout.blank]
     descriptor, path = tempfile.mkstemp(prefix="lake-", suffix=".avro")
     try:
@@ -100,7 +102,7 @@ def decode(
         os.unlink(path)
     last = table.slice(rows).to_pylist()
     if len(last) != 1 or not all(_is_blank(value) for value in last[0].values()):
-        raise CorruptFileError(f"{name} holds other records than its blocks say")
+        raise CorruptFileError(f"{name} contains other records than its blocks declare")
     return table.slice(0, rows)
 
 
@@ -113,12 +115,12 @@ def _query(path: str, rows: int, columns: Sequence[str], name: str) -> pa.Table:
         records = SessionContext(config).read_avro(path).select(*quoted).limit(rows)
         return records.to_arrow_table()
     except BaseException as error:
-        # The decoder raises plain `Exception`, and a panic in it is a `BaseException` of a class
-        # that cannot be imported.
+        # The decoder raises plain `Exception`; a panic in it is a `BaseException` of a class that
+        # cannot be imported.
         if type(error) is Exception or type(error).__name__ == "PanicException":
-            raise CorruptFileError(f"{name} holds records that do not decode") from error
+            raise CorruptFileError(f"{name} contains records that do not decode") from error
         if isinstance(error, pa.ArrowException):
-            raise CorruptFileError(f"{name} holds values that are not valid") from error
+            raise CorruptFileError(f"{name} contains invalid values") from error
         raise
 
 
@@ -139,7 +141,7 @@ class _SchemaReader:
     nodes: int = 0
 
     def record(self, schema: Any, prefix: str) -> None:
-        """Add a record's fields as columns."""
+        """Add the fields of a record as columns."""
         for entry in self._fields(schema):
             field_id = entry.get("field-id")
             column = f"{prefix}{field_id}"
@@ -164,11 +166,11 @@ class _SchemaReader:
             raise ValueError("a record is expected")
         for entry in fields:
             if not isinstance(entry, dict) or "type" not in entry:
-                raise ValueError("a field without a type")
+                raise ValueError("a field has no type")
         return fields
 
     def _definition(self, kind: Any) -> Any:
-        """Return the record a type is, be it wrapped or spelled by name."""
+        """Return the record definition of a type, which may be wrapped or referred to by name."""
         while isinstance(kind, dict) and isinstance(kind.get("type"), dict):
             kind = kind["type"]
         return kind
@@ -201,7 +203,7 @@ class _SchemaReader:
             return kind
         if not isinstance(kind, str) or kind not in self.named:
             raise ValueError(f"an unknown type {str(kind)[:40]!r}")
-        # A copy: the decoder wants each definition under a name of its own.
+        # A copy: the decoder requires a different name for each definition.
         return self._renamed(self.named[kind])
 
     def _renamed(self, kind: Any) -> Any:
@@ -218,7 +220,7 @@ class _SchemaReader:
     def _union(self, branches: list[Any]) -> Any:
         resolved = [self._type(branch) for branch in branches]
         if len(resolved) != 2 or resolved.count("null") != 1:  # noqa: PLR2004 - null and another
-            raise ValueError("a union of other things than null and a type")
+            raise ValueError("a union of something other than null and one type")
         return resolved
 
     def _nested_record(self, kind: dict[str, Any]) -> Any:
@@ -249,17 +251,17 @@ class _SchemaReader:
         return resolved
 
     def _item(self, kind: Any) -> Any:
-        # A list of things without bytes may claim any length for free.
+        # A list whose items have no bytes could declare any length.
         resolved = self._type(kind)
         if _is_empty(resolved):
             raise ValueError("a list of nothing")
         return resolved
 
     def _count(self) -> None:
-        # Names that stand for records of names double with every level.
+        # The size of names that refer to records of names doubles with every level.
         self.nodes += 1
         if self.nodes > _MAX_SCHEMA_NODES:
-            raise ValueError("a schema too large")
+            raise ValueError("the schema is too large")
 
 
 def _blank(kind: Any) -> bytes:
@@ -274,7 +276,7 @@ def _blank(kind: Any) -> bytes:
 
 
 def _is_empty(kind: Any) -> bool:
-    """Whether a value of this type takes no bytes."""
+    """Whether values of this type are encoded in no bytes."""
     if isinstance(kind, dict) and kind["type"] == "record":
         return not kind["fields"]
     return bool(kind == "null")

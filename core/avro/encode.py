@@ -1,7 +1,7 @@
-"""Arrow columns into Avro records: each field encoded for all rows at once, then joined by row.
+"""Encode Arrow columns as Avro records: each field for all rows at once, then joined by row.
 
-The encoding of a column is a list of pieces, which stand one behind the other in every record: a
-piece is bytes, the same in all rows, or a binary array with one value a row (null for none).
+A column's encoding is a list of pieces, which are adjacent in every record: a piece is bytes
+that are the same in all rows, or a binary array with one value per row (null for an empty one).
 Format: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding.
 """
 
@@ -29,16 +29,16 @@ _FLOATS = {"float": pa.float32(), "double": pa.float64()}
 def encode_records(
     schema: Mapping[str, Any], table: pa.Table, block_bytes: int = _BLOCK_BYTES
 ) -> Iterator[Block]:
-    """Encode a table's rows as records, in blocks.
+    """Encode the rows of a table as records, in blocks.
 
     Args:
-        schema: an Avro record schema in which optional fields are unions with null first.
-        table: one column for each field, in the schema's order; nested records are structs, arrays
-            lists, maps may be maps, all by position too. Names do not matter.
-        block_bytes: about how many bytes a block has.
+        schema: an Avro record schema in which an optional field is a union with null first.
+        table: one column for each field, in the schema's order; nested records are structs, arrays are
+            lists, maps may be maps, all matched by position. Names are ignored.
+        block_bytes: the approximate size of a block in bytes.
 
     Raises:
-        ValueError: a field that must have a value has none.
+        ValueError: a required field has no value.
     """
     for start in range(0, table.num_rows, _BLOCK_ROWS):
         part = table.slice(start, _BLOCK_ROWS)
@@ -89,7 +89,7 @@ def _field(kind: Any, column: pa.Array) -> list[Piece]:
 
 
 def _value(kind: Any, column: pa.Array) -> list[Piece]:
-    """Return the pieces of a type's values; null rows are empty in each."""
+    """Return the pieces of a type's values; the pieces of null rows are empty."""
     name = kind if isinstance(kind, str) else kind["type"]
     if name == "record":
         return _struct(kind, column)
@@ -107,7 +107,7 @@ def _value(kind: Any, column: pa.Array) -> list[Piece]:
 
 
 def _fixed_width(name: str, kind: Any, column: pa.Array) -> np.ndarray[Any, Any]:
-    """Return a matrix with the bytes of each row: of numbers, fixed binaries or decimals."""
+    """Return a matrix with one row of bytes per value: of numbers, fixed binaries or decimals."""
     if name == "boolean":
         return _numbers(column.cast(pa.uint8())).reshape(-1, 1)
     if name in _FLOATS:
@@ -119,7 +119,7 @@ def _fixed_width(name: str, kind: Any, column: pa.Array) -> np.ndarray[Any, Any]
 def _struct(kind: Mapping[str, Any], column: pa.Array) -> list[Piece]:
     if not column.null_count:
         return _record(kind, column.flatten())
-    # The parts of a NULL have no bytes at all, not even one that says that they are NULL too.
+    # The fields of a NULL struct have no bytes at all, not even the byte for NULL.
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     present = column.filter(column.is_valid())
     offsets, data = _ragged(_join(_record(kind, present.flatten()), len(present)))
@@ -145,7 +145,7 @@ def _list(items: Any, column: pa.Array) -> list[Piece]:
 
 
 def _pairs(column: pa.Array) -> pa.Array:
-    """Return a column of maps as lists of their pairs."""
+    """Return a column of maps as lists of pairs."""
     if column.offset:
         column = pa.concat_arrays([column, column.slice(0, 0)])
     fields = [column.type.key_field, column.type.item_field]
@@ -155,7 +155,7 @@ def _pairs(column: pa.Array) -> pa.Array:
 
 
 def _join(pieces: list[Piece], rows: int) -> pa.Array:
-    """Return one binary value a row: its pieces, one behind the other."""
+    """Return one binary value per row: its pieces, concatenated."""
     merged: list[Any] = []
     for constant, group in groupby(pieces, key=lambda piece: isinstance(piece, bytes)):
         together = list(group)
@@ -175,7 +175,7 @@ def _integers(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _numbers(column: pa.Array) -> np.ndarray[Any, Any]:
-    """Return a column's numbers, zero for null."""
+    """Return a column's numbers; zero for null."""
     if column.null_count:
         column = column.fill_null(0)
     return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -184,11 +184,11 @@ def _numbers(column: pa.Array) -> np.ndarray[Any, Any]:
 def _varints(
     values: np.ndarray[Any, Any], column: pa.Array, *, skip: np.ndarray[Any, Any] | None = None
 ) -> pa.Array:
-    """Return zig-zag varints, empty where the column is null or ``skip`` says so."""
+    """Return zig-zag varints; empty where the column is null or ``skip`` is true."""
     signed = values.astype(np.int64)
     rest = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     width = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
-    # Half the bytes are half the time, and most numbers are small.
+    # 32 bits take half the time of 64, and most numbers are small.
     rest = rest.astype(np.uint32 if width <= _SMALL_VARINT_BYTES else np.uint64)
     lengths = np.ones(len(rest), np.uint8)
     for size in range(1, width):
@@ -208,7 +208,7 @@ def _varints(
 
 
 def _rows_of_bytes(matrix: np.ndarray[Any, Any], column: pa.Array | None = None) -> pa.Array:
-    """Return a matrix's rows as binary values, empty where the column is null."""
+    """Return the rows of a matrix as binary values; empty where the column is null."""
     matrix = np.ascontiguousarray(matrix, np.uint8)
     rows, width = matrix.shape
     if column is None or not column.null_count:
@@ -220,7 +220,7 @@ def _rows_of_bytes(matrix: np.ndarray[Any, Any], column: pa.Array | None = None)
 
 
 def _fixed(size: int, column: pa.Array) -> np.ndarray[Any, Any]:
-    """Return a matrix of ``size`` bytes a row: fixed binaries, or decimals in big-endian form."""
+    """Return a matrix of ``size`` bytes per row: fixed binaries, or big-endian decimals."""
     rows, start = len(column), column.offset
     buffer = column.buffers()[1]
     width = column.type.byte_width
@@ -228,12 +228,12 @@ def _fixed(size: int, column: pa.Array) -> np.ndarray[Any, Any]:
     if pa.types.is_decimal(column.type):
         return bytes_[:, ::-1][:, width - size :]
     if width != size:
-        raise ValueError(f"{width} bytes where {size} are expected")
+        raise ValueError(f"{width} bytes instead of {size}")
     return bytes_
 
 
 def _ragged(values: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Any]:
-    """Return a large binary array's offsets and data buffer."""
+    """Return the offsets and the data buffer of a large binary array."""
     _, offsets, data = values.buffers()
     numbers = np.frombuffer(offsets, np.int64, len(values) + 1, values.offset * 8)
     return numbers, data if data is not None else pa.py_buffer(b"")

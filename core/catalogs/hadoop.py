@@ -53,7 +53,7 @@ from lake.core.errors import (
     StorageError,
 )
 from lake.core.metadata.files import VERSION_HINT, read_metadata
-from lake.core.metadata.snapshot_updates import settled
+from lake.core.metadata.snapshot_updates import with_corrections
 from lake.core.metadata.text import bytes_of
 from lake.core.properties.table_properties import METADATA_CODEC
 from lake.core.storage import atomic_files
@@ -293,7 +293,7 @@ class HadoopCatalog(NoopCatalog):
             current = current_metadata(self._storage, location)
             base = read_metadata(self._storage, current.location) if current else None
             after = _applied(base, current.location if current else None, requirements, updates)
-            after = settled(base, after, updates, self._now_ms())
+            after = with_corrections(base, after, updates, self._now_ms())
         except (ValidationError, ValueError, OSError) as error:
             # Known to be without effect, unlike what fails later.
             raise BadInputError(f"cannot commit to {location}: {first_line(error)}") from error

@@ -29,7 +29,7 @@ from lake.core.catalogs.trust import file_properties, storage_properties
 from lake.core.clock import Clock, SystemClock
 from lake.core.errors import BadInputError, NotATableError, NotFoundError
 from lake.core.metadata.files import check
-from lake.core.metadata.format_upgrades import upgrading
+from lake.core.metadata.format_upgrades import with_version_3_upgrade
 from lake.core.metadata.roots import roots_of
 from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.storage import Storage
@@ -224,7 +224,7 @@ class PyIcebergBackend(ABC):
             storage=found.storage,
             catalog=self,
             handle=found.handle,
-            creating=tuple(upgrading(update) for update in transaction._updates),  # noqa: SLF001
+            creating=tuple(with_version_3_upgrade(update) for update in transaction._updates),  # noqa: SLF001
         )
 
     def _begin(

@@ -39,7 +39,7 @@ from lake.core.catalogs.trust import as_configured, without_storage
 from lake.core.errors import LakeError, RefusedError
 from lake.core.metadata.files import from_input
 from lake.core.metadata.parser import parsed_response
-from lake.core.metadata.snapshot_updates import settled
+from lake.core.metadata.snapshot_updates import with_corrections
 from lake.core.metadata.text import bytes_of
 from lake.core.properties.table_properties import METADATA_CODEC
 from lake.core.storage.errors import translate_errors
@@ -221,7 +221,7 @@ def _keep_times_and_members(handle: MetastoreCatalog, now_ms: Callable[[], int])
     ) -> StagedTable:
         staged = stage(current_table, table_identifier, requirements, updates)
         before = current_table.metadata if current_table else None
-        staged.metadata = settled(before, staged.metadata, updates, now_ms())
+        staged.metadata = with_corrections(before, staged.metadata, updates, now_ms())
         return staged
 
     vars(handle)["_update_and_stage_table"] = staging

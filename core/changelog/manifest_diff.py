@@ -18,7 +18,7 @@ from lake.core.manifests.api import read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.snapshots.ancestry import is_first, snapshots_by_id
-from lake.core.snapshots.completeness import holds_only_own, read_list, verify_manifest_list
+from lake.core.snapshots.completeness import has_only_own_manifests, read_list, verify_manifest_list
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -105,7 +105,11 @@ def _whole(table: Table, snapshot: Snapshot) -> pa.Table:
 
 
 def _commit(table: Table, snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Commit:
-    if before is None and is_first(table.metadata, snapshot) and holds_only_own(snapshot, after):
+    if (
+        before is None
+        and is_first(table.metadata, snapshot)
+        and has_only_own_manifests(snapshot, after)
+    ):
         before = MANIFEST_SCHEMA.empty_table()
     data, deletes = _parted(after)
     old_data, old_deletes = (None, None) if before is None else _parted(before)

@@ -18,7 +18,7 @@ from lake.core.manifests.api import read_manifest, read_manifest_list
 from lake.core.manifests.data_files import EQUALITY_DELETES
 from lake.core.manifests.schemas import ADDED
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.completeness import shortfall_of_added
+from lake.core.snapshots.completeness import missing_added_files_message
 from lake.core.snapshots.delete_scopes import is_global, referenced_paths
 from lake.core.snapshots.pruning import prune_files
 from lake.core.types.partition_codes import partition_tuples
@@ -66,8 +66,8 @@ class CommitsSince:
         for snapshot in self._snapshots(operations):
             manifests = read_manifest_list(self.storage, snapshot.manifest_list)
             # What was added is in no doubt: a conflict may be among what is missing.
-            if told := shortfall_of_added(self.metadata, snapshot, manifests):
-                raise CorruptFileError(told)
+            if message := missing_added_files_message(self.metadata, snapshot, manifests):
+                raise CorruptFileError(message)
             own = manifests.filter(
                 pc.and_(
                     pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id),

@@ -102,7 +102,7 @@ class Parent:
             producer.watch(clashes)
         listed = MANIFEST_SCHEMA.empty_table()
         if snapshot is not None:
-            listed = read_list(storage, metadata, snapshot, sure=True)
+            listed = read_list(storage, metadata, snapshot, read_twice=True)
             verify_manifest_list(storage, metadata, snapshot, listed)
             _check_head(metadata, snapshot, listed)
         return cls(snapshot, listed.to_pylist(), clashes, LivePartitions(storage, fresh), fresh)

@@ -355,7 +355,9 @@ class _Run:
         head = ancestry.branch_head(table.metadata, self.plan.branch)
         if head is None:
             return
-        gone = dangling_deletes(live_files(table, head, columns=dangling.COLUMNS, paired=False))
+        gone = dangling_deletes(
+            live_files(table, head, columns=dangling.COLUMNS, with_deletes=False)
+        )
         if not gone:
             return
         operation_id = self.session.ids.uuid()

@@ -1,7 +1,7 @@
-"""The columnar metadata layer: what the rest of lake uses of manifests and manifest lists.
+"""The API of manifests and manifest lists for the rest of lake.
 
-A manifest is a table of `ENTRY_COLUMNS`, a manifest list one of `MANIFEST_COLUMNS`; both stay Arrow
-tables from file to file.
+A manifest is a table of `ENTRY_COLUMNS`, a manifest list is one of `MANIFEST_COLUMNS`; both remain Arrow
+tables from reading to writing.
 """
 
 from __future__ import annotations

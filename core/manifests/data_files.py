@@ -1,4 +1,4 @@
-"""The description of one data or delete file, as plain values that tasks are given and send back."""
+"""The description of one data or delete file, as plain values that tasks receive and return."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ EQUALITY_DELETES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A file of a table with the figures that a manifest keeps of it.
+    """A file of a table with the metrics that a manifest stores for it.
 
-    `partition` holds one value per field of the spec, each in Iceberg's binary single-value form (None for
-    NULL): a form that needs no types to travel. Metrics are keyed by field id; bounds are single-value
-    binaries too. Counts are rows, sizes bytes.
+    `partition` has one value per field of the spec, each in Iceberg's binary single-value form (None for
+    NULL), which needs no types to be serialised. Metrics are keyed by field id; bounds are single-value
+    binaries too. Counts are rows, sizes are bytes.
     Format: https://iceberg.apache.org/spec/#data-file-fields and #binary-single-value-serialization.
     """
 
@@ -66,11 +66,11 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteFile:
-    """A delete file with what applying it needs; see `DataFile` for the fields of one name.
+    """A delete file with what is needed to apply it; see `DataFile` for fields of the same name.
 
-    `sequence_number` is its data sequence number. `referenced_data_file` also stands where a position delete
-    file's bounds name one data file only. `content_offset` and `content_size_bytes` (bytes) tell where in a
-    Puffin file a deletion vector lies.
+    `sequence_number` is its data sequence number. `referenced_data_file` is also set if the bounds of a position
+    delete file name one data file only. `content_offset` and `content_size_bytes` (bytes) locate a deletion vector
+    within a Puffin file.
     """
 
     path: str
@@ -101,7 +101,7 @@ class DeleteFile:
 
 
 def stored_bytes(files: Iterable[DataFile]) -> int:
-    """Return the bytes that files take; a Puffin file may be that of several entries."""
+    """Return the bytes that files occupy; several entries may share one Puffin file."""
     return sum({file.path: file.size_bytes for file in files}.values())
 
 

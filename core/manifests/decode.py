@@ -1,4 +1,4 @@
-"""Records of manifest lists and manifests into checked Arrow tables, with what entries inherit.
+"""Decode records of manifest lists and manifests into checked Arrow tables, with inherited values.
 
 Format: https://iceberg.apache.org/spec/#manifests, #sequence-number-inheritance and
 #first-row-id-inheritance.
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 _ENTRY_RECORDS = frozenset({DATA_FILE_ID, PARTITION_ID})
 _REQUIRED_ENTRY = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _REQUIRED_MANIFEST = ("manifest_path", "manifest_length", "partition_spec_id")
-# Decoded always: what the checks and the inheritance look at.
+# The columns that the checks and the inheritance use; always decoded.
 _CHECKED = ("status", "content", "record_count", "file_size_in_bytes")
-# Of what stands in lists and maps.
+# Fields inside lists and maps.
 _REQUIRED_ITEMS = frozenset({"key", "value", "contains_null"})
 _ABSENT_IN_V1 = {"content": 0, "sequence_number": 0, "min_sequence_number": 0}
-# Rows or bytes of one file; sums of them fit into 64 bits.
+# A limit for the rows or bytes of one file; sums of them fit in 64 bits.
 _MOST = 2**50
 _NEVER_NEGATIVE = ("manifest_length", "sequence_number", "min_sequence_number")
 _COUNTS = {ADDED: "added", EXISTING: "existing", DELETED: "deleted"}
@@ -63,21 +63,21 @@ Manifest = Mapping[str, Any]
 
 
 def decode_manifest_rows(schema_json: bytes, blocks: Sequence[Block], *, name: str) -> pa.Table:
-    """Return manifest-list rows as `MANIFEST_COLUMNS`, by field id, whatever their names.
+    """Return manifest-list rows as `MANIFEST_COLUMNS`, matched by field id.
 
     Args:
-        schema_json: the Avro schema they are written with.
+        schema_json: the Avro schema of the records.
         blocks: the records.
-        name: where they are from, for messages.
+        name: the file's location, for messages.
 
     Raises:
-        CorruptFileError: they are not what the schema says, or hold impossible values.
+        CorruptFileError: they do not match the schema, or contain impossible values.
     """
     layout = layout_of(schema_json, frozenset(), name=name)
     _require(layout, [MANIFEST_PATHS[column] for column in _REQUIRED_MANIFEST], name)
     stored = {c: path for c, path in MANIFEST_PATHS.items() if path in layout.columns}
     if 0 < len(stored.keys() & _ABSENT_IN_V1.keys()) < len(_ABSENT_IN_V1):
-        # A number that is not told would be taken for 0, and old deletes for none.
+        # A missing sequence number would be read as 0, and a missing content as data.
         raise CorruptFileError(f"{name} has some of {', '.join(_ABSENT_IN_V1)} only")
     decoded = decode(layout, blocks, list(stored.values()), name=name)
     columns = {}
@@ -95,7 +95,7 @@ def decode_manifest_rows(schema_json: bytes, blocks: Sequence[Block], *, name: s
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A manifest's row in the list, and its file taken apart."""
+    """A manifest's row in the list, and its container file."""
 
     manifest: Manifest
     container: Container
@@ -103,19 +103,19 @@ class Opened:
 
     @property
     def path(self) -> str:
-        """Where the file lies."""
+        """The manifest's location."""
         return self.container.name
 
 
 def open_manifest(manifest: Manifest, container: Container) -> Opened:
-    """Look at a manifest's schema.
+    """Read a manifest's schema.
 
     Args:
         manifest: its row in the manifest list.
-        container: its file taken apart.
+        container: its container file.
 
     Raises:
-        CorruptFileError: the file is not of manifest entries.
+        CorruptFileError: the file does not contain manifest entries.
     """
     layout = layout_of(container.schema_json, _ENTRY_RECORDS, name=container.name)
     _require(layout, [ENTRY_PATHS[column] for column in _REQUIRED_ENTRY], container.name)
@@ -138,22 +138,22 @@ def decode_entries(
         live_only: leave out entries of deleted files.
 
     Raises:
-        CorruptFileError: a manifest is damaged, or not what its row in the list says.
+        CorruptFileError: a manifest is damaged, or does not match its row in the list.
     """
     try:
         return _EntryReader(group, metadata).table(wanted, live_only=live_only)
     except (CorruptFileError, pa.ArrowException) as error:
         if len(group) > 1:
-            # One of them is damaged: read alone, it is named.
-            for one in group:
-                decode_entries([one], metadata, wanted)
+            # One of them is damaged: decode each separately, so that the error names it.
+            for opened in group:
+                decode_entries([opened], metadata, wanted)
         if isinstance(error, CorruptFileError):
             raise
-        raise CorruptFileError(f"{group[0].path} holds values that are not valid") from error
+        raise CorruptFileError(f"{group[0].path} contains invalid values") from error
 
 
 class _EntryReader:
-    """Makes a table of entries from manifests that share a spec and a layout."""
+    """Decodes manifests that share a spec and a layout into a table of entries."""
 
     def __init__(self, group: Sequence[Opened], metadata: TableMetadata) -> None:
         self._group = group
@@ -161,13 +161,13 @@ class _EntryReader:
         self._name = group[0].path
         self._spec_id = int(group[0].manifest["partition_spec_id"])
         self._metadata = metadata
-        self._counts = np.array([one.container.objects for one in group], np.int64)
+        self._counts = np.array([opened.container.objects for opened in group], np.int64)
         self._owner = np.repeat(np.arange(len(group)), self._counts)
         self._decoded = pa.table({})
 
     def table(self, wanted: Sequence[str], *, live_only: bool) -> pa.Table:
-        """Decode, check, inherit."""
-        blocks = [block for one in self._group for block in one.container.blocks]
+        """Decode the wanted columns, check them, and fill in inherited values."""
+        blocks = [block for opened in self._group for block in opened.container.blocks]
         needed = dict.fromkeys((*wanted, *_CHECKED))
         paths = [ENTRY_PATHS[c] for c in needed if ENTRY_PATHS.get(c) in self._layout.columns]
         partition = self._partition_type() if "partition" in needed else StructType()
@@ -181,7 +181,7 @@ class _EntryReader:
             else:
                 columns[column] = self._inherited(column)
         columns["spec_id"] = pa.repeat(pa.scalar(self._spec_id, pa.int32()), len(self._owner))
-        paths = pa.array([one.path for one in self._group], pa.string())
+        paths = pa.array([opened.path for opened in self._group], pa.string())
         columns["manifest_path"] = pa.DictionaryArray.from_arrays(
             pa.array(self._owner, pa.int32()), paths
         )
@@ -203,8 +203,10 @@ class _EntryReader:
         return self._numbers("status")
 
     def _of_manifest(self, column: str) -> pa.Array:
-        """Return a column of the manifest list, repeated for each entry."""
-        values = pa.array([one.manifest[column] for one in self._group], MANIFEST_COLUMNS[column])
+        """Return a column of the manifest list, repeated for each entry of the manifest."""
+        values = pa.array(
+            [opened.manifest[column] for opened in self._group], MANIFEST_COLUMNS[column]
+        )
         return values.take(pa.array(self._owner))
 
     def _inherited(self, column: str) -> pa.Array:
@@ -222,9 +224,9 @@ class _EntryReader:
         return values
 
     def _sequence_numbers(self, column: str, values: pa.Array) -> pa.Array:
-        """Give the manifest's number to added entries without one; what is of version 1 has 0.
+        """Fill in the manifest's number for added entries without one; entries of version 1 get 0.
 
-        A live entry must end with a data sequence number: it says which deletes apply.
+        Every live entry must have a data sequence number: it determines which deletes apply.
         """
         own = self._of_manifest("sequence_number")
         status = pa.array(self._status())
@@ -240,9 +242,9 @@ class _EntryReader:
         return filled
 
     def _first_row_ids(self, values: pa.Array) -> pa.Array:
-        """Number the rows of data files that have no row id yet, from the manifest's first on.
+        """Assign row ids to data files that have none, from the manifest's first row id on.
 
-        In a data manifest without a first row id, files have none either, as in Iceberg Java.
+        If a data manifest does not have a first row id, its files do not get any, as in Iceberg Java.
         """
         live = self._status() != DELETED
         is_data = _flags(pc.equal(self._of_manifest("content"), 0))
@@ -263,7 +265,7 @@ class _EntryReader:
         found = partition_type(spec, schemas)
         if not any(isinstance(field.field_type, UnknownType) for field in found.fields):
             return found
-        # A column may be gone from all schemas that the table kept; the file brings its own.
+        # A column may be missing from all schemas that the table kept; the manifest contains its own schema.
         header = self._group[0].container.metadata
         found = partition_type(spec, [*schemas, *_header_schemas(header, "schema")])
         return _known_types(found, _header_schemas(header, "iceberg.schema"))
@@ -288,30 +290,30 @@ class _EntryReader:
             pa.array((status < EXISTING) | (status > DELETED)), "an entry of unknown status"
         )
         self._reject(
-            pa.array((rows < 0) | (rows > _MOST)), "a file of an impossible number of rows"
+            pa.array((rows < 0) | (rows > _MOST)), "a file with an impossible number of rows"
         )
         size = self._numbers("file_size_in_bytes")
-        self._reject(pa.array((size < 0) | (size > _MOST)), "a file of an impossible size")
+        self._reject(pa.array((size < 0) | (size > _MOST)), "a file with an impossible size")
         content = self._numbers("content")
         of_manifest = self._of_manifest("content").to_numpy(zero_copy_only=False)
         fits = np.where(of_manifest == 0, content == 0, (content == 1) | (content == 2))  # noqa: PLR2004
-        self._reject(pa.array(~fits), "a file whose content does not belong in this manifest")
+        self._reject(pa.array(~fits), "a file whose content does not match the manifest's")
         slots = self._owner * 3 + status
         files = np.bincount(slots, minlength=3 * len(self._group))
         sums = np.zeros(3 * len(self._group), np.int64)
         np.add.at(sums, slots, rows)
-        for index, one in enumerate(self._group):
+        for index, opened in enumerate(self._group):
             for kind, word in _COUNTS.items():
-                _check_count(one, f"{word}_files_count", int(files[3 * index + kind]))
+                _check_count(opened, f"{word}_files_count", int(files[3 * index + kind]))
             by_status = sums[3 * index : 3 * index + 3]
-            _check_live_rows(one, int(by_status[ADDED]), int(by_status[EXISTING]))
-            _check_count(one, "deleted_rows_count", int(by_status[DELETED]))
+            _check_live_rows(opened, int(by_status[ADDED]), int(by_status[EXISTING]))
+            _check_count(opened, "deleted_rows_count", int(by_status[DELETED]))
 
     def _reject(self, bad: Any, what: str) -> None:
         found = _flags(pc.fill_null(bad, fill_value=True))
         if found.any():
             path = self._group[int(self._owner[int(np.argmax(found))])].path
-            raise CorruptFileError(f"{path} holds {what}")
+            raise CorruptFileError(f"{path} contains {what}")
 
 
 def _header_schemas(header: Mapping[str, bytes], key: str) -> list[Schema]:
@@ -321,7 +323,7 @@ def _header_schemas(header: Mapping[str, bytes], key: str) -> list[Schema]:
 
 
 def _known_types(kind: StructType, entries: Sequence[Schema]) -> StructType:
-    """Return a partition struct with its unknown types as in a schema of manifest entries."""
+    """Return a partition struct with its unknown types taken from a schema of manifest entries."""
     fields = []
     for field in kind.fields:
         found = field.field_type
@@ -339,7 +341,7 @@ def _spec(metadata: TableMetadata, spec_id: int, name: str) -> PartitionSpec:
     for spec in metadata.partition_specs:
         if spec.spec_id == spec_id:
             return spec
-    raise CorruptFileError(f"{name} is of partition spec {spec_id}, which the table does not have")
+    raise CorruptFileError(f"{name} has partition spec {spec_id}, which the table does not have")
 
 
 def _require(layout: Layout, paths: Sequence[str], name: str) -> None:
@@ -348,25 +350,25 @@ def _require(layout: Layout, paths: Sequence[str], name: str) -> None:
         raise CorruptFileError(f"{name} lacks the fields with ids {', '.join(missing)}")
 
 
-def _check_count(one: Opened, column: str, found: int) -> None:
-    expected = one.manifest.get(column)
+def _check_count(opened: Opened, column: str, found: int) -> None:
+    expected = opened.manifest.get(column)
     if expected is not None and expected != found:
         what = column.removesuffix("_count").replace("_", " ")
         raise CorruptFileError(
-            f"{one.path} holds {found} {what}, its manifest list says {expected}"
+            f"{opened.path} contains {found} {what}, but its manifest list declares {expected}"
         )
 
 
-def _check_live_rows(one: Opened, added: int, existing: int) -> None:
-    """Compare the rows of live files with what the list says.
+def _check_live_rows(opened: Opened, added: int, existing: int) -> None:
+    """Compare the rows of live files with the manifest list.
 
-    Some lists of PyIceberg count the rows of existing files as added ones: only the sum is right there.
+    Some lists of PyIceberg count rows of existing files as added rows: only the sum is reliable there.
     """
-    known = (one.manifest.get("added_rows_count"), one.manifest.get("existing_rows_count"))
+    known = (opened.manifest.get("added_rows_count"), opened.manifest.get("existing_rows_count"))
     if None not in known and sum(count or 0 for count in known) == added + existing:
         return
-    _check_count(one, "added_rows_count", added)
-    _check_count(one, "existing_rows_count", existing)
+    _check_count(opened, "added_rows_count", added)
+    _check_count(opened, "existing_rows_count", existing)
 
 
 def _check_manifests(table: pa.Table, name: str) -> None:
@@ -379,26 +381,26 @@ def _check_manifests(table: pa.Table, name: str) -> None:
             problems[column] = lambda values: pc.less(values, 0)
     for column in (*_REQUIRED_MANIFEST, *_ABSENT_IN_V1):
         if table[column].null_count:
-            raise CorruptFileError(f"{name} holds a manifest without {column}")
+            raise CorruptFileError(f"{name} contains a manifest without {column}")
     for column, is_bad in problems.items():
         if pc.any(is_bad(table[column]), min_count=0).as_py():
-            raise CorruptFileError(f"{name} holds a manifest with an impossible {column}")
+            raise CorruptFileError(f"{name} contains a manifest with an impossible {column}")
     counts = table.filter(pc.not_equal(table["content"], 0)).select(
         [column for column in table.column_names if column.endswith("_files_count")]
     )
     if any(column.null_count for column in counts.columns):
-        raise CorruptFileError(f"{name} holds a manifest of deletes that does not tell how many")
+        raise CorruptFileError(f"{name} contains a delete manifest without file counts")
 
 
 def _conform(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """Return a decoded column in its canonical type; only harmless differences are bridged."""
-    problem = CorruptFileError(f"{name} holds a field of type {column.type} instead of {kind}")
+    """Return a decoded column in its canonical type; only lossless differences are converted."""
+    problem = CorruptFileError(f"{name} contains a field of type {column.type} instead of {kind}")
     if pa.types.is_list(kind):
         if not pa.types.is_list(column.type):
             raise problem
         items = _conform(column.values, kind.value_type, name)
         if _has_holes(items):
-            raise CorruptFileError(f"{name} holds a list or map with a value missing")
+            raise CorruptFileError(f"{name} contains a list or map with a missing value")
         validity, offsets = column.buffers()[:2]
         parts = [validity, offsets]
         return pa.Array.from_buffers(

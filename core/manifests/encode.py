@@ -1,6 +1,6 @@
-"""Manifests and manifest lists from Arrow tables, and a manifest's row in the list.
+"""Encode Arrow tables as manifests and manifest lists, and compute a manifest's row in the list.
 
-Format: https://iceberg.apache.org/spec/#manifests and #manifest-lists; the header's entries are
+Format: https://iceberg.apache.org/spec/#manifests and #manifest-lists; the header entries match
 those of Iceberg Java 1.11.
 """
 
@@ -24,9 +24,9 @@ from lake.core.manifests.schemas import (
     ENTRY_COLUMNS,
     EXISTING,
     MANIFEST_COLUMNS,
-    Form,
-    entry_form,
-    manifest_form,
+    ManifestLayout,
+    entry_layout,
+    manifest_layout,
     spec_json,
 )
 from lake.core.types.single_values import (
@@ -37,7 +37,7 @@ from lake.core.types.single_values import (
     struct_array,
 )
 
-# Iceberg Java's constant: readers of version 1 ignore it.
+# The value that Iceberg Java writes: readers of version 1 ignore it.
 _BLOCK_SIZE = 64 * 1024 * 1024
 _CONTENTS = ("data", "deletes")
 
@@ -55,32 +55,34 @@ def encode_manifest_list(
     """Return a manifest list's bytes.
 
     Args:
-        manifests: its rows, `MANIFEST_COLUMNS`.
+        manifests: the rows, `MANIFEST_COLUMNS`.
         format_version: 1, 2 or 3.
-        snapshot_id: the snapshot it belongs to.
-        parent_snapshot_id: that one's parent.
-        sequence_number: that one's sequence number; not written in version 1.
-        first_row_id: the snapshot's first row id, in version 3; manifests have theirs already.
-        codec: Iceberg's name of the compression.
+        snapshot_id: the snapshot of the list.
+        parent_snapshot_id: the snapshot's parent.
+        sequence_number: the snapshot's sequence number; not written in version 1.
+        first_row_id: the snapshot's first row id, in version 3; the manifests already have theirs.
+        codec: Iceberg's name of the compression codec.
 
     Raises:
-        ValueError: a row lacks a value that the version demands, or is of deletes in version 1.
+        ValueError: a row lacks a value that the version requires, or is a delete manifest in version 1.
     """
     if format_version == 1 and pc.any(pc.not_equal(manifests["content"], 0), min_count=0).as_py():
-        raise ValueError("a manifest of deletes in format version 1")
-    form = manifest_form(format_version)
+        raise ValueError("a delete manifest in format version 1")
+    layout = manifest_layout(format_version)
     header = {
         "format-version": str(format_version),
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
-        "iceberg.schema": form.iceberg_json,
+        "iceberg.schema": layout.iceberg_json,
     }
     if format_version > 1:
         header["sequence-number"] = str(sequence_number)
     if format_version > 2:  # noqa: PLR2004 - format version 3 brought row lineage
         header["first-row-id"] = "null" if first_row_id is None else str(first_row_id)
-    rows = pa.table({name: manifests[name].cast(MANIFEST_COLUMNS[name]) for name in form.columns})
-    return write_container(form.avro, encode_records(form.avro, rows), metadata=header, codec=codec)
+    rows = pa.table({name: manifests[name].cast(MANIFEST_COLUMNS[name]) for name in layout.columns})
+    return write_container(
+        layout.avro, encode_records(layout.avro, rows), metadata=header, codec=codec
+    )
 
 
 def encode_manifest(
@@ -94,7 +96,7 @@ def encode_manifest(
     level: int | None = None,
     marks: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return a manifest's bytes; nulls stay null, to be inherited.
+    """Return a manifest's bytes; nulls are kept, to be inherited.
 
     Args:
         entries: `ENTRY_COLUMNS`; further columns are ignored.
@@ -102,40 +104,40 @@ def encode_manifest(
         spec: the partition spec of all entries.
         schema: the table's schema.
         content: 0 for data files, 1 for delete files.
-        codec: Iceberg's name of the compression.
+        codec: Iceberg's name of the compression codec.
         level: the codec's level; None for its default.
-        marks: more entries for the header.
+        marks: additional header entries.
 
     Raises:
-        ValueError: an entry lacks a value that the version demands, or does not belong in such a
-            manifest.
+        ValueError: an entry lacks a value that the version requires, or does not match the manifest's
+            content.
     """
     _check_entries(entries, format_version, content)
     partition = stored_partition_type(spec, schema, entries.schema.field("partition").type)
-    form = entry_form(partition, format_version)
+    layout = entry_layout(partition, format_version)
     header = {
         "schema": schema.model_dump_json(),
         "schema-id": str(schema.schema_id),
         "partition-spec": spec_json(spec.fields),
         "partition-spec-id": str(spec.spec_id),
         "format-version": str(format_version),
-        "iceberg.schema": form.iceberg_json,
+        "iceberg.schema": layout.iceberg_json,
         **(marks or {}),
     }
     if format_version > 1:
         header["content"] = _CONTENTS[content]
-    rows = _nested(entries, partition, form)
-    blocks = encode_records(form.avro, rows)
-    return write_container(form.avro, blocks, metadata=header, codec=codec, level=level)
+    rows = _nested(entries, partition, layout)
+    blocks = encode_records(layout.avro, rows)
+    return write_container(layout.avro, blocks, metadata=header, codec=codec, level=level)
 
 
 def _check_entries(entries: pa.Table, format_version: int, content: int) -> None:
     if format_version == 1 and content:
-        raise ValueError("a manifest of deletes in format version 1")
+        raise ValueError("a delete manifest in format version 1")
     status, sequence = entries["status"], entries["sequence_number"]
     problems = {
         "of unknown status": pc.invert(pc.is_in(status, pa.array([EXISTING, ADDED, DELETED]))),
-        "whose content is of another manifest": pc.not_equal(
+        "whose content does not match the manifest's": pc.not_equal(
             pc.greater(entries["content"], 0), bool(content)
         ),
     }
@@ -163,13 +165,13 @@ def describe_manifest(
     """Return a manifest's row for the manifest list (`MANIFEST_COLUMNS`).
 
     Args:
-        entries: what `encode_manifest` was given.
-        location: where the manifest was written.
-        length: how many bytes it has.
+        entries: the entries given to `encode_manifest`.
+        location: the manifest's location.
+        length: its length in bytes.
         spec: the partition spec of all entries.
         schema: the table's schema.
         content: 0 for data files, 1 for delete files.
-        sequence_number: the snapshot's; entries without a number inherit it.
+        sequence_number: the snapshot's sequence number; entries without a number inherit it.
         added_snapshot_id: the snapshot that adds the manifest.
     """
     status = entries["status"]
@@ -207,7 +209,7 @@ def _summaries(entries: pa.Table, spec: PartitionSpec, schema: Schema) -> list[d
 
 
 def _children(partition: pa.Array, kind: StructType) -> list[pa.Array]:
-    """Return a partition struct's children in the spec's order."""
+    """Return the children of a partition struct in the spec's order."""
     flat = dict(zip([field.name for field in partition.type], partition.flatten(), strict=True))
     children = []
     for field in kind.fields:
@@ -217,13 +219,13 @@ def _children(partition: pa.Array, kind: StructType) -> list[pa.Array]:
     return children
 
 
-def _nested(entries: pa.Table, partition: StructType, form: Form) -> pa.Table:
-    """Return the entries as the manifest's record, with the data file as a struct."""
+def _nested(entries: pa.Table, partition: StructType, layout: ManifestLayout) -> pa.Table:
+    """Return the entries as manifest records, with the data file as a struct."""
     rows = entries.num_rows
-    columns = {name: _column(entries, name, partition) for name in form.columns}
-    record = {field["name"]: field for field in form.avro["fields"]}
+    columns = {name: _column(entries, name, partition) for name in layout.columns}
+    record = {field["name"]: field for field in layout.avro["fields"]}
     stored = [field["name"] for field in record["data_file"]["type"]["fields"]]
-    # Version 1 demands a block size, which nothing reads.
+    # Version 1 requires a block size, which no reader uses.
     columns["block_size_in_bytes"] = pa.repeat(pa.scalar(_BLOCK_SIZE, pa.int64()), rows)
     inner = {name: columns[name] for name in stored}
     kind = pa.struct([(name, column.type) for name, column in inner.items()])

@@ -1,4 +1,4 @@
-"""Between `DataFile` values, as tasks send them back, and tables of manifest entries."""
+"""Convert between `DataFile` values, as tasks return them, and tables of manifest entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lake.core.types.single_values import (
     struct_array,
 )
 
-# Columns that a DataFile has under another name, or as they are.
+# The columns that a DataFile has, and the names of its attributes.
 _ATTRIBUTES = {
     "content": "content",
     "file_path": "path",
@@ -54,19 +54,19 @@ def entries_of(
     sequence_number: int | None = None,
     file_sequence_number: int | None = None,
 ) -> pa.Table:
-    """Return `ENTRY_COLUMNS` of files that share a spec.
+    """Return `ENTRY_COLUMNS` of files that share a partition spec.
 
     Args:
         files: the files.
-        spec: the partition spec of them all.
-        schema: the schema that has the spec's source columns.
+        spec: the partition spec of all files.
+        schema: a schema with the spec's source columns.
         status: 0 existing, 1 added, 2 deleted.
-        snapshot_id: the snapshot that the entries are of; None to inherit it.
-        sequence_number: their data sequence number; None to inherit it.
-        file_sequence_number: their file sequence number; None to inherit it.
+        snapshot_id: the snapshot of the entries; None to inherit it.
+        sequence_number: the data sequence number; None to inherit it.
+        file_sequence_number: the file sequence number; None to inherit it.
 
     Raises:
-        BadInputError: a file is of another spec, or its partition is not what the spec says.
+        BadInputError: a file has another spec, or its partition does not match the spec.
     """
     shared = {
         "status": status,
@@ -86,12 +86,12 @@ def entries_of(
 
 
 def files_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[DataFile]:
-    """Return the files of a table of entries that share a spec.
+    """Return the files in a table of entries that share a partition spec.
 
     Args:
-        entries: `ENTRY_COLUMNS`; missing columns give a `DataFile`'s defaults.
-        spec: their partition spec.
-        schema: where the spec's source columns are looked up; of one that it lacks, the type is the column's.
+        entries: `ENTRY_COLUMNS`; missing columns become a `DataFile`'s defaults.
+        spec: the partition spec.
+        schema: the schema with the spec's source columns; for one that it lacks, the type is the Arrow column's.
     """
     partition = entries["partition"].combine_chunks()
     kind = stored_partition_type(spec, schema, partition.type)
@@ -109,8 +109,8 @@ def _partition(files: Sequence[DataFile], spec: PartitionSpec, schema: Schema) -
     for file in files:
         if file.spec_id != spec.spec_id or len(file.partition) != len(kind.fields):
             raise BadInputError(
-                f"{file.path} has {len(file.partition)} partition values of spec {file.spec_id}, "
-                f"spec {spec.spec_id} has {len(kind.fields)}"
+                f"{file.path} has {len(file.partition)} partition values of spec {file.spec_id}; "
+                f"spec {spec.spec_id} requires {len(kind.fields)}"
             )
     children = [
         from_single_values([file.partition[index] for file in files], field.field_type)
@@ -129,7 +129,7 @@ def _value(file: DataFile, column: str) -> Any:
         return list(file.split_offsets) or None
     if column == "equality_ids":
         return None if file.equality_ids is None else list(file.equality_ids)
-    # A DataFile carries no key metadata: lake neither reads nor writes encrypted files.
+    # A DataFile does not have key metadata: lake does not read or write encrypted files.
     return None
 
 

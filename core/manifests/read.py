@@ -1,6 +1,6 @@
-"""Manifest lists and manifests from storage, many at a time.
+"""Read manifest lists and manifests from storage, many at a time.
 
-A file must have the length that the level above gives it: cut at the edge of a block, an Avro file
+A file must have the length that the referring file declares: an Avro file that is cut at the end of a block
 is a valid shorter one.
 """
 
@@ -33,10 +33,10 @@ from lake.core.storage.storage import Storage
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-# Manifests are decoded together up to so many bytes, but shared out among the threads from so many on.
+# Manifests are decoded together up to this size; from this total size on, the work is divided among threads.
 _WINDOW_BYTES = 32 * 1024 * 1024
 _SHARED_BYTES = 1024 * 1024
-# Below what 32-bit offsets of strings in one batch reach.
+# Less than the 32-bit offsets of strings in one batch can address.
 _DECODED_BYTES = 256 * 1024 * 1024
 _FETCH_THREADS = 32
 _LISTS_AT_ONCE = 256
@@ -44,24 +44,25 @@ _SHOWN = 10
 _T = TypeVar("_T")
 
 
-def read_manifest_list(storage: Storage, location: str, *, sure: bool = False) -> pa.Table:
+def read_manifest_list(storage: Storage, location: str, *, read_twice: bool = False) -> pa.Table:
     """Return a manifest list's rows as `MANIFEST_COLUMNS`.
 
     Args:
-        storage: where it lies.
-        location: the list's.
-        sure: read it twice, because nothing in it would show a wrong byte in a name, and its rows are written again.
+        storage: the storage that contains the list.
+        location: the list's location.
+        read_twice: read and compare it twice, because its rows will be written again and nothing else reveals a
+            wrong byte in a name.
 
     Raises:
-        CorruptFileError: the file is damaged, or its bytes are others each time.
-        RefusedError: its rows are written again, and have fields that would be lost.
-        NotFoundError: there is no such file.
+        CorruptFileError: the file is damaged, or its bytes differ between two reads.
+        RefusedError: its rows are to be written again, and have fields that would be lost.
+        NotFoundError: the file does not exist.
     """
     data = storage.read(location)
-    if sure and storage.read(location) != data:
-        raise CorruptFileError(f"{location} was read twice, and differs")
+    if read_twice and storage.read(location) != data:
+        raise CorruptFileError(f"{location} returned different bytes on two reads")
     container = read_container(data, name=location)
-    if sure:
+    if read_twice:
         layout = layout_of(container.schema_json, frozenset(), name=location)
         _refuse_unknown(location, unknown_manifest_fields(layout.columns))
     return _rows_of([container])
@@ -70,7 +71,7 @@ def read_manifest_list(storage: Storage, location: str, *, sure: bool = False) -
 def _refuse_unknown(location: str, fields: Sequence[str]) -> None:
     if fields:
         raise RefusedError(
-            f"{location} has fields that lake does not know, and would lose: {', '.join(fields[:_SHOWN])}",
+            f"{location} has unknown fields, which lake would lose: {', '.join(fields[:_SHOWN])}",
             hint="commit to the table with the engine that wrote them",
         )
 
@@ -78,23 +79,23 @@ def _refuse_unknown(location: str, fields: Sequence[str]) -> None:
 def read_manifest_lists(
     storage: Storage, locations: Sequence[str], unreadable: list[str] | None = None
 ) -> Iterator[tuple[list[str], list[int], pa.Table]]:
-    """Yield lists' locations, how many rows each has, and their rows one behind the other, some lists at a time.
+    """Yield the locations of lists, the number of rows of each, and their concatenated rows, some lists at a time.
 
     Args:
-        storage: where they lie.
-        locations: the lists'; those that are written alike are decoded together.
-        unreadable: where to put those that cannot be read; None to stop at the first.
+        storage: the storage that contains the lists.
+        locations: their locations; lists with the same layout are decoded together.
+        unreadable: receives the locations of lists that cannot be read; None to stop at the first one.
 
     Raises:
         CorruptFileError: a list is damaged.
-        NotFoundError: one is not there.
+        NotFoundError: a list does not exist.
     """
     with ThreadPoolExecutor(_FETCH_THREADS) as fetchers:
         for start in range(0, len(locations), _LISTS_AT_ONCE):
-            some = locations[start : start + _LISTS_AT_ONCE]
-            opened = fetchers.map(lambda location: _try_list(storage, location), some)
+            batch = locations[start : start + _LISTS_AT_ONCE]
+            opened = fetchers.map(lambda location: _try_list(storage, location), batch)
             alike: dict[bytes, list[Container]] = {}
-            for location, found in zip(some, opened, strict=True):
+            for location, found in zip(batch, opened, strict=True):
                 if isinstance(found, Container):
                     alike.setdefault(found.schema_json, []).append(found)
                 elif unreadable is None:
@@ -120,23 +121,27 @@ def _decoded_lists(
         rows = _rows_of(group)
     except BadInputError:
         if len(group) > 1:
-            # One of them is damaged: read alone, it is named.
-            for one in group:
-                yield from _decoded_lists([one], unreadable)
+            # One of them is damaged: decode each separately, so that the error names it.
+            for container in group:
+                yield from _decoded_lists([container], unreadable)
             return
         if unreadable is None:
             raise
         unreadable.append(group[0].name)
     else:
-        yield [one.name for one in group], [one.objects for one in group], rows
+        yield (
+            [container.name for container in group],
+            [container.objects for container in group],
+            rows,
+        )
 
 
 def _rows_of(lists: Sequence[Container]) -> pa.Table:
-    """Decode lists that are written alike; one that names a manifest twice lacks another."""
+    """Decode lists with the same layout; a list that names a manifest twice may lack another one."""
     blocks = [block for one in lists for block in one.blocks]
     rows = decode_manifest_rows(lists[0].schema_json, blocks, name=lists[0].name)
     owners = np.repeat(np.arange(len(lists)), [one.objects for one in lists])
-    # Many lists hold the same names: only how each is spelled is looked at.
+    # Many lists contain the same names: each distinct name is checked once.
     names = one_array(rows["manifest_path"]).dictionary_encode()
     spelled = normalize_locations(names.dictionary).dictionary_encode().indices.to_numpy()
     named = owners * (rows.num_rows + 1) + spelled[names.indices.to_numpy()]
@@ -157,12 +162,12 @@ def read_manifest(
     """Return one manifest's entries; see `read_manifests`.
 
     Args:
-        storage: where it lies.
+        storage: the storage that contains the manifest.
         manifest: its row in the manifest list.
         metadata: the table's metadata, for specs and schemas.
         columns: the `ENTRY_COLUMNS` to decode; None for all.
         live_only: leave out entries of deleted files.
-        rewritten: the entries are written again.
+        rewritten: the entries will be written again.
     """
     opened = _open(storage, manifest, rewritten=rewritten)
     return decode_entries([opened], metadata, _wanted(columns), live_only=live_only)
@@ -181,22 +186,22 @@ def read_manifests(
     """Return the entries of many manifests, by partition spec id.
 
     Every table has the chosen `ENTRY_COLUMNS`, in their order, then ``spec_id`` and
-    ``manifest_path``. Snapshot id, sequence numbers and row ids are inherited as the format says.
+    ``manifest_path``. Snapshot ids, sequence numbers and row ids are inherited as specified.
 
     Args:
-        storage: where they lie.
+        storage: the storage that contains the manifests.
         manifests: their rows in the manifest list (`MANIFEST_COLUMNS`).
         metadata: the table's metadata, for specs and schemas.
         columns: the `ENTRY_COLUMNS` to decode; None for all.
         live_only: leave out entries of deleted files.
-        rewritten: the entries are written again.
-        threads: how many threads decode; None for one a processor.
+        rewritten: the entries will be written again.
+        threads: the number of threads that decode; None for one per processor.
 
     Raises:
-        CorruptFileError: a file is damaged, has not the length that the list says, or holds other
-            numbers of entries and rows.
+        CorruptFileError: a file is damaged, has another length than the list declares, or other
+            numbers of entries or rows.
         NotFoundError: a manifest or a partition spec is missing.
-        RefusedError: entries are written again, and have fields that would be lost.
+        RefusedError: entries are to be written again, and have fields that would be lost.
     """
     wanted = _wanted(columns)
     rows = manifests.to_pylist()
@@ -230,7 +235,7 @@ def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
     data = storage.read(path)
     if len(data) != manifest["manifest_length"]:
         raise CorruptFileError(
-            f"{path} has {len(data)} bytes, the table's metadata says {manifest['manifest_length']}"
+            f"{path} has {len(data)} bytes, but the table's metadata declares {manifest['manifest_length']}"
         )
     opened = open_manifest(manifest, read_container(data, name=path))
     if rewritten:
@@ -239,7 +244,7 @@ def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
 
 
 def runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator[list[_T]]:
-    """Cut items into runs of at most ``limit`` bytes, or of one."""
+    """Split items into runs of at most ``limit`` bytes; a larger item is a run of its own."""
     run: list[_T] = []
     total = 0
     for item in items:
@@ -255,7 +260,7 @@ def runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator
 def _read_window(
     opened: Sequence[Opened], metadata: TableMetadata, wanted: Sequence[str], *, live_only: bool
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Decode manifests of one spec and layout together: small ones cost as little as large ones."""
+    """Decode manifests with the same spec and layout together, so that small ones cost as little as large ones."""
     groups: dict[tuple[int, str], list[Opened]] = {}
     for one in opened:
         key = (one.manifest["partition_spec_id"], one.layout.schema_json)
@@ -270,7 +275,7 @@ def _wanted(columns: Collection[str] | None) -> list[str]:
         return list(ENTRY_COLUMNS)
     unknown = set(columns) - set(ENTRY_COLUMNS)
     if unknown:
-        raise ValueError(f"no such columns of manifest entries: {sorted(unknown)}")
+        raise ValueError(f"not columns of manifest entries: {sorted(unknown)}")
     return [column for column in ENTRY_COLUMNS if column in columns]
 
 
@@ -281,7 +286,7 @@ def _concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def live_manifests(manifests: pa.Table) -> pa.Table:
-    """Return the manifests that may hold live entries."""
+    """Return the manifests that may contain live entries."""
     live = pc.add(
         pc.fill_null(manifests["added_files_count"], 1),
         pc.fill_null(manifests["existing_files_count"], 0),

@@ -1,6 +1,6 @@
-"""What manifests and manifest lists are made of: Arrow columns here, Avro records in files.
+"""The schemas of manifests and manifest lists: Arrow columns in memory, Avro records in files.
 
-Format: https://iceberg.apache.org/spec/#manifests and #manifest-lists; order and documentation of
+Format: https://iceberg.apache.org/spec/#manifests and #manifest-lists; the order and the documentation of
 the fields are those of Iceberg Java 1.11.
 """
 
@@ -102,7 +102,7 @@ MANIFEST_COLUMNS: Mapping[str, pa.DataType] = {
 
 MANIFEST_SCHEMA = pa.schema(list(MANIFEST_COLUMNS.items()))
 
-# Where a column stands in a flattened file (`lake.core.avro.decode`).
+# The path of a column in a flattened file (`lake.core.avro.decode`).
 ENTRY_PATHS: Mapping[str, str] = {
     "status": "0",
     "snapshot_id": "1",
@@ -147,10 +147,10 @@ MANIFEST_PATHS: Mapping[str, str] = {
     "key_metadata": "519",
     "first_row_id": "520",
 }
-# Fields of data files that earlier versions of the specification had, and those that metadata tables add: what
-# they hold is deprecated or stands elsewhere.
+# Fields of data files in earlier versions of the specification and in metadata tables: deprecated, or
+# stored elsewhere.
 _DROPPED_PATHS = frozenset({"2.105", "2.106", "2.107", "2.111", "2.141"})
-# The fields of lists' items: file's field id → the name in the Arrow column.
+# The fields of list items: field id in the file → name in the Arrow column.
 ITEM_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("117", "119", "121", "138", "126", "129"), "key"),
     **dict.fromkeys(("118", "120", "122", "139", "127", "130"), "value"),
@@ -174,12 +174,12 @@ def unknown_entry_fields(columns: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """How a file's records are written.
+class ManifestLayout:
+    """The encoding of a file's records.
 
     Args:
         avro: the Avro record schema.
-        iceberg_json: the same as an Iceberg schema's JSON.
+        iceberg_json: the same schema as an Iceberg schema's JSON.
         columns: the Arrow columns it stores, in the file's order.
     """
 
@@ -189,27 +189,29 @@ class Form:
 
 
 @lru_cache(maxsize=64)
-def entry_form(partition: StructType, format_version: int) -> Form:
-    """Return how a manifest's entries are written."""
+def entry_layout(partition: StructType, format_version: int) -> ManifestLayout:
+    """Return the encoding of a manifest's entries."""
     fields = _entry_fields(partition, format_version)
     data_file = _data_file_fields(partition, format_version)
     columns = [field.name for field in (*fields[:-1], *data_file)]
-    return _form(fields, "manifest_entry", [name for name in columns if name in ENTRY_COLUMNS])
+    return _layout(fields, "manifest_entry", [name for name in columns if name in ENTRY_COLUMNS])
 
 
 @lru_cache(maxsize=8)
-def manifest_form(format_version: int) -> Form:
-    """Return how a manifest list's rows are written."""
+def manifest_layout(format_version: int) -> ManifestLayout:
+    """Return the encoding of a manifest list's rows."""
     fields = _manifest_fields(format_version)
-    return _form(fields, "manifest_file", [field.name for field in fields])
+    return _layout(fields, "manifest_file", [field.name for field in fields])
 
 
-def _form(fields: Sequence[NestedField], name: str, columns: Sequence[str]) -> Form:
+def _layout(fields: Sequence[NestedField], name: str, columns: Sequence[str]) -> ManifestLayout:
     schema = Schema(*fields)
     converted: Any = AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name)
     defined: set[str] = set()
     records = [_defined_once(field, defined) for field in converted["fields"]]
-    return Form({**converted, "fields": records}, schema.model_dump_json(), tuple(columns))
+    return ManifestLayout(
+        {**converted, "fields": records}, schema.model_dump_json(), tuple(columns)
+    )
 
 
 def spec_json(fields: Iterable[Any]) -> str:
@@ -218,7 +220,7 @@ def spec_json(fields: Iterable[Any]) -> str:
 
 
 def _defined_once(kind: Any, defined: set[str]) -> Any:
-    """Replace the second definition of a named type by its name, as Avro demands."""
+    """Replace the second definition of a named type by its name, as Avro requires."""
     if isinstance(kind, list):
         return [_defined_once(branch, defined) for branch in kind]
     if not isinstance(kind, dict):

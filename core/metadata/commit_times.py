@@ -1,7 +1,7 @@
-"""The times in table metadata, which never go back, whatever the clocks of the writers say.
+"""The times in table metadata, which never decrease, even if the clocks of writers disagree.
 
-Iceberg Java does not load a table whose snapshot log or metadata log goes back by more than a minute, or whose
-last update is more than a minute before the last entry of one of them.
+Iceberg Java refuses to load a table whose snapshot log or metadata log decreases by more than a minute, or
+whose last update is more than a minute before the last entry of either log.
 Source: the constructor of org.apache.iceberg.TableMetadata.
 """
 
@@ -18,14 +18,14 @@ _TOLERANCE_MS = 60_000
 
 
 def latest_ms(metadata: TableMetadata) -> int:
-    """Return the latest time in a table's history: what is written next is not before it."""
+    """Return the latest time in a table's history; the next entry must not be earlier."""
     entries: Iterable[Any] = chain(metadata.snapshots, metadata.snapshot_log, metadata.metadata_log)
     latest: int = max((entry.timestamp_ms for entry in entries), default=0)
     return max(latest, metadata.last_updated_ms)
 
 
 def is_disordered(metadata: TableMetadata) -> bool:
-    """Whether a table's times go back so far that Iceberg Java does not load it."""
+    """Whether a table's times decrease so much that Iceberg Java does not load it."""
     for log in (metadata.snapshot_log, metadata.metadata_log):
         times = [entry.timestamp_ms for entry in log]
         times.append(metadata.last_updated_ms)
@@ -37,14 +37,14 @@ def is_disordered(metadata: TableMetadata) -> bool:
 
 
 def in_order(before: TableMetadata | None, after: TableMetadata, made_ms: int) -> TableMetadata:
-    """Return metadata after a change with times that do not go back.
+    """Return metadata after a change, with times that do not decrease.
 
-    An entry of a log that is too early for Iceberg Java gets the time of the latest entry before it: the order
-    of the entries is certain, their times are what a wrong clock said.
+    A log entry that is too early for Iceberg Java gets the latest time among the entries before it: the order of
+    the entries is certain, a time that contradicts it comes from a wrong clock.
 
     Args:
-        before: the table before the change; None where the change makes it.
-        after: the table after it, as PyIceberg makes it.
+        before: the table before the change; None if the change creates it.
+        after: the table after the change, as PyIceberg computes it.
         made_ms: when the change was made.
     """
     snapshot_log = _sorted(after.snapshot_log)
@@ -64,7 +64,7 @@ def _sorted(log: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     latest = 0
     for index, entry in enumerate(log, start=1):
-        # The last entry is new, and nothing new goes back at all.
+        # The last entry is new: its time must not decrease at all.
         tolerance = 0 if index == len(log) else _TOLERANCE_MS
         early = entry.timestamp_ms < latest - tolerance
         found.append(entry.model_copy(update={"timestamp_ms": latest}) if early else entry)

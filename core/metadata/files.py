@@ -1,4 +1,4 @@
-"""Table metadata files, read with bounds: they may be packed, and small ones may unpack to anything."""
+"""Reading of table metadata files, with limits: they may be compressed, and a small file may inflate to any size."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
 _PACKED = (".gz.metadata.json", ".metadata.json.gz")
-# Leads to the newest metadata where a folder is all the catalog there is.
+# The file in a Hadoop catalog's metadata folder that contains the version of the newest metadata.
 VERSION_HINT = "version-hint.text"
 _PIECE = 1024 * 1024
 _LENGTH = 200
 
 
 def from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
-    """Return the metadata that a file of PyIceberg's holds."""
+    """Return the metadata in a PyIceberg input file."""
     del encoding
-    place = locations.parse(file.location)
-    if place.is_local:
-        status = os.lstat(place.path)
+    parsed_location = locations.parse(file.location)
+    if parsed_location.is_local:
+        status = os.lstat(parsed_location.path)
         require_file(file.location, status)
         return _local(file.location, status.st_ino, status.st_size, status.st_mtime_ns)
     with file.open() as stream:
@@ -42,7 +42,7 @@ def from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
 
 @lru_cache(maxsize=1)
 def _local(location: str, _inode: int, _size: int, _changed_ns: int) -> TableMetadata:
-    """Return a local file's metadata; who looks again and finds the same file need not parse it again."""
+    """Return a local file's metadata; cached, so that an unchanged file is parsed once."""
     with open(locations.parse(location).path, "rb") as stream:
         return parse(_read(stream, location), location)
 
@@ -62,11 +62,11 @@ def _pieces(stream: Any) -> Iterator[bytes]:
 
 
 def parse(data: bytes, location: str) -> TableMetadata:
-    """Return the metadata that a file holds, unpacked if the file's name says that it is packed.
+    """Return the metadata in a file, decompressed if the file's name ends in gzip's suffix.
 
     Raises:
-        CorruptFileError: it is not table metadata, or longer than any metadata.
-        RefusedError: the table has something that lake does not support.
+        CorruptFileError: it is not table metadata, or exceeds the size limit.
+        RefusedError: the table uses something that lake does not support.
     """
     if location.endswith(_PACKED):
         data = _unpacked(data, location)
@@ -76,7 +76,7 @@ def parse(data: bytes, location: str) -> TableMetadata:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
         text = " ".join(str(error).split())[:_LENGTH]
-        raise CorruptFileError(f"{location} is no table metadata: {text}") from error
+        raise CorruptFileError(f"{location} is not table metadata: {text}") from error
     except RecursionError as error:
         raise CorruptFileError(f"{location} is nested too deeply") from error
 
@@ -97,37 +97,39 @@ def read_metadata(storage: Storage, location: str) -> TableMetadata:
 
 
 def is_metadata_name(location: str) -> bool:
-    """Whether a file is called like table metadata, or what leads to it: no manifest names such a file."""
+    """Whether a file has the name of a metadata file or version hint; manifests never name such a file."""
     name = location.rpartition("/")[2].lower()
     return ".metadata.json" in name or name == VERSION_HINT
 
 
 def check(metadata: TableMetadata, name: str) -> None:
-    """Check what the library takes as it comes, and make all summaries texts.
+    """Check what PyIceberg does not validate, and convert all summary values to text.
 
     Raises:
-        CorruptFileError: two snapshots have one id, the schema or the partition spec is not there, or the
-            table's folders are such as no table has.
+        CorruptFileError: two snapshots have one id, the schema or the partition spec is missing, or the
+            table's location is not a valid one.
     """
     for root in roots_of(metadata):
         if not locations.ownable(root):
-            raise CorruptFileError(f"the metadata of {name} says that it lies in {root!r}")
+            raise CorruptFileError(
+                f"the metadata of {name} has the location {root!r}, which no table can have"
+            )
     ids = {snapshot.snapshot_id for snapshot in metadata.snapshots}
     if len(ids) != len(metadata.snapshots):
-        raise CorruptFileError(f"the metadata of {name} has two snapshots of one id")
+        raise CorruptFileError(f"the metadata of {name} has two snapshots with one id")
     if metadata.default_spec_id not in {spec.spec_id for spec in metadata.partition_specs}:
-        raise CorruptFileError(f"the metadata of {name} lacks its own partition spec")
+        raise CorruptFileError(f"the metadata of {name} lacks the current partition spec")
     if metadata.current_schema_id not in {schema.schema_id for schema in metadata.schemas}:
-        raise CorruptFileError(f"the metadata of {name} lacks its own schema")
+        raise CorruptFileError(f"the metadata of {name} lacks the current schema")
     for snapshot in metadata.snapshots:
-        said: dict[str, Any] = snapshot.summary.additional_properties if snapshot.summary else {}
-        for key, value in said.items():
+        summary: dict[str, Any] = snapshot.summary.additional_properties if snapshot.summary else {}
+        for key, value in summary.items():
             if not isinstance(value, str):
-                said[key] = str(value)
+                summary[key] = str(value)
 
 
 def _unpacked(data: bytes, location: str) -> bytes:
-    # 16 more than the largest window: expect gzip's header and trailer.
+    # 16 more than the largest window size: expect gzip's header and trailer.
     unpacker = zlib.decompressobj(zlib.MAX_WBITS + 16)
     try:
         unpacked = unpacker.decompress(data, MAX_TEXT_BYTES)

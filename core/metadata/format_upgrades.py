@@ -18,7 +18,7 @@ from lake.core.properties.table_properties import ENCRYPTION_KEY_ID
 
 
 class UpgradeToVersion3(UpgradeFormatVersionUpdate):
-    """``upgrade-format-version`` to 3, where row ids begin at 0."""
+    """``upgrade-format-version`` to 3; row ids start at 0."""
 
 
 @_apply_table_update.register(UpgradeToVersion3)
@@ -30,8 +30,8 @@ def _upgrade(
     return TableMetadataUtil._construct_without_validation(upgraded)  # noqa: SLF001
 
 
-def upgrading(update: TableUpdate) -> TableUpdate:
-    """Return an update, or in place of one that PyIceberg does not carry out one that it does."""
+def with_version_3_upgrade(update: TableUpdate) -> TableUpdate:
+    """Return an update, or lake's replacement if PyIceberg does not implement it."""
     if isinstance(update, UpgradeFormatVersionUpdate) and update.format_version == 3:  # noqa: PLR2004
         return UpgradeToVersion3(format_version=3)
     return update
@@ -41,7 +41,7 @@ def refuse_encrypted(metadata: TableMetadata, name: str) -> None:
     """Refuse to change an encrypted table: its keys would be lost.
 
     Raises:
-        RefusedError: it is one.
+        RefusedError: the table is encrypted.
     """
     if ENCRYPTION_KEY_ID in metadata.properties:
         raise RefusedError(f"{name} is encrypted, which lake does not write")

@@ -1,4 +1,4 @@
-"""The text of table metadata as PyIceberg's model of it; what is not supported is refused by its name."""
+"""Parse table metadata into PyIceberg's model; unsupported features are refused by name."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SHOWN = 80
 
 
 def parsed(text: str) -> TableMetadata:
-    """Parse metadata, completed where its writer left out what PyIceberg expects.
+    """Parse metadata, and complete it where its writer omitted what PyIceberg expects.
 
     Raises:
-        RefusedError: the table has something that lake does not support.
+        RefusedError: the table uses something that lake does not support.
         ValidationError: the text is not table metadata.
     """
-    # Without a UUID PyIceberg makes up another one each time, and no commit can require what it read.
+    # Without a UUID PyIceberg generates a new one on each read, and no commit could require the one it read.
     if f'"{_UUID}"' not in text:
         text = _completed(text)
     try:
@@ -47,14 +47,14 @@ def parsed(text: str) -> TableMetadata:
 
 
 def parsed_response(parse: Callable[[], Any], text: str) -> Any:
-    """Return a catalog server's response that holds a table's metadata.
+    """Return a catalog server's response that contains table metadata.
 
     Args:
         parse: parses the response.
         text: the response.
 
     Raises:
-        RefusedError: the table has something that lake does not support.
+        RefusedError: the table uses something that lake does not support.
         pydantic.ValidationError: the text is not such a response.
     """
     try:
@@ -68,9 +68,9 @@ def parsed_response(parse: Callable[[], Any], text: str) -> Any:
 
 
 def _completed(text: str) -> str:
-    """Return metadata of format version 1 with the table's UUID and current schema, which may be missing.
+    """Return metadata of format version 1 with a UUID and a current schema, both of which may be missing.
 
-    The UUID follows from the location, so it is the same whenever the table is read, until a commit writes it.
+    The UUID is derived from the location, so it is the same on every read until a commit stores it.
     """
     plain = _plain(text)
     if not isinstance(plain, dict) or plain.get("format-version") != 1:
@@ -81,14 +81,14 @@ def _completed(text: str) -> str:
     schemas = plain.get("schemas")
     if "schema" not in plain and isinstance(schemas, list):
         current = plain.get("current-schema-id", 0)
-        found = [one for one in schemas if _plain_item(one, "schema-id") == current]
+        found = [schema for schema in schemas if _plain_item(schema, "schema-id") == current]
         if found:
             added["schema"] = found[0]
     return json.dumps({**plain, **added}) if added else text
 
 
 def _filled(metadata: TableMetadata) -> TableMetadata:
-    """Return metadata with what versions from 2 on require, and PyIceberg reads without but cannot change."""
+    """Return metadata with fields that are required since version 2; PyIceberg can read without, but not change."""
     added: dict[str, Any] = {}
     if not metadata.sort_orders:
         added["sort_orders"] = [UNSORTED_SORT_ORDER]
@@ -99,7 +99,7 @@ def _filled(metadata: TableMetadata) -> TableMetadata:
 
 
 def _unsupported(plain: object) -> RefusedError | None:
-    """Return why lake does not support a table; None where its metadata is invalid."""
+    """Return why lake does not support a table; None if its metadata is invalid."""
     if not isinstance(plain, dict):
         return None
     version = plain.get("format-version")
@@ -118,17 +118,17 @@ def _unsupported(plain: object) -> RefusedError | None:
     if any(_lists_manifests(snapshot) for snapshot in _items(plain.get("snapshots"))):
         return RefusedError(
             "the table has snapshots without manifest lists, as the first writers of format version 1 "
-            "made them; lake reads none of these",
+            "created them; lake does not read these",
             hint="expire them with another tool: newer snapshots have lists",
         )
     return None
 
 
 def _leaves(schema: object) -> Iterator[tuple[str, str]]:
-    """Yield the names of a schema's leaves and the texts of their types, as far as they are well-formed."""
-    left: list[tuple[tuple[str, ...], object]] = [((), schema)]
-    while left:
-        name, kind = left.pop()
+    """Yield the names of a schema's leaf fields and their types as text, if well-formed."""
+    pending: list[tuple[tuple[str, ...], object]] = [((), schema)]
+    while pending:
+        name, kind = pending.pop()
         if isinstance(kind, str):
             yield ".".join(name)[:_SHOWN], kind
         if not isinstance(kind, dict):
@@ -136,11 +136,13 @@ def _leaves(schema: object) -> Iterator[tuple[str, str]]:
         match kind.get("type"):
             case "struct":
                 fields = [field for field in _items(kind.get("fields")) if isinstance(field, dict)]
-                left += [((*name, str(field.get("name"))), field.get("type")) for field in fields]
+                pending += [
+                    ((*name, str(field.get("name"))), field.get("type")) for field in fields
+                ]
             case "list" | "map":
-                left += [((*name, key), kind.get(key)) for key in ("element", "key", "value")]
+                pending += [((*name, key), kind.get(key)) for key in ("element", "key", "value")]
             case other if name:
-                left.append((name, other))
+                pending.append((name, other))
 
 
 def _lists_manifests(snapshot: object) -> bool:
@@ -150,7 +152,7 @@ def _lists_manifests(snapshot: object) -> bool:
 
 
 def _plain(text: str) -> object:
-    """Return a text's JSON value; None where it is not JSON."""
+    """Return the JSON value of a text; None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

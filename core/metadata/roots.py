@@ -1,4 +1,4 @@
-"""Where a table may lie: the folders whose files are its own."""
+"""The roots of a table: the folders whose files belong to it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def roots_of(metadata: TableMetadata) -> list[str]:
-    """Return the locations whose files belong to a table alone."""
+    """Return the locations whose files belong to this table alone."""
     chosen = (setting.of(metadata.properties) for setting in (DATA_PATH, METADATA_PATH))
-    return [metadata.location, *(place for place in chosen if place)]
+    return [metadata.location, *(location for location in chosen if location)]

@@ -1,8 +1,8 @@
-"""Snapshots and properties changed as Iceberg defines it, for catalogs whose commits PyIceberg applies itself.
+"""Updates of snapshots and properties as Iceberg defines them, for catalogs whose commits PyIceberg applies.
 
 PyIceberg 0.12 does not count row ids in a table that it created (apache/iceberg-python#3621). It reports a
 snapshot that is out of date as a bad request, and accepts it in format version 3. It also clears the parent of a
-snapshot whose parent is removed, but the lineage needs it: an expired exclusive start of an incremental scan is
+snapshot whose parent is removed, but the ancestry needs it: an expired exclusive start of an incremental scan is
 legal while its child exists, and a history that was cut must not look complete. Its test of each id against a
 list is quadratic. REST catalogs receive the same requests.
 """
@@ -29,9 +29,9 @@ from lake.core.metadata.text import keep_source, source_of
 
 
 class AddSnapshot(AddSnapshotUpdate):
-    """``add-snapshot`` that moves the table's next row id, in format version 3.
+    """``add-snapshot`` that advances the table's next row id, in format version 3.
 
-    A snapshot made before the table's last one, which only a commit to another branch lets through, conflicts.
+    A snapshot that is older than the table's last one, possible only after a commit to another branch, conflicts.
     """
 
 
@@ -49,32 +49,32 @@ def _add(
 
 
 def with_snapshot(metadata: TableMetadata, snapshot: Snapshot) -> TableMetadata:
-    """Return the metadata that the next snapshot of the same request is built on."""
+    """Return the metadata on which the next snapshot of the same request is built."""
     return _apply_table_update(
         AddSnapshot(snapshot=snapshot), metadata, _TableMetadataUpdateContext()
     )
 
 
 def _is_stale(snapshot: Snapshot, metadata: TableMetadata) -> bool:
-    """Whether the next sequence number, and with it the next row id, was taken since the snapshot was made."""
+    """Whether the next sequence number, and with it the next row id, was used after the snapshot was made."""
     if metadata.format_version == 1:
         return False
     return (snapshot.sequence_number or 0) <= metadata.last_sequence_number
 
 
-def settled(
+def with_corrections(
     before: TableMetadata | None,
     after: TableMetadata,
     updates: Iterable[TableUpdate],
     made_ms: int,
 ) -> TableMetadata:
-    """Return what PyIceberg made of a change, with times in order and what its models do not know kept.
+    """Return PyIceberg's result of a change, with times in order and with the members that its models do not know.
 
     Args:
-        before: the table before the change; None where the change makes it.
+        before: the table before the change; None if the change creates it.
         after: the table after it.
         updates: the change.
-        made_ms: the time of the change, unless it adds snapshots, which have their own.
+        made_ms: the time of the change; added snapshots have their own times.
     """
     if before is not None and after.metadata_log == before.metadata_log:
         return after
@@ -84,53 +84,63 @@ def settled(
 
 
 class RemoveSnapshots(RemoveSnapshotsUpdate):
-    """``remove-snapshots`` that keeps parents."""
+    """``remove-snapshots`` that keeps parent ids."""
 
 
 @_apply_table_update.register(RemoveSnapshots)
 def _remove(
     update: RemoveSnapshots, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
 ) -> TableMetadata:
-    gone = frozenset(update.snapshot_ids)
+    removed_ids = frozenset(update.snapshot_ids)
     context.add_update(update)
     changes: dict[str, Any] = {
-        "snapshots": [item for item in base_metadata.snapshots if item.snapshot_id not in gone],
-        "snapshot_log": _log_after(base_metadata, gone),
+        "snapshots": [
+            item for item in base_metadata.snapshots if item.snapshot_id not in removed_ids
+        ],
+        "snapshot_log": _log_after(base_metadata, removed_ids),
         "refs": {
-            name: ref for name, ref in base_metadata.refs.items() if ref.snapshot_id not in gone
+            name: ref
+            for name, ref in base_metadata.refs.items()
+            if ref.snapshot_id not in removed_ids
         },
-        "statistics": [item for item in base_metadata.statistics if item.snapshot_id not in gone],
+        "statistics": [
+            item for item in base_metadata.statistics if item.snapshot_id not in removed_ids
+        ],
         "partition_statistics": [
-            item for item in base_metadata.partition_statistics if item.snapshot_id not in gone
+            item
+            for item in base_metadata.partition_statistics
+            if item.snapshot_id not in removed_ids
         ],
     }
-    if base_metadata.current_snapshot_id in gone:
+    if base_metadata.current_snapshot_id in removed_ids:
         changes["current_snapshot_id"] = None
     return base_metadata.model_copy(update=changes)
 
 
 class RemoveProperties(RemovePropertiesUpdate):
-    """``remove-properties`` that leaves out properties which another commit has removed."""
+    """``remove-properties`` that ignores properties that another commit has removed."""
 
 
 @_apply_table_update.register(RemoveProperties)
 def _drop(
     update: RemoveProperties, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
 ) -> TableMetadata:
-    gone = frozenset(update.removals)
+    removed_names = frozenset(update.removals)
     context.add_update(update)
-    kept = {key: value for key, value in base_metadata.properties.items() if key not in gone}
+    kept = {
+        key: value for key, value in base_metadata.properties.items() if key not in removed_names
+    }
     return base_metadata.model_copy(update={"properties": kept})
 
 
-def _log_after(metadata: TableMetadata, gone: frozenset[int]) -> list[Any]:
-    """Return the log from behind the last removed entry: an older one would claim a time it did not hold.
+def _log_after(metadata: TableMetadata, removed_ids: frozenset[int]) -> list[Any]:
+    """Return the log after the last removed entry: an older entry would then cover a wrong period of time.
 
     Source: org.apache.iceberg.TableMetadata.Builder.updateSnapshotLog.
     """
     kept: list[Any] = []
     for entry in metadata.snapshot_log:
-        if entry.snapshot_id in gone:
+        if entry.snapshot_id in removed_ids:
             kept.clear()
         else:
             kept.append(entry)

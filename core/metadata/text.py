@@ -1,8 +1,8 @@
-"""Table metadata as text: what lake does not know, or did not change, is written as it was read.
+"""Table metadata as text: members that lake does not know, or did not change, are written as they were read.
 
-PyIceberg's models drop what they do not know. So metadata keeps the text that it was read from, and what is
-written after a commit takes from there: whole elements that nobody may change (snapshots, schemas, specs, sort
-orders, statistics), and the unknown members of all others. Elements are matched by their identities. Numbers keep
+PyIceberg's models drop unknown members. So metadata keeps its source text, and the text written after a commit
+copies from it: complete elements that are immutable (snapshots, schemas, specs, sort orders,
+statistics), and the unknown members of all others. Elements are matched by their identities. Numbers keep
 their digits.
 """
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 Plain = dict[str, Any]
 
-# Where metadata keeps its text. PyIceberg's models leave names that begin so out of what they write.
+# The attribute for the source text. PyIceberg's models do not write attributes with this prefix.
 _SOURCE = "_lake_source"
-# Members that PyIceberg's models know, at each level; what they leave out of these has been removed.
+# Members that PyIceberg's models know, at each level; one that is missing from their output was removed.
 _TABLE = frozenset(
     {
         *("format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms"),
@@ -42,7 +42,7 @@ _TABLE = frozenset(
 _SCHEMA = frozenset({"type", "fields", "schema-id", "identifier-field-ids"})
 _FIELD = frozenset({"id", "name", "type", "required", "doc", "initial-default", "write-default"})
 _DEFAULTS = ("initial-default", "write-default")
-# Of structs, lists and maps, each of which has some of them.
+# Of structs, lists and maps; each has some of them.
 _NESTED = frozenset(
     {
         *("type", "fields", "element-id", "element", "element-required"),
@@ -53,7 +53,7 @@ _INNER = ("element", "key", "value")
 _REF = frozenset(
     {"snapshot-id", "type", "min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms"}
 )
-# Elements of lists that do not change once they are there, and what identifies them.
+# Immutable elements of lists, and the members that identify them.
 _FIXED: Mapping[str, tuple[str, ...]] = {
     "schemas": ("schema-id",),
     "partition-specs": ("spec-id",),
@@ -62,8 +62,8 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
     "partition-statistics": ("snapshot-id", "statistics-path"),
 }
 _LOGS: Mapping[str, str] = {"snapshot-log": "snapshot-id", "metadata-log": "metadata-file"}
-# Python would round numbers with fractions: their digits stand in a text that begins so until they are written.
-# No metadata can hold such a text, as nobody knows it.
+# Python would round numbers with fractions: their digits are kept in a text with this prefix until they are written.
+# Metadata cannot contain such a text, because the prefix is random.
 _MARK = f"\x00{SystemIds().uuid()}:"
 _ESCAPED = json.dumps(_MARK)[:-1].encode()
 _MARKED = re.compile(re.escape(_ESCAPED) + b'([^"]*)"')
@@ -71,22 +71,22 @@ _SHOWN = 100
 
 
 def keep_source(metadata: TableMetadata, source: str | None) -> TableMetadata:
-    """Let metadata keep a text that it was read from, through copies and changes, and return it."""
+    """Attach to metadata the text that it was read from, through copies and changes, and return it."""
     vars(metadata)[_SOURCE] = source
     return metadata
 
 
 def source_of(metadata: TableMetadata) -> str | None:
-    """Return the text that metadata was read from; None where it was made in this process."""
+    """Return the text that metadata was read from; None if it was created in this process."""
     source: str | None = vars(metadata).get(_SOURCE)
     return source
 
 
 def bytes_of(metadata: TableMetadata) -> bytes:
-    """Return what a metadata file holds, in UTF-8, not packed.
+    """Return the content of a metadata file, in UTF-8, not compressed.
 
     Raises:
-        RefusedError: what it was read from cannot be kept.
+        RefusedError: the content of the file that it was read from cannot be preserved.
     """
     source = source_of(metadata)
     without_none = not Config().get_bool("legacy-current-snapshot-id")
@@ -98,30 +98,30 @@ def bytes_of(metadata: TableMetadata) -> bytes:
         try:
             data = text.encode()
         except UnicodeEncodeError:
-            # Half of a surrogate pair has no form but JSON's.
+            # An unpaired surrogate can only be written as a JSON escape.
             data = json.dumps(merged, separators=(",", ":")).encode()
     return _MARKED.sub(rb"\1", data) if _ESCAPED in data else data
 
 
 @contextmanager
 def _kept() -> Iterator[None]:
-    """Refuse metadata whose members are not where the specification has them: PyIceberg reads some of it."""
+    """Refuse metadata whose members do not match the specification's structure; PyIceberg accepts some of it."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RefusedError(
-            "the table's metadata has a form that lake cannot write without a loss: "
+            "the table's metadata has a structure that lake cannot preserve: "
             f"{type(error).__name__} {str(error)[:_SHOWN]}",
-            hint="commit to the table with Iceberg Java, which writes it in the usual form",
+            hint="commit to the table with Iceberg Java, which rewrites it in the standard structure",
         ) from error
 
 
 def unknown_members(metadata: TableMetadata, updates: Iterable[TableUpdate]) -> list[str]:
-    """Return the names of what a change replaces and PyIceberg's models do not know, sorted.
+    """Return the names of members that a change replaces and PyIceberg's models do not know, sorted.
 
     Args:
         metadata: the table before the change.
-        updates: the change, of which the new schemas and the refs that are set replace something.
+        updates: the change; its new schemas and the refs that it sets replace something.
     """
     from pyiceberg.table.update import AddSchemaUpdate, SetSnapshotRefUpdate  # noqa: PLC0415
 
@@ -143,19 +143,19 @@ def unknown_members(metadata: TableMetadata, updates: Iterable[TableUpdate]) -> 
 
 
 def _parsed(source: str) -> Plain:
-    """Return a source's JSON value; of a server's response, the metadata in it."""
+    """Return the JSON value of a source; for a server's response, the metadata in it."""
     plain: Plain = json.loads(source, parse_float=_MARK.__add__)
     return plain["metadata"] if "metadata" in plain and "format-version" not in plain else plain
 
 
 def _dumped(model: Any, **options: Any) -> Plain:
-    """Return a model's JSON value with its numbers marked as those of a source are."""
+    """Return a model's JSON value, with its numbers marked like those of a source."""
     text: str = model.model_dump_json(**options)
     return _parsed(text)
 
 
 def _merged(source: Plain, metadata: TableMetadata, *, without_none: bool) -> Plain:
-    # Most of metadata is snapshots, and of these only the new ones need PyIceberg's slow writing.
+    # Most of the metadata is snapshots, and only the new ones need PyIceberg's slow serialization.
     plain = _dumped(metadata, exclude={"snapshots"}, exclude_none=without_none)
     columns = _Columns(_schemas(source, metadata.current_schema_id))
     plain["snapshots"] = _snapshots(source, metadata)
@@ -170,7 +170,7 @@ def _merged(source: Plain, metadata: TableMetadata, *, without_none: bool) -> Pl
         name: {**_unknown(refs.get(name) or {}, _REF), **ref} for name, ref in plain["refs"].items()
     }
     if metadata.format_version == 1:
-        # PyIceberg forgets to change them along with what replaces them.
+        # PyIceberg does not update them together with their replacements.
         plain["schema"] = _current(plain["schemas"], "schema-id", metadata.current_schema_id)
         spec = _current(plain["partition-specs"], "spec-id", metadata.default_spec_id)
         plain["partition-spec"] = spec["fields"]
@@ -191,7 +191,7 @@ def _snapshots(source: Plain, metadata: TableMetadata) -> list[Plain]:
 
 
 def _elements(source: Plain, name: str) -> list[Plain]:
-    """Return a list of metadata, in version 1 also where it is not yet a list."""
+    """Return a list of the metadata; in version 1 also if it is a single element."""
     found: list[Plain] = source.get(name) or []
     if name == "partition-specs" and not found and "partition-spec" in source:
         return [{"spec-id": 0, "fields": source["partition-spec"]}]
@@ -199,7 +199,7 @@ def _elements(source: Plain, name: str) -> list[Plain]:
 
 
 def _log(source: Iterable[Plain], log: Iterable[Plain], key: str) -> list[Plain]:
-    """Return a log with the unknown members of its entries; one whose time was corrected is matched without it."""
+    """Return a log with the unknown members of its entries; an entry with a corrected time is matched without it."""
     exact: dict[Any, list[Plain]] = defaultdict(list)
     for item in source:
         if len(item) > 2:  # noqa: PLR2004 - what identifies it, and its time
@@ -216,10 +216,10 @@ def _log(source: Iterable[Plain], log: Iterable[Plain], key: str) -> list[Plain]
 
 
 class _Columns:
-    """What the columns of a table have in the schemas of a source, by their ids.
+    """The columns in the schemas of a source, by field id.
 
     Args:
-        schemas: of one table; the first that has a column describes it.
+        schemas: the schemas of one table; the first one that contains a column describes it.
     """
 
     def __init__(self, schemas: Iterable[Plain]) -> None:
@@ -231,7 +231,7 @@ class _Columns:
                 self._fields.setdefault(field.get("id"), field)
 
     def merged(self, schema: Plain) -> Plain:
-        """Return a new schema with the unknown members of what it keeps."""
+        """Return a new schema with the unknown members of the fields that it keeps."""
         fields = [self._field(field) for field in schema["fields"]]
         return {**_unknown(self._schema, _SCHEMA), **schema, "fields": fields}
 
@@ -256,7 +256,7 @@ class _Columns:
 
 
 def _schemas(source: Plain, current: int) -> list[Plain]:
-    """Return the schemas of a source, the current one first, then the newest."""
+    """Return the schemas of a source: the current one, then the others from the newest."""
     found = list(source.get("schemas") or ())
     if isinstance(source.get("schema"), dict):
         found.insert(0, source["schema"])
@@ -276,11 +276,11 @@ def _fields_of(kind: Any) -> Iterator[Plain]:
         yield from _fields_of(kind.get(inner))
 
 
-def _same_type(one: Any, other: Any) -> bool:
-    """Whether the texts of two types mean the same one; false for nested types, which are merged."""
-    if not isinstance(one, str) or not isinstance(other, str):
+def _same_type(left: Any, right: Any) -> bool:
+    """Whether two type texts mean the same type; false for nested types, which are merged."""
+    if not isinstance(left, str) or not isinstance(right, str):
         return False
-    return one == other or _type_named(one) == _type_named(other)
+    return left == right or _type_named(left) == _type_named(right)
 
 
 def _type_named(text: str) -> IcebergType:
@@ -300,7 +300,7 @@ def _current(items: Iterable[Plain], key: str, wanted: int) -> Plain:
 
 
 def _added(plain: Any, merged: Any) -> Iterator[str]:
-    """Yield the names of members that a merge has added."""
+    """Yield the names of members that a merge added."""
     if isinstance(merged, dict):
         for key, value in merged.items():
             if key not in plain:

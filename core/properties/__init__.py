@@ -1,4 +1,4 @@
-"""Table properties: names, defaults, allowed values, and what lake does with each.
+"""Table properties: names, defaults, allowed values, and how lake treats each.
 
 Does not belong here: code that acts on a property.
 """

@@ -1,7 +1,7 @@
-"""The table properties of Iceberg: which lake honours, refuses, warns about, or does not need.
+"""Iceberg's table properties: which ones lake honours, refuses, warns about, or does not need.
 
-One constant stands for each property that lake honours; all code reads properties through these. The others are
-listed with the reason why they change nothing. Source: org.apache.iceberg.TableProperties of Iceberg 1.12.
+Each property that lake honours is one constant, and all code reads it through the constant. The others are
+listed with the reason why they have no effect. Source: org.apache.iceberg.TableProperties of Iceberg 1.12.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NAME_MAPPING = optional_text("schema.name-mapping.default")
 GC_ENABLED = flag("gc.enabled", default=True)
 ENCRYPTION_KEY_ID = "encryption.key-id"
 
-# Of lake, and of Flink's sinks: not among Iceberg's TableProperties
+# Properties of lake and of Flink's sinks, not in Iceberg's TableProperties
 IGNORE_TOTALS = flag("lake.ignore-summary-totals", default=False)
 MAX_EMPTY_COMMITS = whole("flink.max-continuous-empty-commits", 10, least=1)
 
@@ -79,7 +79,7 @@ STATUS_CHECK = (
     STATUS_CHECK_MAX_WAIT_MS,
     STATUS_CHECK_TOTAL_MS,
 )
-# What any commit depends on.
+# The properties that every commit uses.
 COMMITTING: tuple[Setting[Any], ...] = (
     *COMMIT_RETRY,
     *STATUS_CHECK,
@@ -108,7 +108,7 @@ SPLIT_BYTES = size("read.split.target-size", 128 * _MIB)
 SPLIT_LOOKBACK = whole("read.split.planning-lookback", 10, least=1)
 SPLIT_OPEN_BYTES = whole("read.split.open-file-cost", 4 * _MIB, least=0, most=_LONG)
 
-# Where files go
+# File locations
 
 DATA_PATH = optional_text("write.data.path")
 METADATA_PATH = optional_text("write.metadata.path")
@@ -146,7 +146,7 @@ PARQUET_CODEC = choice(
     "zstd",
     ("zstd", "gzip", "snappy", "lz4", "brotli", "uncompressed", "none"),
 )
-# Which levels there are depends on the codec.
+# The valid levels depend on the codec.
 PARQUET_LEVEL = optional_text("write.parquet.compression-level")
 PARQUET_BLOOM_BYTES = whole("write.parquet.bloom-filter-max-bytes", _MIB, least=1)
 PARQUET_BLOOM_OF_COLUMN = flag("write.parquet.bloom-filter-enabled.column.", default=False)
@@ -178,7 +178,7 @@ MERGE_ISOLATION = choice("write.merge.isolation-level", SERIALIZABLE, _ISOLATION
 
 
 class Verdict(StrEnum):
-    """What lake does with a property."""
+    """How lake treats a property."""
 
     HONOURED = "honoured"
     REFUSED = "refused"
@@ -187,7 +187,7 @@ class Verdict(StrEnum):
 
 
 class Use(StrEnum):
-    """What a command does with a table, as far as properties matter that lake does not honour."""
+    """What a command does with a table, as far as it matters for properties that lake does not honour."""
 
     APPEND = "append"
     LOAD = "load"
@@ -201,12 +201,12 @@ class Unused:
     """A property that lake does not honour.
 
     Args:
-        name: the property's name; of a property for each column, all of it before the column's name.
-        verdict: what lake does with it.
-        reason: why lake does not honour it; for a warning, the rest of a sentence about the property.
+        name: the property's name; for a property per column, the part before the column's name.
+        verdict: how lake treats it.
+        reason: why lake does not honour it; for a warning, the end of a sentence about the property.
         use: the commands that warn about it.
-        harmless: values that ask for nothing else than what lake does.
-        allowed: if not empty, the only values that the property can have.
+        harmless: values that request what lake does anyway.
+        allowed: if not empty, the only valid values of the property.
     """
 
     name: str
@@ -226,7 +226,7 @@ def _not_applicable(reason: str, *names: str) -> list[Unused]:
 
 
 _BOOLEAN = ("true", "false")
-# What begins the names of Iceberg's properties.
+# The prefixes of Iceberg's property names.
 _ICEBERG = (
     "commit.",
     "compatibility.",
@@ -238,7 +238,7 @@ _ICEBERG = (
     "schema.",
     "write.",
 )
-# Iceberg computes these from the metadata, they are never stored as properties.
+# Iceberg computes these from the metadata; they are never stored as properties.
 RESERVED = (
     "uuid",
     "snapshot-count",
@@ -249,7 +249,7 @@ RESERVED = (
     "default-partition-spec",
     "default-sort-order",
 )
-_PLACES = "Iceberg writes no files by it any more; write.data.path replaces it"
+_PLACES = "Iceberg no longer uses it for new files; write.data.path replaces it"
 _UPDATE = "no command of lake is an UPDATE: --upsert is a MERGE"
 _ROW_GROUPS = "lake measures the rows of a row group before it writes them"
 _HIVE = "a setting of Iceberg's Hive catalog"
@@ -268,11 +268,11 @@ UNUSED: tuple[Unused, ...] = (
     # Without write.data.path, and the first one with object storage only: see `refuse_outdated`.
     Unused("write.object-storage.path", Verdict.REFUSED, _PLACES),
     Unused("write.folder-storage.path", Verdict.REFUSED, _PLACES),
-    _warned("write.location-provider.impl", "code that a table names is not run"),
-    _warned("write.py-location-provider.impl", "code that a table names is not run"),
+    _warned("write.location-provider.impl", "lake does not run code that a table names"),
+    _warned("write.py-location-provider.impl", "lake does not run code that a table names"),
     _warned(
         "write.wap.enabled",
-        "rows are committed to the branch at once, not staged for an audit",
+        "rows are committed to the branch directly, not staged for an audit",
         Use.LOAD,
         harmless=("false",),
         allowed=_BOOLEAN,
@@ -286,19 +286,19 @@ UNUSED: tuple[Unused, ...] = (
     ),
     _warned(
         "write.delete.granularity",
-        "each position delete file is for one data file",
+        "each position delete file applies to one data file",
         Use.DELETE,
         harmless=("file",),
         allowed=("file", "partition"),
     ),
     _warned(
         "write.delete.mode",
-        "an overwrite copies the rows that stay to new data files",
+        "an overwrite copies the rows that it keeps to new data files",
         Use.OVERWRITE,
         harmless=(COPY_ON_WRITE,),
         allowed=_MODES,
     ),
-    *_not_applicable("a text for people", "comment"),
+    *_not_applicable("a description for users", "comment"),
     *_not_applicable(
         _UPDATE,
         "write.update.mode",
@@ -306,7 +306,7 @@ UNUSED: tuple[Unused, ...] = (
         "write.update.distribution-mode",
     ),
     *_not_applicable(
-        "the rows that stay of a file are written by the task that reads them",
+        "the rows that a file keeps are written by the task that reads them",
         "write.delete.distribution-mode",
     ),
     *_not_applicable(
@@ -362,7 +362,7 @@ UNUSED: tuple[Unused, ...] = (
 HONOURED: tuple[Setting[Any], ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Setting)
 )
-# Properties of data files that exist for delete files too.
+# Properties of data files that also exist for delete files.
 _OF_DELETE_FILES = (
     PARQUET_ROW_GROUP_BYTES,
     PARQUET_PAGE_BYTES,
@@ -383,7 +383,7 @@ OF_DELETE_FILES: tuple[Setting[Any], ...] = tuple(
 
 
 def verdicts() -> dict[str, Verdict]:
-    """Return what lake does with each property, by its name, or by all of it before a column's name."""
+    """Return how lake treats each property, by name, or by the part before a column's name."""
     honoured = {item.name: Verdict.HONOURED for item in (*HONOURED, *OF_DELETE_FILES)}
     return honoured | {item.name: item.verdict for item in UNUSED}
 
@@ -399,7 +399,7 @@ def check(properties: Mapping[str, str], settings: Iterable[Setting[Any]]) -> No
 
 
 def unknown_names(properties: Mapping[str, str]) -> list[str]:
-    """Return the properties that are named as Iceberg's are, and that Iceberg does not have."""
+    """Return the properties with a prefix of Iceberg's names that Iceberg does not define."""
     known = verdicts()
     return [
         name
@@ -415,10 +415,10 @@ def check_new(properties: Mapping[str, str], columns: Collection[str]) -> None:
 
     Args:
         properties: the properties.
-        columns: the names of the table's columns, of nested ones with dots.
+        columns: the names of the table's columns; nested ones with dots.
 
     Raises:
-        InvalidRequestError: a name is reserved, a value is not allowed, or there is no such column.
+        InvalidRequestError: a name is reserved, a value is not allowed, or a column does not exist.
     """
     for name in RESERVED:
         if name in properties:
@@ -440,7 +440,7 @@ def check_new(properties: Mapping[str, str], columns: Collection[str]) -> None:
 
 
 def warnings(properties: Mapping[str, str], uses: Iterable[Use]) -> list[str]:
-    """Return a sentence for each property that a command does not honour though it would matter."""
+    """Return one sentence for each property that a command does not honour although it would matter."""
     wanted = frozenset(uses)
     return [
         f"the table property {item.name} is ignored: {item.reason}"

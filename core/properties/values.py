@@ -1,4 +1,4 @@
-"""Properties whose values lake reads: their names, defaults, and which values are allowed."""
+"""Typed properties: their names, defaults and allowed values."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lake.core.units import whole_number
 T = TypeVar("T")
 _MOST_INT = 2**31 - 1
 _MOST_LONG = 2**63 - 1
-# Of a value in a message.
+# The length of a value in a message.
 _SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """A property with a type, of a table, a catalog or Spark.
+    """A typed property of a table, a catalog or Spark.
 
     Args:
-        name: the property's name; for a property of each column, all of it before the column's name.
-        default: the value where the property is missing.
-        parse: returns the value of a text; None for a text that is not allowed.
+        name: the property's name; for a property per column, the part before the column's name.
+        default: the value if the property is missing.
+        parse: returns the value of a text; None if the text is not allowed.
         allowed: the allowed values, in words.
     """
 
@@ -35,7 +35,7 @@ class Setting(Generic[T]):
 
     @property
     def is_per_column(self) -> bool:
-        """Whether the property exists once a column."""
+        """Whether the property exists once per column."""
         return self.name.endswith(".")
 
     def of(self, properties: Mapping[str, str], column: str = "") -> T:
@@ -80,13 +80,13 @@ def refused_value(name: str, text: str, allowed: str) -> InvalidRequestError:
     """Return the error for a property with a value that is not allowed."""
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return InvalidRequestError(
-        f"the property {name} is {shown!r}, it must be {allowed}",
+        f"the property {name} is {shown!r}; it must be {allowed}",
         hint=f"set {name} to an allowed value, or remove it",
     )
 
 
 def whole(name: str, default: int, *, least: int, most: int = _MOST_INT) -> Setting[int]:
-    """Return a property that is a whole number between two bounds, as Java's int by default."""
+    """Return a property that is an integer between two bounds, by default those of Java's int."""
     return Setting(name, default, _between(least, most), _bounds(least, most))
 
 
@@ -96,7 +96,7 @@ def size(name: str, default: int) -> Setting[int]:
 
 
 def optional_whole(name: str, *, least: int, most: int = _MOST_LONG) -> Setting[int | None]:
-    """Return a property that is a whole number and has no default."""
+    """Return a property that is an integer and has no default."""
     return Setting(name, None, _between(least, most), _bounds(least, most))
 
 
@@ -106,12 +106,12 @@ def flag(name: str, *, default: bool) -> Setting[bool]:
 
 
 def choice(name: str, default: str, allowed: Sequence[str]) -> Setting[str]:
-    """Return a property that is one of some words, which the value has in small letters."""
+    """Return a property that is one of the given words, in lower case."""
     return Setting(name, default, _among(allowed), f"one of {', '.join(allowed)}")
 
 
 def optional_choice(name: str, allowed: Sequence[str]) -> Setting[str | None]:
-    """Return a property that is one of some words and has no default."""
+    """Return a property that is one of the given words and has no default."""
     return Setting(name, None, _among(allowed), f"one of {', '.join(allowed)}")
 
 

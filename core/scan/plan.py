@@ -25,7 +25,11 @@ from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.scan.incremental import Increment, plan_increment
 from lake.core.scan.splits import Piece, Pieces, SplitOptions, cut_all, pack, weights
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.completeness import holds_only_own, read_list, shortfall_of_added
+from lake.core.snapshots.completeness import (
+    has_only_own_manifests,
+    missing_added_files_message,
+    read_list,
+)
 from lake.core.snapshots.live_files import LiveFiles, live_files
 from lake.core.snapshots.pruning import prune_files, prune_manifests
 from lake.core.types.arrow_schema import project_schema
@@ -264,7 +268,7 @@ def _with_root_checked(table: Table, options: ScanOptions, increment: Increment)
         return increment
     *_, oldest = ancestry.ancestors(table.metadata, increment.end.snapshot_id)
     manifests = read_list(table.storage, table.metadata, oldest)
-    return replace(increment, truncated=not holds_only_own(oldest, manifests))
+    return replace(increment, truncated=not has_only_own_manifests(oldest, manifests))
 
 
 def planned(
@@ -358,7 +362,7 @@ def _live(
     if snapshot is None:
         return LiveFiles(table, {}, MANIFEST_SCHEMA.empty_table(), schema)
     columns = file_columns(condition)
-    return live_files(table, snapshot, condition, columns=columns, schema=schema, whole=False)
+    return live_files(table, snapshot, condition, columns=columns, schema=schema, strict=False)
 
 
 def _appended(table: Table, increment: Increment, condition: BooleanExpression | None) -> LiveFiles:
@@ -408,8 +412,8 @@ def _added_manifests(
 
     def added(snapshot: Snapshot) -> pa.Table:
         listed = read_list(table.storage, table.metadata, snapshot)
-        if told := shortfall_of_added(table.metadata, snapshot, listed):
-            doubts.append(told)
+        if message := missing_added_files_message(table.metadata, snapshot, listed):
+            doubts.append(message)
         is_data = pc.equal(listed["content"], DATA)
         return listed.filter(
             pc.and_(is_data, pc.is_in(listed["added_snapshot_id"], value_set=chosen))

@@ -1,4 +1,4 @@
-"""Which snapshot a name means and which snapshots lie between two: pure functions of table metadata."""
+"""Snapshot names, and the snapshots between two others: pure functions of table metadata."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
     """Return a branch's newest snapshot; None for ``main`` of an empty table.
 
     Raises:
-        NotFoundError: there is no such branch, or it points at a snapshot that the table lacks.
-        BadInputError: the name is a tag's.
+        NotFoundError: there is no such branch, or it refers to a snapshot that the table lacks.
+        BadInputError: the name is the name of a tag.
     """
     ref = metadata.refs.get(branch)
     if ref is None:
@@ -50,11 +50,11 @@ def head_id(metadata: TableMetadata, branch: str) -> int | None:
 
 
 def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapshot:
-    """Return the snapshot that an id, tag, branch or ``@TIME`` names (the branch's at that time).
+    """Return the snapshot for an id, tag, branch or ``@TIME`` (the branch's snapshot at that time).
 
     Raises:
-        NotFoundError: nothing is so named.
-        InvalidRequestError: the time cannot be read.
+        NotFoundError: no snapshot has that name.
+        InvalidRequestError: the time is not valid.
     """
     if name.startswith("@"):
         return _at(metadata, parse_time_ms(name[1:]), name, branch)
@@ -69,7 +69,7 @@ def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapsh
 
 
 def resolve_id(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> int:
-    """Return the id that a name means; a plain number need not be a retained snapshot's."""
+    """Return the snapshot id for a name; a number is returned even if that snapshot is not retained."""
     if name not in metadata.refs and _ID.fullmatch(name):
         return int(name)
     return resolve(metadata, name, branch=branch).snapshot_id
@@ -79,29 +79,29 @@ def ancestors(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snap
     """Yield a snapshot and its retained ancestors, newest first.
 
     Raises:
-        BadInputError: the parents run in a circle.
+        BadInputError: the parents form a cycle.
     """
     known = snapshots_by_id(metadata)
     seen: set[int] = set()
     while snapshot_id is not None and (snapshot := known.get(snapshot_id)):
         if snapshot_id in seen:
-            raise BadInputError(f"the lineage of snapshot {snapshot_id} runs in a circle")
+            raise BadInputError(f"the ancestry of snapshot {snapshot_id} is a cycle")
         seen.add(snapshot_id)
         yield snapshot
         snapshot_id = snapshot.parent_snapshot_id
 
 
 def is_ancestor(metadata: TableMetadata, ancestor_id: int, snapshot_id: int | None) -> bool:
-    """Whether one snapshot is another or one of its retained ancestors."""
+    """Whether a snapshot is another one or one of its retained ancestors."""
     return any(item.snapshot_id == ancestor_id for item in ancestors(metadata, snapshot_id))
 
 
 def is_first(metadata: TableMetadata, snapshot: Snapshot) -> bool:
-    """Whether a table had no snapshot before one in its history, as far as metadata shows.
+    """Whether the table had no snapshot before the given one in its history, as far as metadata shows.
 
     A missing parent id does not prove it: PyIceberg's expiry removes the parent id of the oldest snapshot that it
-    keeps, and a snapshot that `lake.core.expiration.ref_recovery` put back has none. Whatever else shows earlier
-    snapshots counts as well; in format version 1, without sequence numbers, that is less.
+    keeps, and `lake.core.expiration.ref_recovery` restores snapshots without one. Other evidence of earlier
+    snapshots is used as well; format version 1, which does not have sequence numbers, has less of it.
     """
     if snapshot.parent_snapshot_id is not None:
         return False
@@ -126,9 +126,9 @@ def is_first(metadata: TableMetadata, snapshot: Snapshot) -> bool:
 def since(
     metadata: TableMetadata, head_id: int | None, start_id: int | None
 ) -> tuple[list[Snapshot], bool]:
-    """Return the snapshots after ``start_id`` up to a head, newest first, and whether none is missing.
+    """Return the snapshots after ``start_id`` up to a head, newest first, and whether they are complete.
 
-    None is missing when the oldest one's parent is the start itself or, from the beginning, when nothing was before
+    They are complete if the oldest one's parent is the start or, for a start of None, if nothing preceded
     the oldest (see `is_first`). Source: Iceberg's MergingSnapshotProducer.validationHistory.
     """
     between: list[Snapshot] = []
@@ -144,10 +144,10 @@ def since(
 
 
 def parse_time_ms(text: str) -> int:
-    """Return an ISO 8601 time as milliseconds since 1970 UTC (UTC where no zone is given).
+    """Return an ISO 8601 time as milliseconds since 1970 UTC (UTC if it has no zone).
 
     Raises:
-        InvalidRequestError: it is no such time.
+        InvalidRequestError: it is not an ISO 8601 time.
     """
     try:
         parsed = datetime.fromisoformat(text)
@@ -161,7 +161,7 @@ def parse_time_ms(text: str) -> int:
 
 def _at(metadata: TableMetadata, time_ms: int, name: str, branch: str) -> Snapshot:
     if branch == MAIN:
-        # The log tells what main was, also across rollbacks, which parents do not.
+        # The log records the current snapshot of main, also across rollbacks, which parent ids do not show.
         for entry in reversed(metadata.snapshot_log):
             if entry.timestamp_ms <= time_ms:
                 return _required(metadata, entry.snapshot_id, name)
@@ -175,7 +175,9 @@ def _at(metadata: TableMetadata, time_ms: int, name: str, branch: str) -> Snapsh
 def _required(metadata: TableMetadata, snapshot_id: int, name: str) -> Snapshot:
     found = metadata.snapshot_by_id(snapshot_id)
     if found is None:
-        raise NotFoundError(f"{name} means snapshot {snapshot_id}, which the table no longer has")
+        raise NotFoundError(
+            f"{name} refers to snapshot {snapshot_id}, which the table no longer has"
+        )
     return found
 
 

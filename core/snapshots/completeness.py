@@ -1,10 +1,10 @@
-"""Whether a manifest list is whole: cut at the edge of a block, an Avro file is a valid shorter one.
+"""Whether a manifest list is complete: an Avro file that is cut at the end of a block is a valid shorter one.
 
-A list's length stands nowhere, so its rows are counted against what the snapshot's summary says. Summaries have
-mistakes too (a writer that did not count what it removed hands a wrong total on to all its successors), so where a
-list names fewer files than are counted, the entries decide: what the parent had is either still there, or this
-snapshot says that it removed it. Where that cannot be told, reading goes on with a warning, while nothing is
-committed on top and nothing is deleted. A table whose summaries are known to be wrong says `IGNORE_TOTALS`.
+The length of a list is not stored, so its files are counted and compared with the snapshot's summary. Summaries
+can be wrong too (a writer that did not count removed files passes the wrong total to all later snapshots). So if a
+list names fewer files than the summary, the entries decide: the files of the parent must either be present, or be
+removed by this snapshot. If that cannot be determined, reads continue with a warning, while commits and
+deletions are refused. A table whose summaries are known to be wrong sets `IGNORE_TOTALS`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lake.core.storage.storage import Storage
 
 _HINT = (
-    "restore the file from a backup; if it is whole and the summary is wrong, set the table's property "
+    "restore the file from a backup; if it is complete and the summary is wrong, set the table's property "
     f"{IGNORE_TOTALS.name}=true"
 )
 _ENTRY_COLUMNS = ("status", "snapshot_id", "file_path", "content_offset")
@@ -40,12 +40,12 @@ _ENTRY_COLUMNS = ("status", "snapshot_id", "file_path", "content_offset")
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """What a list names.
+    """The number of files in a manifest list.
 
     Args:
-        manifests: how many.
-        data: live data files in them; None where the list does not tell, as those of format version 1 may.
-        deletes: live delete files.
+        manifests: the number of manifests.
+        data: the number of live data files; None if the list does not record it, as in format version 1.
+        deletes: the number of live delete files.
     """
 
     manifests: int
@@ -54,40 +54,40 @@ class FileCounts:
 
 
 def read_list(
-    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, *, sure: bool = False
+    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, *, read_twice: bool = False
 ) -> pa.Table:
     """Return a snapshot's manifests (`MANIFEST_COLUMNS`).
 
     Args:
-        storage: where the list lies.
-        metadata: the table's.
-        snapshot: whose list it is.
-        sure: read it twice, because what it names will be handed on.
+        storage: the storage that contains the list.
+        metadata: the table's metadata.
+        snapshot: the list's snapshot.
+        read_twice: read it twice and compare, because its rows will be written again.
 
     Raises:
-        CorruptFileError: the list cannot be read, or names nothing though the snapshot has files.
+        CorruptFileError: the list cannot be read, or is empty although the snapshot has files.
         NotFoundError: it is missing.
     """
-    manifests = read_manifest_list(storage, snapshot.manifest_list, sure=sure)
-    # No writer is so wrong, whatever its totals are worth.
-    told = (
+    manifests = read_manifest_list(storage, snapshot.manifest_list, read_twice=read_twice)
+    # Wrong totals cannot explain an empty list, so this applies even if totals are ignored.
+    message = (
         None
         if manifests.num_rows
         else missing_files_message(metadata, snapshot, count_list(manifests))
     )
-    if told:
-        raise CorruptFileError(told, hint=_HINT)
+    if message:
+        raise CorruptFileError(message, hint=_HINT)
     newest = pc.max(manifests["sequence_number"]).as_py()
     if newest is not None and newest > max(snapshot.sequence_number or 0, 0):
         raise CorruptFileError(
-            f"{snapshot.manifest_list} names a manifest of sequence number {newest}, its snapshot has "
-            f"{snapshot.sequence_number}"
+            f"{snapshot.manifest_list} names a manifest with sequence number {newest}, but its snapshot has "
+            f"sequence number {snapshot.sequence_number}"
         )
     return manifests
 
 
-def holds_only_own(snapshot: Snapshot, manifests: pa.Table) -> bool:
-    """Whether a snapshot took over no manifest of an earlier one, as the first of a history."""
+def has_only_own_manifests(snapshot: Snapshot, manifests: pa.Table) -> bool:
+    """Whether a snapshot contains no manifest of an earlier one, like the first snapshot of a history."""
     own = pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id)
     return pc.all(own).as_py() is not False
 
@@ -95,14 +95,14 @@ def holds_only_own(snapshot: Snapshot, manifests: pa.Table) -> bool:
 def verify_manifest_list(
     storage: Storage, metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
 ) -> None:
-    """Check that a list that is built on, or by which files are deleted, is whole.
+    """Check that a list is complete, before a commit builds on it or files are deleted because of it.
 
     Raises:
         CorruptFileError: it names fewer files than it must, or may.
     """
-    told = missing_files_message(metadata, snapshot, count_list(manifests))
-    if told and not _removed_by_snapshot(storage, metadata, snapshot, manifests):
-        raise CorruptFileError(told, hint=_HINT)
+    message = missing_files_message(metadata, snapshot, count_list(manifests))
+    if message and not _removed_by_snapshot(storage, metadata, snapshot, manifests):
+        raise CorruptFileError(message, hint=_HINT)
 
 
 def count_list(manifests: pa.Table) -> FileCounts:
@@ -111,7 +111,7 @@ def count_list(manifests: pa.Table) -> FileCounts:
 
 
 def count_lists(manifests: pa.Table, sizes: Sequence[int]) -> list[FileCounts]:
-    """Count the live files of lists whose rows, so many each, stand one behind the other."""
+    """Count the live files of concatenated lists; ``sizes`` are their numbers of rows."""
     counts = [manifests[column] for column in ("added_files_count", "existing_files_count")]
     live = sum(pc.fill_null(column, 0).to_numpy().astype(np.int64) for column in counts)
     unknown = np.logical_or(*(column.is_null().to_numpy() for column in counts))
@@ -135,15 +135,15 @@ def _sums(values: Any, ends: Any, sizes: Sequence[int]) -> Any:
 def missing_files_message(
     metadata: TableMetadata, snapshot: Snapshot, counts: FileCounts
 ) -> str | None:
-    """Return how a list names fewer live files than its snapshot's summary counts; None if it does not."""
+    """Return a message if a list names fewer live files than its snapshot's summary counts; otherwise None."""
     where = f" in {counts.manifests} manifests"
     return _fewer(metadata, snapshot, counts, "total", "live", where)
 
 
-def shortfall_of_added(
+def missing_added_files_message(
     metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
 ) -> str | None:
-    """Return how a list names fewer files that its snapshot added than the summary counts."""
+    """Return a message if a list names fewer files added by its snapshot than the summary counts."""
     own = manifests.filter(pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id))
     return _fewer(metadata, snapshot, count_list(own), "added", "added", "")
 
@@ -171,20 +171,22 @@ def _total(snapshot: Snapshot, key: str) -> int:
 def _removed_by_snapshot(
     storage: Storage, metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
 ) -> bool:
-    """Whether all that the parent had is still there, or was removed by the snapshot: the total is wrong then."""
+    """Whether all files of the parent are present or were removed by the snapshot: then the total is wrong."""
     parent = next(
         (one for one in metadata.snapshots if one.snapshot_id == snapshot.parent_snapshot_id), None
     )
-    if parent is None or shortfall_of_added(metadata, snapshot, manifests):
+    if parent is None or missing_added_files_message(metadata, snapshot, manifests):
         return False
     before = live_manifests(read_list(storage, metadata, parent))
-    gone = _without(before, manifests)
-    if not gone.num_rows:
+    missing = _without(before, manifests)
+    if not missing.num_rows:
         return True
-    had = _names(read_manifests(storage, gone, metadata, columns=_ENTRY_COLUMNS, live_only=True))
+    expected = _names(
+        read_manifests(storage, missing, metadata, columns=_ENTRY_COLUMNS, live_only=True)
+    )
     new = read_manifests(storage, _without(manifests, before), metadata, columns=_ENTRY_COLUMNS)
     own = snapshot.snapshot_id
-    told = _names(
+    accounted_for = _names(
         {
             spec_id: entries.filter(
                 pc.or_(
@@ -194,7 +196,7 @@ def _removed_by_snapshot(
             for spec_id, entries in new.items()
         }
     )
-    return bool(pc.all(pc.is_in(had, value_set=told), min_count=0).as_py())
+    return bool(pc.all(pc.is_in(expected, value_set=accounted_for), min_count=0).as_py())
 
 
 def _without(manifests: pa.Table, others: pa.Table) -> pa.Table:
@@ -206,7 +208,7 @@ def _without(manifests: pa.Table, others: pa.Table) -> pa.Table:
 
 
 def _names(by_spec: Mapping[int, pa.Table]) -> pa.Array:
-    """Return the files' names; deletion vectors share their files, so their places count too."""
+    """Return the files' names, with the offset for deletion vectors, which share their files."""
     found = [
         pc.binary_join_element_wise(
             normalize_locations(entries["file_path"]),

@@ -1,9 +1,9 @@
-"""Which delete files may apply to which data files, decided over columns by sequence numbers and scopes.
+"""Match delete files to data files, over columns, by sequence numbers and scopes.
 
-A deletion vector is for one data file, and where there is one, other position deletes of that file do not
-count. A position delete file is for one data file if it names only that, or else for the files of its spec
-and partition; it deletes rows of files up to its own sequence number. An equality delete is for older files
-only: of its spec and partition, or of the whole table if its spec has no partitions.
+A deletion vector applies to one data file; other position deletes of that file are then ignored.
+A position delete file applies to one data file if it references only that one, otherwise to the files of its
+spec and partition; it deletes rows of files up to its own sequence number. An equality delete applies to older
+files only: of its spec and partition, or of the whole table if its spec is unpartitioned.
 Source: https://iceberg.apache.org/spec/#scan-planning and Iceberg Java's DeleteFileIndex.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-# What an index needs to know of delete files.
+# The columns of delete files that an index needs.
 DELETE_COLUMNS = (
     "status",
     "sequence_number",
@@ -52,11 +52,11 @@ DELETE_COLUMNS = (
     "content_offset",
     "content_size_in_bytes",
 )
-# What it needs of data files; the bounds only tell equality deletes apart.
+# The columns of data files that it needs; the bounds serve to exclude equality deletes.
 DATA_COLUMNS = ("sequence_number", "file_path", "partition")
 DATA_BOUNDS = ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
-_NOWHERE = -1
-# Pairs of data and delete files that are compared by bounds at once.
+_NO_SCOPE = -1
+# The number of pairs of data and delete files whose bounds are compared at once.
 _MOST_PAIRS = 4_000_000
 _DESCRIBED = (
     "content",
@@ -72,9 +72,9 @@ _DESCRIBED = (
 
 
 class DeleteIndex:
-    """The delete files of a snapshot, found by the data files that they may apply to.
+    """The delete files of a snapshot, indexed by the data files to which they may apply.
 
-    A delete file's ordinal is its place among all entries given, spec after spec.
+    A delete file's ordinal is its position among all given entries, in the order of specs.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class DeleteIndex:
         Args:
             by_spec: their `DELETE_COLUMNS`, by spec id.
             specs: the table's specs, by id.
-            schemas: where types of keys are looked up, the preferred schema first.
-            schema: with which data files are described, so that their partitions and the delete files' have one
-                form; the first of the others by default.
+            schemas: the schemas to search for the types of keys, the preferred one first.
+            schema: the schema that describes data files, so that their partitions are comparable with those of the
+                delete files; the first of the others by default.
 
         Raises:
-            CorruptFileError: a delete file lacks what its kind needs, or two deletion vectors are for one file.
+            CorruptFileError: a delete file lacks a required value, or two deletion vectors reference one file.
         """
         self.by_spec = {key: entries for key, entries in by_spec.items() if entries.num_rows}
         self.specs = specs
@@ -117,18 +117,18 @@ class DeleteIndex:
 
     @property
     def equality_ids(self) -> list[int]:
-        """The ids of all columns that some equality delete compares, in order."""
+        """The ids of all columns that equality deletes compare, in order."""
         lists = [one_array(entries["equality_ids"]) for entries in self.by_spec.values()]
         return sorted(
             {column for item in lists for column in pc.unique(item.flatten()).to_pylist()}
         )
 
     def pair(self, spec_id: int, entries: pa.Table) -> DeletePairing:
-        """Pair data files of one spec with their deletes.
+        """Pair data files of one spec with their delete files.
 
         Args:
             spec_id: their spec.
-            entries: `DATA_COLUMNS`, and `DATA_BOUNDS` if equality deletes are to be told apart by bounds.
+            entries: `DATA_COLUMNS`, and `DATA_BOUNDS` to exclude equality deletes by their bounds.
 
         Raises:
             CorruptFileError: a deletion vector is older than its data file.
@@ -136,23 +136,23 @@ class DeleteIndex:
         return DeletePairing(self, spec_id, entries)
 
     def equality_entries(self) -> tuple[Int64s, pa.Table]:
-        """Return the ordinals of all equality deletes and what tells their keys."""
+        """Return the ordinals of all equality deletes and the columns that describe their keys."""
         ordinals = np.flatnonzero(self.content == EQUALITY_DELETES)
         columns = ["equality_ids", *DATA_BOUNDS]
         tables = [entries.select(columns) for entries in self.by_spec.values()]
         return ordinals, pa.concat_tables(tables).take(pa.array(ordinals))
 
     def describe(self, ordinals: Int64s) -> list[DeleteFile]:
-        """Return delete files as tasks need them."""
+        """Return delete files in the form that tasks need."""
         known = np.fromiter(self._described, np.int64, len(self._described))
         missing = np.setdiff1d(ordinals, known)
         for spec_id, entries in self.by_spec.items():
             base = self.bases[spec_id]
-            mine = missing[(missing >= base) & (missing < base + entries.num_rows)]
-            if len(mine):
-                rows = entries.select(_DESCRIBED).take(pa.array(mine - base))
+            own = missing[(missing >= base) & (missing < base + entries.num_rows)]
+            if len(own):
+                rows = entries.select(_DESCRIBED).take(pa.array(own - base))
                 files = files_of(rows, spec=self.specs[spec_id], schema=self._schema)
-                for ordinal, file in zip(mine.tolist(), files, strict=True):
+                for ordinal, file in zip(own.tolist(), files, strict=True):
                     self._described[ordinal] = self._delete_file(ordinal, file)
         return [self._described[ordinal] for ordinal in ordinals.tolist()]
 
@@ -176,12 +176,12 @@ class DeleteIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Intervals:
-    """For each data file a run of some ordering of delete files.
+    """For each data file an interval of some ordering of delete files.
 
     Args:
-        ordinals: delete files, those of one scope together, in the order of their sequence numbers.
-        start: where each data file's run begins.
-        end: where it ends.
+        ordinals: delete files, grouped by scope, in the order of their sequence numbers.
+        start: the start of each data file's interval.
+        end: its end (exclusive).
     """
 
     ordinals: Int64s
@@ -190,21 +190,21 @@ class _Intervals:
 
     @property
     def counts(self) -> Int64s:
-        """How many delete files there are for each data file."""
+        """The number of delete files for each data file."""
         return self.end - self.start
 
     def without(self, rows: Mask) -> _Intervals:
-        """Return runs of which those of some data files are empty."""
+        """Return the intervals, with those of some data files empty."""
         return _Intervals(self.ordinals, self.start, np.where(rows, self.start, self.end))
 
     def total(self, values: Int64s) -> Int64s:
-        """Return for each data file the sum of its delete files' values."""
+        """Return for each data file the sum of the values of its delete files."""
         sums = np.concatenate([[0], np.cumsum(values[self.ordinals])])
         found: Int64s = sums[self.end] - sums[self.start]
         return found
 
     def of(self, rows: Int64s) -> Int64s:
-        """Return the delete files of some data files, each once."""
+        """Return the distinct delete files of some data files."""
         edges = np.zeros(len(self.ordinals) + 1, np.int64)
         np.add.at(edges, self.start[rows], 1)
         np.add.at(edges, self.end[rows], -1)
@@ -212,7 +212,7 @@ class _Intervals:
 
 
 class DeletePairing:
-    """Data files of one spec with the delete files that may apply to them."""
+    """The data files of one spec with the delete files that may apply to them."""
 
     def __init__(self, index: DeleteIndex, spec_id: int, entries: pa.Table) -> None:
         self._index = index
@@ -220,69 +220,75 @@ class DeletePairing:
         self._ranges: tuple[Int64s, KeyRanges] | None = None
         numbers = _numbers([entries], "sequence_number")
         levels = np.unique(index.sequence_numbers)
-        # The first rank of a sequence number that is not less, or that is greater, than a data file's.
+        # The first rank whose sequence number is not less, or is greater, than a data file's.
         since, after = (np.searchsorted(levels, numbers, side) for side in ("left", "right"))
         ranks = np.searchsorted(levels, index.sequence_numbers)
-        mine, of_deletes = self._path_scopes()
-        here, of_partitions = self._partition_scopes(spec_id)
+        path_scopes, of_deletes = self._path_scopes()
+        partition_scopes, of_partitions = self._partition_scopes(spec_id)
         is_position = index.content == POSITION_DELETES
-        by_path = of_deletes != _NOWHERE
+        by_path = of_deletes != _NO_SCOPE
         everywhere = [spec for spec in index.by_spec if is_global(index.specs[spec])]
         is_global_spec = np.isin(index.spec_ids, everywhere)
-        nobody = np.zeros(len(numbers), np.int64)
+        zeros = np.zeros(len(numbers), np.int64)
 
-        def runs(chosen: Mask, scopes: Int64s, wanted: Int64s, first: Int64s) -> _Intervals:
-            return _runs(np.flatnonzero(chosen), scopes, ranks, wanted, first, len(levels))
+        def intervals(chosen: Mask, scopes: Int64s, wanted: Int64s, first: Int64s) -> _Intervals:
+            return _intervals(np.flatnonzero(chosen), scopes, ranks, wanted, first, len(levels))
 
         vectors = index.is_vector
-        self._vectors = runs(vectors, of_deletes, mine, nobody)
+        self._vectors = intervals(vectors, of_deletes, path_scopes, zeros)
         _check_vectors(index, self._vectors, numbers, entries)
         have_vector = self._vectors.counts > 0
         chosen = is_position & by_path & ~vectors
-        self._by_path = runs(chosen, of_deletes, mine, since).without(have_vector)
-        chosen = is_position & ~by_path & (of_partitions != _NOWHERE)
-        self._by_partition = runs(chosen, of_partitions, here, since).without(have_vector)
-        chosen = ~is_position & ~is_global_spec & (of_partitions != _NOWHERE)
-        self._keys = runs(chosen, of_partitions, here, after)
+        self._by_path = intervals(chosen, of_deletes, path_scopes, since).without(have_vector)
+        chosen = is_position & ~by_path & (of_partitions != _NO_SCOPE)
+        self._by_partition = intervals(chosen, of_partitions, partition_scopes, since).without(
+            have_vector
+        )
+        chosen = ~is_position & ~is_global_spec & (of_partitions != _NO_SCOPE)
+        self._keys = intervals(chosen, of_partitions, partition_scopes, after)
         chosen = ~is_position & is_global_spec
-        self._global_keys = runs(chosen, np.zeros(index.count, np.int64), nobody, after)
+        self._global_keys = intervals(chosen, np.zeros(index.count, np.int64), zeros, after)
 
     def _path_scopes(self) -> tuple[Int64s, Int64s]:
-        """Return the data files' and the delete files' paths as numbers, -1 for one that is not shared."""
+        """Return the paths of data files and delete files as numbers; -1 for a path that is not in both."""
         paths = pc.unique(self._index.paths.drop_null())
-        mine = self._entries["file_path"].cast(pa.binary())
-        return _places(one_array(pc.index_in(mine, value_set=paths))), _places(
+        own = self._entries["file_path"].cast(pa.binary())
+        return _ordinals(one_array(pc.index_in(own, value_set=paths))), _ordinals(
             pc.index_in(self._index.paths, value_set=paths)
         )
 
     def _partition_scopes(self, spec_id: int) -> tuple[Int64s, Int64s]:
-        """Return the data files' partitions, and the delete files' that are of the same spec."""
+        """Return the partitions of the data files, and of the delete files with the same spec."""
         index = self._index
-        of_deletes = np.full(index.count, _NOWHERE, np.int64)
+        of_deletes = np.full(index.count, _NO_SCOPE, np.int64)
         deletes = index.by_spec.get(spec_id)
         if deletes is None:
-            return np.full(self._entries.num_rows, _NOWHERE, np.int64), of_deletes
-        mine, theirs = partition_codes([self._entries["partition"], deletes["partition"]])
+            return np.full(self._entries.num_rows, _NO_SCOPE, np.int64), of_deletes
+        own, of_entries = partition_codes([self._entries["partition"], deletes["partition"]])
         base = index.bases[spec_id]
-        of_deletes[base : base + deletes.num_rows] = theirs
-        return mine, of_deletes
+        of_deletes[base : base + deletes.num_rows] = of_entries
+        return own, of_deletes
 
     @property
     def counts(self) -> Int64s:
-        """How many delete files there may be for each data file, before bounds of keys are compared."""
-        total: Int64s = sum(runs.counts for runs in self._all())  # type: ignore[assignment]
+        """The number of delete files that may apply to each data file, before key bounds are compared."""
+        total: Int64s = sum(intervals.counts for intervals in self._all())  # type: ignore[assignment]
         return total
 
     @property
     def deleted_rows(self) -> Int64s:
-        """How many rows of each data file are deleted by what is for that file alone."""
+        """The number of rows of each data file that are deleted by delete files for that file alone."""
         counts = self._index.record_counts
         return self._vectors.total(counts) + self._by_path.total(counts)
 
     def ordinals(self, rows: Int64s) -> Int64s:
-        """Return the delete files of some data files (by their rows), each once, in order."""
-        positions = [runs.of(rows) for runs in (self._vectors, self._by_path, self._by_partition)]
-        keys = [self._by_keys(runs, rows) for runs in (self._keys, self._global_keys)]
+        """Return the distinct delete files of some data files (given as row numbers), in order."""
+        positions = [
+            intervals.of(rows) for intervals in (self._vectors, self._by_path, self._by_partition)
+        ]
+        keys = [
+            self._matching_keys(intervals, rows) for intervals in (self._keys, self._global_keys)
+        ]
         return np.unique(np.concatenate([*positions, *keys]))
 
     def vectors(self, rows: Int64s) -> Int64s:
@@ -298,52 +304,53 @@ class DeletePairing:
             self._global_keys,
         )
 
-    def _by_keys(self, runs: _Intervals, rows: Int64s) -> Int64s:
-        """Return the equality deletes whose keys may be in one of some data files."""
-        rows = rows[runs.counts[rows] > 0]
-        found = runs.of(rows)
+    def _matching_keys(self, intervals: _Intervals, rows: Int64s) -> Int64s:
+        """Return the equality deletes whose keys may be in one of the data files."""
+        rows = rows[intervals.counts[rows] > 0]
+        found = intervals.of(rows)
         hit = np.zeros(len(found), np.bool_)
-        for _, hits in self._key_hits(runs, rows, found):
-            hit |= hits.any(axis=0)
+        for _, matching in self._key_matches(intervals, rows, found):
+            hit |= matching.any(axis=0)
         return found[hit]
 
-    def _key_hits(
-        self, runs: _Intervals, rows: Int64s, found: Int64s
+    def _key_matches(
+        self, intervals: _Intervals, rows: Int64s, found: Int64s
     ) -> Iterator[tuple[Int64s, Mask]]:
-        """Yield data files, some at a time, and which of the equality deletes may have keys of each."""
+        """Yield batches of data files, and which of the equality deletes may match keys of each."""
         if not len(found):
             return
         known = set(DATA_BOUNDS) <= set(self._entries.column_names)
         if known and self._ranges is None:
             every, deletes = self._index.equality_entries()
             self._ranges = every, KeyRanges(self._entries, deletes, self._index.schemas)
-        # A delete file's place in its run tells whether it is young enough for a data file.
-        at = np.empty(self._index.count, np.int64)
-        at[runs.ordinals] = np.arange(len(runs.ordinals))
-        places = at[found]
+        # A delete file's position in the interval shows whether it is newer than a data file.
+        positions = np.empty(self._index.count, np.int64)
+        positions[intervals.ordinals] = np.arange(len(intervals.ordinals))
+        at = positions[found]
         step = max(1, _MOST_PAIRS // len(found))
-        for some in (rows[start : start + step] for start in range(0, len(rows), step)):
-            hits = (places >= runs.start[some][:, None]) & (places < runs.end[some][:, None])
+        for files in (rows[first : first + step] for first in range(0, len(rows), step)):
+            start, end = intervals.start[files][:, None], intervals.end[files][:, None]
+            matching = (at >= start) & (at < end)
             if self._ranges is not None:
                 ordinals, ranges = self._ranges
-                hits &= ranges.may_hit(some, np.searchsorted(ordinals, found))
-            yield some, hits
+                matching &= ranges.may_match(files, np.searchsorted(ordinals, found))
+            yield files, matching
 
     def touched(self) -> Mask:
-        """Return to which data files some delete file may apply, by the bounds of keys too."""
+        """Return to which data files a delete file may apply, also judged by key bounds."""
         positions = self._vectors.counts + self._by_path.counts + self._by_partition.counts
         found: Mask = positions > 0
-        for runs in (self._keys, self._global_keys):
-            rows = np.flatnonzero((runs.counts > 0) & ~found)
-            for some, hits in self._key_hits(runs, rows, runs.of(rows)):
-                found[some] |= hits.any(axis=1)
+        for intervals in (self._keys, self._global_keys):
+            rows = np.flatnonzero((intervals.counts > 0) & ~found)
+            for some, matching in self._key_matches(intervals, rows, intervals.of(rows)):
+                found[some] |= matching.any(axis=1)
         return found
 
 
-def _runs(
+def _intervals(
     chosen: Int64s, scopes: Int64s, ranks: Int64s, wanted: Int64s, first: Int64s, levels: int
 ) -> _Intervals:
-    """Return the chosen delete files of each data file's scope, from a rank of sequence numbers on.
+    """Return the chosen delete files of each data file's scope, from a given rank of sequence numbers on.
 
     Args:
         chosen: ordinals of delete files.
@@ -351,19 +358,19 @@ def _runs(
         ranks: each delete file's rank by sequence number.
         wanted: each data file's scope, -1 for none.
         first: the least rank for each data file.
-        levels: how many ranks there are.
+        levels: the number of ranks.
     """
     width = levels + 1
     keys = scopes[chosen] * width + ranks[chosen]
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     start = np.searchsorted(keys, wanted * width + first)
-    end = np.where(wanted == _NOWHERE, start, np.searchsorted(keys, (wanted + 1) * width))
+    end = np.where(wanted == _NO_SCOPE, start, np.searchsorted(keys, (wanted + 1) * width))
     return _Intervals(chosen[order], start, end)
 
 
 def _check(index: DeleteIndex, tables: Sequence[pa.Table]) -> None:
-    """Refuse delete files that cannot be told what they are for."""
+    """Refuse delete files whose scope cannot be determined."""
     for entries in tables:
         rows = entries.select(["file_path", "content", "equality_ids"])
         keys = rows.filter(pc.equal(rows["content"], EQUALITY_DELETES))
@@ -372,14 +379,14 @@ def _check(index: DeleteIndex, tables: Sequence[pa.Table]) -> None:
             raise CorruptFileError(f"equality delete file {bad[0]} names no columns")
     strange = set(np.unique(index.content).tolist()) - {POSITION_DELETES, EQUALITY_DELETES}
     if strange:
-        raise CorruptFileError(f"delete files of the unknown content {sorted(strange)}")
+        raise CorruptFileError(f"delete files have the unknown content {sorted(strange)}")
     vectors = index.paths.filter(pa.array(index.is_vector))
     if vectors.null_count or pc.any(pc.equal(pc.binary_length(vectors), 0)).as_py():
-        raise CorruptFileError("a deletion vector does not tell which data file it is for")
+        raise CorruptFileError("a deletion vector does not reference a data file")
     if len(pc.unique(vectors)) < len(vectors):
         counted = pc.value_counts(vectors)
         twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")[0]
-        raise CorruptFileError(f"several deletion vectors are for {twice.as_py().decode()}")
+        raise CorruptFileError(f"several deletion vectors reference {twice.as_py().decode()}")
 
 
 def _check_vectors(
@@ -413,6 +420,6 @@ def _numbers(tables: Sequence[pa.Table], name: str) -> Int64s:
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
-def _places(found: pa.Array) -> Int64s:
-    places: Int64s = found.fill_null(_NOWHERE).to_numpy().astype(np.int64)
-    return places
+def _ordinals(found: pa.Array) -> Int64s:
+    positions_in_scope: Int64s = found.fill_null(_NO_SCOPE).to_numpy().astype(np.int64)
+    return positions_in_scope

@@ -1,4 +1,4 @@
-"""What a delete file is for: one data file, a partition, or the whole table."""
+"""The scope of a delete file: one data file, a partition, or the whole table."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PUFFIN = "PUFFIN"
 
 
 def is_global(spec: PartitionSpec) -> bool:
-    """Whether a spec makes no partitions: its equality deletes are for the whole table."""
+    """Whether a spec is unpartitioned: its equality deletes apply to the whole table."""
     return all(str(field.transform) == "void" for field in spec.fields)
 
 
 def referenced_paths(entries: pa.Table) -> pa.Array:
-    """Return the one data file that each delete file is for, as UTF-8; NULL where it may be for several.
+    """Return the single data file to which each delete file applies, as UTF-8; NULL if there may be several.
 
-    That is the file that it references, or the only path between its bounds.
+    It is the referenced data file, or the only path within the bounds.
     """
     is_position = pc.equal(entries["content"].combine_chunks(), POSITION_DELETES)
     named = entries["referenced_data_file"].combine_chunks().cast(pa.binary())
@@ -43,6 +43,6 @@ def referenced_paths(entries: pa.Table) -> pa.Array:
 
 
 def all_schemas(metadata: TableMetadata) -> list[Schema]:
-    """Return the schemas in which columns of keys are looked up: the current one, then from the newest on."""
+    """Return the schemas to search for key columns: the current one, then the others from the newest."""
     older = sorted(metadata.schemas, key=lambda item: item.schema_id, reverse=True)
     return [metadata.schema(), *older]

@@ -1,7 +1,7 @@
-"""Which equality deletes surely hit no row of a data file, by the bounds of both.
+"""Exclude equality deletes that cannot match any row of a data file, by the bounds of both.
 
-Rules: Iceberg Java's DeleteFileIndex.canContainEqDeletesForFile, but for floats and UUIDs, whose bounds do
-not tell (of NaN, and of writers that ordered UUIDs otherwise).
+Rules: Iceberg Java's DeleteFileIndex.canContainEqDeletesForFile, except for floats and UUIDs, whose bounds are
+not reliable (NaN, and writers that ordered UUIDs differently).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _UNORDERED = (FloatType, DoubleType, UUIDType)
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What is known of one column in each file.
+    """Statistics of one column in each file.
 
     Args:
-        lower: rank of the least value among all bounds of the column.
-        upper: rank of the greatest.
-        known: whether both are known.
-        no_nulls: surely no NULL.
-        only_nulls: surely nothing but NULL.
+        lower: rank of the lower bound among all bounds of the column.
+        upper: rank of the upper bound.
+        known: whether both bounds are known.
+        no_nulls: the file certainly does not contain NULL.
+        only_nulls: the file certainly contains only NULL.
     """
 
     lower: Int64s
@@ -57,12 +57,12 @@ class _Side:
 
 
 class KeyRanges:
-    """Ranges of the key columns in data files and in equality delete files, ready to be compared.
+    """Ranges of the key columns in data files and in equality delete files, prepared for comparison.
 
     Args:
         data: entries of data files with their counts and bounds.
-        deletes: entries of equality delete files, likewise, and their `equality_ids`.
-        schemas: where the columns' types are looked up.
+        deletes: entries of equality delete files with the same columns, and their `equality_ids`.
+        schemas: the schemas to search for the columns' types.
     """
 
     def __init__(self, data: pa.Table, deletes: pa.Table, schemas: Sequence[Schema]) -> None:
@@ -76,12 +76,12 @@ class KeyRanges:
             for column in self._compares
         }
 
-    def may_hit(self, files: Int64s, deletes: Int64s) -> Mask:
-        """Return (files, deletes): whether a delete file may hold a key of a data file."""
+    def may_match(self, files: Int64s, deletes: Int64s) -> Mask:
+        """Return (files, deletes): whether a delete file may contain a key of a data file."""
         may = np.ones((len(files), len(deletes)), np.bool_)
         for column, compares in self._compares.items():
             data, keys = self._sides[column]
-            apart = _apart(data.take(files), keys.take(deletes))
+            apart = _disjoint(data.take(files), keys.take(deletes))
             may &= ~(apart & compares[deletes])
         return may
 
@@ -108,7 +108,7 @@ def _bounds(table: pa.Table, side: str, column: int, kind: IcebergType) -> pa.Ar
 
 
 def _ranks(values: pa.Array) -> Int64s:
-    """Return each value's place in their order, equal for equal values; -1 for NULL."""
+    """Return each value's rank, equal for equal values; -1 for NULL."""
     distinct = pc.unique(values.drop_null())
     order = distinct.take(pc.sort_indices(distinct))
     found: Int64s = pc.index_in(values, value_set=order).fill_null(-1).to_numpy().astype(np.int64)
@@ -123,18 +123,18 @@ def _side(table: pa.Table, column: int, lower: Int64s, upper: Int64s) -> _Side:
         lower=lower,
         upper=upper,
         known=(lower >= 0) & (upper >= 0),
-        no_nulls=_sure(pc.equal(nulls, 0)),
-        only_nulls=_sure(only),
+        no_nulls=_certain(pc.equal(nulls, 0)),
+        only_nulls=_certain(only),
     )
 
 
-def _sure(mask: pa.Array) -> Mask:
+def _certain(mask: pa.Array) -> Mask:
     found: Mask = mask.fill_null(fill_value=False).to_numpy(zero_copy_only=False)
     return found
 
 
-def _apart(data: _Side, keys: _Side) -> Mask:
-    """Return (files, deletes): whether no value of the column is in both."""
+def _disjoint(data: _Side, keys: _Side) -> Mask:
+    """Return (files, deletes): whether no value of the column can be in both."""
     one_without_nulls = data.no_nulls[:, None] | keys.no_nulls[None, :]
     known = data.known[:, None] & keys.known[None, :]
     beside = (data.upper[:, None] < keys.lower[None, :]) | (

@@ -1,4 +1,4 @@
-"""The live files of a snapshot, as columns: what plans choose from."""
+"""The live files of a snapshot as columns, the input of plans."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 class LiveFiles:
     """Live data files of a snapshot, and the delete files that may apply to them.
 
-    Delete files are read when first asked for. A data file's number is its place among all entries, spec
-    after spec.
+    Delete files are read on first use. A data file's number is its position among all entries, in the order
+    of specs.
 
     Args:
-        table: whose they are.
+        table: the table.
         by_spec: spec id to entries (canonical columns), pruned by the filter if there was one.
-        delete_manifests: rows of the manifest list that hold delete files with live entries.
-        schema: what the filter was bound to: the table's, or a past snapshot's own.
-        skipped_manifests: data manifests that the filter excluded.
-        skipped_files: files that it excluded in the others.
-        doubts: why some files may be missing.
+        delete_manifests: rows of the manifest list for delete manifests with live entries.
+        schema: the schema to which the filter was bound: the table's, or that of a past snapshot.
+        skipped_manifests: the number of data manifests that the filter excluded.
+        skipped_files: the number of files that it excluded in the other manifests.
+        doubts: reasons why some files may be missing.
     """
 
     table: Table
@@ -65,12 +65,12 @@ class LiveFiles:
 
     @property
     def count(self) -> int:
-        """How many files there are."""
+        """The number of files."""
         return sum(entries.num_rows for entries in self.by_spec.values())
 
     @property
     def delete_count(self) -> int:
-        """How many live delete files the snapshot has, by its manifest list."""
+        """The number of live delete files of the snapshot, from its manifest list."""
         live = pc.add(
             pc.fill_null(self.delete_manifests["added_files_count"], 1),
             pc.fill_null(self.delete_manifests["existing_files_count"], 0),
@@ -82,7 +82,7 @@ class LiveFiles:
         """The live delete files.
 
         Raises:
-            CorruptFileError: a manifest is not what its list says, or a delete file's entry not what it must be.
+            CorruptFileError: a manifest does not match its list, or a delete file's entry is not valid.
         """
         metadata = self.table.metadata
         found = read_manifests(
@@ -96,23 +96,23 @@ class LiveFiles:
 
     @cached_property
     def pairs(self) -> Mapping[int, DeletePairing]:
-        """The data files with their deletes, by spec id; files' `DATA_COLUMNS` must have been read."""
+        """The data files with their deletes, by spec id; requires that the `DATA_COLUMNS` were read."""
         index = self.delete_index
         return {spec_id: index.pair(spec_id, entries) for spec_id, entries in self.by_spec.items()}
 
     def deletes_of(self, numbers: npt.NDArray[np.int64]) -> tuple[DeleteFile, ...]:
-        """Return the delete files that may apply to some data files, each once.
+        """Return the distinct delete files that may apply to some data files.
 
         Args:
-            numbers: of the data files, ascending.
+            numbers: the numbers of the data files, ascending.
         """
         if not self.delete_manifests.num_rows:
             return ()
         ordinals, base = [np.zeros(0, np.int64)], 0
         for spec_id, entries in self.by_spec.items():
             end = base + entries.num_rows
-            mine = numbers[np.searchsorted(numbers, base) : np.searchsorted(numbers, end)]
-            ordinals.append(self.pairs[spec_id].ordinals(mine - base))
+            own = numbers[np.searchsorted(numbers, base) : np.searchsorted(numbers, end)]
+            ordinals.append(self.pairs[spec_id].ordinals(own - base))
             base = end
         chosen = np.unique(np.concatenate(ordinals))
         return tuple(self.delete_index.describe(chosen))
@@ -134,12 +134,12 @@ class LiveFiles:
 
     @property
     def bytes(self) -> int:
-        """The data files' sizes together."""
+        """The total size of the data files."""
         sizes = [pc.sum(entries["file_size_in_bytes"]) for entries in self.by_spec.values()]
         return sum(int(size.as_py() or 0) for size in sizes)
 
     def split(self, condition: BooleanExpression | None) -> tuple[LiveFiles, LiveFiles]:
-        """Return the files all of whose rows match, and those of which only some may."""
+        """Return the files all of whose rows match, and the files of which only some rows may."""
         specs = self.table.metadata.specs()
         whole: dict[int, pa.Table] = {}
         partly: dict[int, pa.Table] = {}
@@ -161,35 +161,35 @@ def live_files(
     *,
     columns: Collection[str] | None = None,
     schema: Schema | None = None,
-    paired: bool = True,
-    whole: bool = True,
+    with_deletes: bool = True,
+    strict: bool = True,
 ) -> LiveFiles:
-    """Read a snapshot's live data files, leaving out what a bound filter excludes.
+    """Read a snapshot's live data files, without those that a bound filter excludes.
 
     Args:
-        table: whose they are.
+        table: the table.
         snapshot: the snapshot.
         condition: a filter.
-        columns: of their entries; None for all.
-        schema: what the filter is bound to; the table's by default.
-        paired: read also what pairs them with delete files, if there are any; else they cannot be paired.
-        whole: fail, not only doubt, where the manifest list may not name all files.
+        columns: the entry columns to read; None for all.
+        schema: the schema to which the filter is bound; by default the table's.
+        with_deletes: also read the columns that pair the files with delete files, if there are any.
+        strict: fail, instead of recording a doubt, if the manifest list may be incomplete.
 
     Raises:
-        CorruptFileError: a manifest is not what its list says.
+        CorruptFileError: a manifest does not match its list.
     """
     metadata, schema = table.metadata, schema or table.schema
     manifests = read_list(table.storage, metadata, snapshot)
-    if whole:
+    if strict:
         verify_manifest_list(table.storage, metadata, snapshot, manifests)
-    doubt = None if whole else missing_files_message(metadata, snapshot, count_list(manifests))
+    doubt = None if strict else missing_files_message(metadata, snapshot, count_list(manifests))
     is_data = pc.equal(manifests["content"], DATA)
     data, deletes = manifests.filter(is_data), manifests.filter(pc.invert(is_data))
     chosen = (
         data if condition is None else prune_manifests(data, metadata, condition, schema=schema)
     )
     deletes = live_manifests(deletes)
-    if paired and columns is not None and deletes.num_rows:
+    if with_deletes and columns is not None and deletes.num_rows:
         columns = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}
     found = read_manifests(table.storage, chosen, metadata, columns=columns, live_only=True)
     skipped = 0

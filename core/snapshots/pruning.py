@@ -1,9 +1,9 @@
-"""Which manifests and files a filter can leave out, decided over whole columns at once.
+"""Prune manifests and files by a filter, over whole columns at once.
 
-Three kinds of evidence are weighed leaf by leaf: a file's partition tuple (exact values of
-transforms), its column metrics, and a manifest's partition summary (both ranges). Where evidence is
-missing or unreadable, the file stays. A filter means what `lake.core.expressions.filters.row_mask` says, so
-NULLs match only ``is null``, and a file of only NULLs is left out even for ``!=``.
+Three kinds of evidence are evaluated for each predicate: a file's partition tuple (exact values of
+transforms), its column metrics, and a manifest's partition summary (both ranges). If evidence is
+missing or unreadable, the file is kept. Filters have the semantics of `lake.core.expressions.filters.row_mask`:
+NULLs match only ``is null``, and a file that contains only NULLs is pruned even for ``!=``.
 Rules: https://iceberg.apache.org/spec/#scan-planning.
 """
 
@@ -37,20 +37,20 @@ from lake.core.types.bounds import bound_array, comparable, count_array, decode_
 
 Mask = Any  # a pyarrow.BooleanArray without NULLs
 
-# What PyIceberg's transforms and Arrow's scalars raise for literals out of their range.
+# The exceptions of PyIceberg's transforms and Arrow's scalars for literals that are out of range.
 _UNUSABLE = (ValueError, TypeError, ArithmeticError, pa.ArrowException)
 
 
 def prune_manifests(
     manifests: pa.Table, metadata: TableMetadata, bound: BooleanExpression, *, schema: Schema
 ) -> pa.Table:
-    """Return the manifests that may hold files with matching rows, by their partition summaries.
+    """Return the manifests that may contain files with matching rows, by their partition summaries.
 
     Args:
-        manifests: a manifest list's columns, of any mixture of specs.
-        metadata: knows the specs; manifests of a spec it does not know stay.
+        manifests: rows of a manifest list, with any specs.
+        metadata: the metadata with the specs; manifests of an unknown spec are kept.
         bound: a filter from `bind_filter`.
-        schema: what the filter is bound to.
+        schema: the schema to which the filter is bound.
     """
     spec_ids = manifests.column("partition_spec_id").to_numpy()
     kept = np.ones(manifests.num_rows, dtype=np.bool_)
@@ -66,10 +66,10 @@ def prune_manifests(
 def prune_files(
     entries: pa.Table, spec: PartitionSpec, schema: Schema, bound: BooleanExpression
 ) -> pa.BooleanArray:
-    """Return, for each file of one spec, whether it may hold rows that match a bound filter.
+    """Return, for each file of one spec, whether it may contain rows that match a bound filter.
 
-    A file without rows holds none. Delete files are judged by their partition alone: their metrics
-    describe the deletes, not the rows those apply to.
+    A file without rows contains none. Delete files are pruned by their partition alone: their metrics
+    describe the deletes, not the rows to which they apply.
     """
     files = _Files(entries, spec, schema)
     kept = _fold(bound, files.may_match, entries.num_rows)
@@ -80,9 +80,9 @@ def prune_files(
 def strict_files(
     entries: pa.Table, spec: PartitionSpec, schema: Schema, bound: BooleanExpression
 ) -> pa.BooleanArray:
-    """Return, for each file of one spec, whether surely every row matches a bound filter.
+    """Return, for each file of one spec, whether every row certainly matches a bound filter.
 
-    Never true of delete files. Deletes only take rows away, so the answer holds with them too.
+    Never true for delete files. Deletes only remove rows, so the result is valid with them too.
     """
     files = _Files(entries, spec, schema)
     sure = _fold(bound, files.all_match, entries.num_rows)
@@ -103,7 +103,7 @@ def _fold(bound: BooleanExpression, leaf: Callable[[BoundPredicate], Mask], leng
 
 
 class _Files:
-    """Evidence on the files of one spec."""
+    """Evidence about the files of one spec."""
 
     def __init__(self, entries: pa.Table, spec: PartitionSpec, schema: Schema) -> None:
         self.entries = entries
@@ -146,11 +146,11 @@ class _Files:
     def _read_metrics(self, field_id: int, type_: IcebergType) -> _Ranges:
         values = count_array(self.entries, "value_counts", field_id)
         nulls = count_array(self.entries, "null_value_counts", field_id)
-        no_nulls = _sure(pc.equal(nulls, 0))
+        no_nulls = _certain(pc.equal(nulls, 0))
         if field_id not in self.top_level:
-            # ORC counts a nested field only where its parent is not NULL
+            # ORC counts a nested field only if its parent is not NULL
             rows = one_array(self.entries.column("record_count"))
-            no_nulls = pc.and_(no_nulls, _sure(pc.equal(values, rows)))
+            no_nulls = pc.and_(no_nulls, _certain(pc.equal(values, rows)))
         lower, upper = _reliable(
             bound_array(self.entries, "lower_bounds", field_id, type_),
             bound_array(self.entries, "upper_bounds", field_id, type_),
@@ -167,11 +167,11 @@ class _Files:
         if not _has_nan(type_):
             return ranges
         nans = count_array(self.entries, "nan_value_counts", field_id)
-        return replace(ranges, no_nans=_sure(pc.equal(nans, 0)), only_nans=_all_of(nans, values))
+        return replace(ranges, no_nans=_certain(pc.equal(nans, 0)), only_nans=_all_of(nans, values))
 
 
 class _Summaries:
-    """Evidence on the manifests of one spec: one range per partition field."""
+    """Evidence about the manifests of one spec: one range per partition field."""
 
     def __init__(self, partitions: pa.ListArray, spec: PartitionSpec, schema: Schema) -> None:
         self.partitions = partitions
@@ -187,7 +187,7 @@ class _Summaries:
         return mask
 
     def _read_summary(self, position: int) -> pa.StructArray:
-        """Return the summaries at a position of the spec, NULL where a manifest has fewer."""
+        """Return the summaries at a position of the spec; NULL for a manifest with fewer."""
         offsets = self.partitions.offsets.to_numpy()
         chosen = offsets[:-1] + position
         missing = chosen >= offsets[1:]
@@ -197,14 +197,14 @@ class _Summaries:
 
 @dataclass(frozen=True, slots=True)
 class _Ranges:
-    """What is known of a column's values in each file (or of a partition field's in each manifest).
+    """Statistics of a column's values in each file (or of a partition field's values in each manifest).
 
     Args:
-        lower: not greater than any value, in `comparable` form; NULL if unknown. Here, NaN and NULL
-            are no values.
+        lower: not greater than any value, in `comparable` form; NULL if unknown. NaN and NULL do not
+            count as values here.
         upper: not less than any value.
-        no_nulls: surely no NULL; likewise the others. False means unknown.
-        empty: surely nothing but NULL and NaN.
+        no_nulls: there is certainly no NULL; the other flags likewise. False means unknown.
+        empty: there is certainly nothing except NULL and NaN.
     """
 
     lower: pa.Array
@@ -229,12 +229,12 @@ def _summary_ranges(summary: pa.StructArray, type_: IcebergType) -> _Ranges:
     has_null = pc.struct_field(summary, "contains_null")
     has_nan = pc.struct_field(summary, "contains_nan")
     raw_lower = pc.struct_field(summary, "lower_bound")
-    nulls, nans = _sure(has_null), _sure(has_nan)
-    no_nans = _sure(pc.invert(has_nan))
+    nulls, nans = _certain(has_null), _certain(has_nan)
+    no_nans = _certain(pc.invert(has_nan))
     if not _has_nan(type_):
         nans, no_nans = _constant(len(summary), value=False), _constant(len(summary), value=True)
-    no_nulls = _sure(pc.invert(has_null))
-    # A missing bound means there is no value; that is believed where NULL or NaN explains it.
+    no_nulls = _certain(pc.invert(has_null))
+    # A missing bound means that there is no value; this is trusted if there are NULLs or NaNs.
     empty = pc.and_(raw_lower.is_null(), pc.or_(nulls, nans))
     raw_upper = pc.struct_field(summary, "upper_bound")
     lower, upper = _reliable(
@@ -259,7 +259,7 @@ def _may_match(ranges: _Ranges, asked: Condition) -> Mask:
 
 
 def _none_match(ranges: _Ranges, asked: Condition) -> Mask:
-    """Return where a condition is surely TRUE for no value."""
+    """Return where a condition is certainly not TRUE for any value."""
     match asked.op:
         case "is-null":
             return ranges.no_nulls
@@ -276,7 +276,7 @@ def _none_match(ranges: _Ranges, asked: Condition) -> Mask:
 
 
 def _outside(ranges: _Ranges, asked: Condition) -> Mask:
-    """Return where every value surely lies outside of what a positive condition asks for."""
+    """Return where every value is certainly outside of a positive condition's range."""
     lower, upper = ranges.lower, ranges.upper
     if asked.op == "in":
         return pc.invert(_any_between(asked.values, lower, upper))
@@ -286,7 +286,7 @@ def _outside(ranges: _Ranges, asked: Condition) -> Mask:
         return _outside_pattern(ranges, asked)
     if asked.op == "eq":
         wanted = pa.scalar(asked.values[0], lower.type)
-        return pc.or_(_sure(pc.greater(lower, wanted)), _sure(pc.less(upper, wanted)))
+        return pc.or_(_certain(pc.greater(lower, wanted)), _certain(pc.less(upper, wanted)))
     reverse = replace(asked, op=OPPOSITES[asked.op])
     return matches(lower if asked.op in {"lt", "lt-eq"} else upper, reverse)
 
@@ -299,7 +299,7 @@ def _all_match(ranges: _Ranges, asked: Condition) -> Mask:
 
 
 def _every_match(ranges: _Ranges, asked: Condition) -> Mask:
-    """Return where a condition is surely TRUE for every value."""
+    """Return where a condition is certainly TRUE for every value."""
     match asked.op:
         case "is-null":
             return ranges.only_nulls
@@ -318,7 +318,7 @@ def _every_match(ranges: _Ranges, asked: Condition) -> Mask:
 
 
 def _inside(ranges: _Ranges, asked: Condition) -> Mask:
-    """Return where the whole range surely satisfies a positive condition."""
+    """Return where the whole range certainly satisfies a positive condition."""
     lower, upper = ranges.lower, ranges.upper
     if asked.op == "starts-with":
         return _inside_prefix(ranges, asked.values[0])
@@ -329,7 +329,7 @@ def _inside(ranges: _Ranges, asked: Condition) -> Mask:
 
 
 def _one_value(ranges: _Ranges) -> Mask:
-    return _sure(pc.equal(ranges.lower, ranges.upper))
+    return _certain(pc.equal(ranges.lower, ranges.upper))
 
 
 def _outside_pattern(ranges: _Ranges, asked: Condition) -> Mask:
@@ -339,23 +339,25 @@ def _outside_pattern(ranges: _Ranges, asked: Condition) -> Mask:
 
 
 def _inside_prefix(ranges: _Ranges, prefix: str) -> Mask:
-    after = _sure(pc.greater_equal(ranges.lower, pa.scalar(prefix, ranges.lower.type)))
+    after = _certain(pc.greater_equal(ranges.lower, pa.scalar(prefix, ranges.lower.type)))
     end = prefix_end(prefix)
     if end is None:
         return after
-    return pc.and_(after, _sure(pc.less(ranges.upper, pa.scalar(end, ranges.upper.type))))
+    return pc.and_(after, _certain(pc.less(ranges.upper, pa.scalar(end, ranges.upper.type))))
 
 
 def _outside_prefix(ranges: _Ranges, prefix: str) -> Mask:
-    before = _sure(pc.less(ranges.upper, pa.scalar(prefix, ranges.upper.type)))
+    before = _certain(pc.less(ranges.upper, pa.scalar(prefix, ranges.upper.type)))
     end = prefix_end(prefix)
     if end is None:
         return before
-    return pc.or_(before, _sure(pc.greater_equal(ranges.lower, pa.scalar(end, ranges.lower.type))))
+    return pc.or_(
+        before, _certain(pc.greater_equal(ranges.lower, pa.scalar(end, ranges.lower.type)))
+    )
 
 
 def _any_between(wanted: tuple[Any, ...], lower: pa.Array, upper: pa.Array) -> Mask:
-    """Return where one of the values may lie between the bounds; an unknown bound excludes none."""
+    """Return where one of the values may be between the bounds; an unknown bound does not exclude any."""
     values = pa.array(wanted, lower.type)
     below = _count_below(values, lower, side="left")
     upto = _count_below(values, upper, side="right")
@@ -367,12 +369,12 @@ def _any_between(wanted: tuple[Any, ...], lower: pa.Array, upper: pa.Array) -> M
 def _count_below(
     values: pa.Array, limits: pa.Array, *, side: Literal["left", "right"]
 ) -> npt.NDArray[np.int64]:
-    """Return how many values are less than each limit (``right``: or equal); any number at NULL."""
+    """Return how many values are less than each limit (``right``: or equal); undefined where it is NULL."""
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         known = limits.fill_null(pa.scalar(0, limits.type)).to_numpy()
         found: npt.NDArray[np.int64] = np.searchsorted(np.sort(values.to_numpy()), known, side)
         return found
-    # Arrow ranks what numpy cannot order: a limit's rank among all less that among the limits.
+    # Arrow ranks values that numpy cannot order: a limit's rank among all, minus its rank among the limits.
     tie = "min" if side == "left" else "max"
     among_all = pc.rank(pa.concat_arrays([limits, values]), tiebreaker=tie).slice(0, len(limits))
     among_limits = pc.rank(limits, tiebreaker=tie)
@@ -383,13 +385,13 @@ def _count_below(
 def _projections(
     spec: PartitionSpec, predicate: BoundPredicate, *, strict: bool
 ) -> list[tuple[PartitionField, Condition]]:
-    """Return what a predicate asks of each partition field made from its column.
+    """Return the conditions that a predicate implies for the partition fields of its column.
 
-    A literal that the transform takes out of its type (hours after the year 246,000) asks nothing:
-    writers differ in what they store there.
+    A literal that the transform moves out of its type's range (hours after the year 246,000) implies no
+    condition: writers differ in what they store there.
 
     Inclusive: a row can only match if its partition does. Strict: if the partition matches, every
-    row in it does.
+    row in it matches.
     """
     found = []
     for field in spec.fields_by_source_id(predicate.term.ref().field.field_id):
@@ -419,10 +421,10 @@ def _project(field: PartitionField, predicate: BoundPredicate, *, strict: bool) 
 def _without_pattern(
     field: PartitionField, predicate: BoundPredicate, *, strict: bool
 ) -> BoundPredicate | None:
-    """Return a predicate that PyIceberg's transforms know and that may stand in for this one.
+    """Return an equivalent predicate that PyIceberg's transforms support.
 
-    What matches a pattern begins with its prefix. So inclusive, ``starts-with`` is as good as ``like``; strict,
-    ``not-starts-with`` is as good as ``not-like``.
+    Every match of a pattern starts with its prefix. So ``starts-with`` replaces ``like`` in an inclusive projection,
+    and ``not-starts-with`` replaces ``not-like`` in a strict one.
     """
     if not isinstance(predicate, BoundLike | BoundNotLike):
         return predicate
@@ -438,7 +440,7 @@ def _without_pattern(
 
 
 def _widen_early(asked: Condition, *, strict: bool) -> Condition:
-    """Allow for writers that rounded times before 1970 up: their partition is one too great.
+    """Include the partition that is one too great, for writers that rounded times before 1970 up.
 
     Iceberg Java does the same (`ProjectionUtil.fixInclusiveTimeProjection`).
     """
@@ -462,19 +464,19 @@ def _has_nan(type_: IcebergType) -> bool:
 
 
 def _reliable(lower: pa.Array, upper: pa.Array, type_: IcebergType) -> tuple[pa.Array, pa.Array]:
-    """Return bounds in `comparable` form, both unknown where one is NaN: its writer took NaN in."""
+    """Return bounds in `comparable` form; both are unknown if one is NaN, because its writer included NaN."""
     if _has_nan(type_):
-        suspect = pc.or_(_sure(pc.is_nan(lower)), _sure(pc.is_nan(upper)))
+        suspect = pc.or_(_certain(pc.is_nan(lower)), _certain(pc.is_nan(upper)))
         nothing = pa.scalar(None, lower.type)
         lower, upper = (pc.if_else(suspect, nothing, bounds) for bounds in (lower, upper))
     return comparable(lower, type_), comparable(upper, type_)
 
 
 def _all_of(counted: pa.Array, values: pa.Array) -> Mask:
-    return _sure(pc.and_(pc.equal(counted, values), pc.greater(values, 0)))
+    return _certain(pc.and_(pc.equal(counted, values), pc.greater(values, 0)))
 
 
-def _sure(mask: pa.BooleanArray) -> Mask:
+def _certain(mask: pa.BooleanArray) -> Mask:
     return mask.fill_null(fill_value=False)
 
 

@@ -1,4 +1,4 @@
-"""Which files ever occurred in the retained snapshots of a table."""
+"""The files that are referenced by any retained snapshot of a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lake.core.storage.storage import Storage
 
-# What is held in memory of manifests at a time.
+# The size of the manifests that are in memory at a time.
 _WINDOW_BYTES = 64 * 1024 * 1024
 _NONE = pa.array([], pa.string())
 
@@ -39,17 +39,17 @@ def find_referenced(
     *,
     known: TableMetadata | None = None,
 ) -> frozenset[str]:
-    """Return which files occur in a retained snapshot, of whatever branch, live or deleted; in canonical form.
+    """Return which files occur in a retained snapshot of any branch, live or deleted, in canonical form.
 
     Args:
-        storage: where the snapshots' manifests lie.
-        metadata: the table's.
+        storage: the storage that contains the manifests.
+        metadata: the table's metadata.
         wanted: locations of files, in any spelling.
-        known: metadata of an earlier call: only what came since is looked at.
+        known: the metadata of an earlier call: only newer snapshots are read.
 
     Raises:
         CorruptFileError: a manifest or a manifest list is damaged.
-        NotFoundError: one is missing.
+        NotFoundError: a manifest or a manifest list is missing.
     """
     if not wanted:
         return frozenset()
@@ -68,24 +68,24 @@ def find_referenced(
     return frozenset(map(locations.canonical, names.filter(pa.array(seen)).to_pylist()))
 
 
-def made_of(
+def find_metadata_files(
     storage: Storage,
     metadata: TableMetadata,
     wanted: Sequence[str],
     *,
     known: TableMetadata | None = None,
 ) -> frozenset[str]:
-    """Return which files are manifests or manifest lists of retained snapshots; as they were given.
+    """Return which files are manifests or manifest lists of retained snapshots, as they were given.
 
     Args:
-        storage: where the snapshots' manifests lie.
-        metadata: the table's.
+        storage: the storage that contains the manifest lists.
+        metadata: the table's metadata.
         wanted: locations of files, in any spelling.
-        known: metadata of an earlier call: only what came since is looked at.
+        known: the metadata of an earlier call: only newer snapshots are read.
 
     Raises:
         CorruptFileError: a manifest list is damaged.
-        NotFoundError: one is missing.
+        NotFoundError: a manifest list is missing.
     """
     if not wanted:
         return frozenset()
@@ -95,10 +95,10 @@ def made_of(
 
 
 def _manifests(storage: Storage, metadata: TableMetadata, known: TableMetadata | None) -> pa.Table:
-    """Return the manifests (`MANIFEST_COLUMNS`) of retained snapshots, each once."""
+    """Return the distinct manifests (`MANIFEST_COLUMNS`) of retained snapshots."""
     earlier = {item.snapshot_id for item in known.snapshots} if known else set()
     new = [item for item in metadata.snapshots if item.snapshot_id not in earlier]
-    # What a new snapshot took over from one that was known need not be read again.
+    # Manifests that a new snapshot inherited from a known one need not be read again.
     parents = {item.parent_snapshot_id for item in new} & earlier
     taken_over = [item for item in metadata.snapshots if item.snapshot_id in parents]
     old = _distinct(_lists(storage, metadata, taken_over), _NONE)
@@ -106,7 +106,7 @@ def _manifests(storage: Storage, metadata: TableMetadata, known: TableMetadata |
 
 
 def _distinct(lists: Iterable[pa.Table], seen: pa.Array) -> pa.Table:
-    """Return the manifests of lists whose paths were not seen yet, each once."""
+    """Return the distinct manifests of lists whose paths have not been seen."""
     found = [MANIFEST_SCHEMA.empty_table()]
     for rows in lists:
         paths_of = rows["manifest_path"]
@@ -122,7 +122,7 @@ def _distinct(lists: Iterable[pa.Table], seen: pa.Array) -> pa.Table:
 def _lists(
     storage: Storage, metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of manifest lists, all whole: what one lacks would be taken for never committed."""
+    """Yield the rows of manifest lists, all complete: a file missing from one would look uncommitted."""
     owners: dict[str, list[Snapshot]] = {}
     for snapshot in snapshots:
         owners.setdefault(snapshot.manifest_list, []).append(snapshot)
@@ -138,7 +138,7 @@ def _lists(
 
 
 def _windows(manifests: pa.Table) -> Iterator[pa.Table]:
-    """Cut manifests into runs of about `_WINDOW_BYTES`."""
+    """Split manifests into runs of about `_WINDOW_BYTES`."""
     lengths = manifests["manifest_length"].to_pylist()
     for run in runs(range(len(lengths)), lambda row: lengths[row], _WINDOW_BYTES):
         yield manifests.slice(run[0], len(run))

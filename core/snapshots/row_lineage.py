@@ -1,4 +1,4 @@
-"""Row ids of format version 3: each snapshot reserves a run of them for its new manifests.
+"""Row ids of format version 3: each snapshot reserves a range of them for its new manifests.
 
 Source: https://iceberg.apache.org/spec/#row-lineage and Iceberg Java's ManifestListWriter.
 """
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def assign_row_ids(
     metadata: TableMetadata, rows: Sequence[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], int]:
-    """Give each data manifest without a first row id one; return all rows and how many ids were taken.
+    """Assign a first row id to each data manifest without one; return all rows and the number of ids used.
 
-    Manifests of a table that was upgraded get theirs with the first snapshot after it.
+    Manifests of an upgraded table get theirs with the first snapshot after the upgrade.
 
     Raises:
         CorruptFileError: the table's next row id, or a manifest's number of rows, is missing.
@@ -40,17 +40,17 @@ def assign_row_ids(
 
 
 def next_row_id(metadata: TableMetadata) -> int:
-    """Return the first row id that the table has not given away.
+    """Return the first row id that the table has not assigned.
 
     Raises:
-        CorruptFileError: its metadata does not tell.
+        CorruptFileError: its metadata does not contain it.
     """
     found = getattr(metadata, "next_row_id", None)
     if found is None and not metadata.snapshots:
         return 0
     if found is None:
         raise CorruptFileError(
-            "the table's metadata lacks next-row-id, which format version 3 demands"
+            "the table's metadata lacks next-row-id, which format version 3 requires"
         )
     return int(found)
 

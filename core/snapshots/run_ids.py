@@ -1,13 +1,13 @@
-"""Which runs a branch has already taken in: a second run with the same id changes nothing there.
+"""The runs that a branch contains: a second run with the same id changes nothing there.
 
-A snapshot's summary carries the id of its run, and counts while the snapshot is in the branch's history. Any
+A snapshot's summary contains the id of its run, which is valid while the snapshot is in the branch's history. Any
 engine may expire that snapshot, so each commit to a branch also notes the runs in the branch's history in a table
 property of that branch. Only commits that require the branch's head write the property (and expiry, which requires
 all heads), so no writer overwrites another's notes.
 
-A note counts after its snapshot has left the metadata, unless the snapshot was rolled back: then the branch's
-oldest retained snapshot is not newer than it, an earlier commit found it retained outside the branch's history and
-removed the note, or the newest logged metadata file that has the snapshot has it outside the branch's history.
+A note remains valid after its snapshot was removed from the metadata, unless the snapshot was rolled back: then the
+branch's oldest retained snapshot is not newer than it, an earlier commit found it retained outside the branch's
+history and removed the note, or the newest logged metadata file with the snapshot has it outside that history.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
     from lake.core.catalogs.catalog import Table
 
-# Every snapshot of lake names the operation that made it, and the run it was a part of.
+# Every snapshot of lake contains the id of its operation, and that of its run.
 OPERATION_ID = "lake.operation-id"
 RUN_ID = "lake.run-id"
-# A JSON object of run id to [snapshot id, sequence number] or [snapshot id, sequence number, expired-ms]. The name of
-# another branch's property than main's ends in a dot and the branch's name.
+# A JSON object of run id to [snapshot id, sequence number] or [snapshot id, sequence number, expired-ms]. For a
+# branch other than main, a dot and the branch's name are appended.
 RUN_IDS = "lake.run-ids"
-# What earlier versions wrote when they expired snapshots: run id to expired-ms, or to [expired-ms, branch, …].
+# Written by earlier versions of lake at expiry: run id to expired-ms, or to [expired-ms, branch, …].
 EXPIRED_RUN_IDS = "lake.expired-run-ids"
 CARRIED_MS = 30 * 24 * 3_600_000
 MAX_NOTED = 10_000
 _MAX_ID_LENGTH = 64
-# A cherry-picked snapshot names the one whose rows it brings.
+# The summary key of a cherry-picked snapshot for the id of the original one.
 _PICKED_FROM = "source-snapshot-id"
 
 
@@ -48,9 +48,9 @@ class NotedRun:
     """A run that a commit to a branch noted.
 
     Args:
-        snapshot_id: the snapshot of the branch that holds the run's rows.
+        snapshot_id: the snapshot of the branch that contains the run's rows.
         sequence_number: the snapshot's; 0 in format version 1.
-        expired_ms: when the snapshot was first found expired, in ms since 1970; None while it was retained.
+        expired_ms: when the snapshot was first found to be expired, in ms since 1970; None while it is retained.
     """
 
     snapshot_id: int
@@ -60,7 +60,7 @@ class NotedRun:
 
 @dataclass(frozen=True, slots=True)
 class CarriedRun:
-    """A run in the property of earlier versions: when its snapshot expired, and in which branches' history it was."""
+    """A run in the property of earlier versions: when its snapshot expired, and the branches that contained it."""
 
     expired_ms: int
     branches: frozenset[str]
@@ -69,9 +69,9 @@ class CarriedRun:
 def find_on_branch(
     metadata: TableMetadata, branch: str, wanted: Mapping[str, str]
 ) -> Snapshot | None:
-    """Return the newest snapshot in a branch's history whose summary holds all keys and values.
+    """Return the newest snapshot in a branch's history whose summary contains all keys and values.
 
-    A snapshot that was cherry-picked to the branch counts as the one that it was picked from.
+    A snapshot that was cherry-picked to the branch also counts as the original one.
     """
     if not wanted:
         return None
@@ -85,7 +85,7 @@ def find_on_branch(
 
 
 def has_run(table: Table, branch: str, run_id: str, since_ms: int | None = None) -> bool:
-    """Whether a run of this id is in a branch's history, though its snapshot expired (after ``since_ms``)."""
+    """Whether a run with this id is in a branch's history, even if its snapshot expired (after ``since_ms``)."""
     return (
         find_on_branch(table.metadata, branch, {RUN_ID: run_id}) is not None
         or _is_noted(table, branch, run_id, since_ms)
@@ -101,27 +101,27 @@ def noted_runs(
     added: Sequence[Snapshot] = (),
     expired: Collection[int] = (),
 ) -> dict[str, str]:
-    """Return the properties to set with a commit to a branch, so that they note the runs in its history.
+    """Return the properties to set in a commit to a branch, so that they note the runs in its history.
 
     Args:
         metadata: the table's before the commit.
         branch: the branch whose head the commit requires.
         now_ms: the time in ms since 1970.
         added: the snapshots that the commit adds to the branch, oldest first.
-        expired: the snapshots that it removes.
+        expired: the snapshots that the commit removes.
 
     Returns:
-        Nothing where the notes stay as they are.
+        An empty mapping if the notes do not change.
     """
     before = _notes(metadata, branch)
     history = [*reversed(added), *_history(metadata, branch)]
-    gone = frozenset(expired)
+    expired_ids = frozenset(expired)
     after: dict[str, NotedRun] = {}
     known = ancestry.snapshots_by_id(metadata)
     for snapshot in reversed(history):
         for run_id in _runs_of(known, snapshot):
             number = snapshot.snapshot_id
-            expired_ms = now_ms if number in gone else None
+            expired_ms = now_ms if number in expired_ids else None
             after[_key(run_id)] = NotedRun(number, snapshot.sequence_number or 0, expired_ms)
     for key, note in {**_inherited(metadata, branch), **before}.items():
         if key not in after and _may_be_held(note, known, history, now_ms - CARRIED_MS):
@@ -139,13 +139,13 @@ def noted_in_expiry(
     *,
     removed_refs: Collection[str] = (),
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the properties to set and to remove with an expiry, which requires the heads of all branches.
+    """Return the properties to set and to remove in an expiry, which requires the heads of all branches.
 
     Args:
         metadata: the table's before the commit.
         expired: the snapshots that the commit removes.
         now_ms: the time in ms since 1970.
-        removed_refs: the branches and tags that it removes.
+        removed_refs: the branches and tags that the commit removes.
     """
     found: dict[str, str] = {}
     branches = [name for name in _branches(metadata) if name not in removed_refs]
@@ -167,7 +167,7 @@ def noted_in_expiry(
 
 
 def _notes_of_former(metadata: TableMetadata, branch: str, now_ms: int) -> dict[str, NotedRun]:
-    """Return the notes of a branch that is gone which may still show what was merged to another."""
+    """Return the notes of a removed branch that may still show runs that were merged to another one."""
     known = ancestry.snapshots_by_id(metadata)
     return {
         key: replace(note, expired_ms=now_ms if note.expired_ms is None else note.expired_ms)
@@ -195,10 +195,10 @@ def _is_noted(table: Table, branch: str, run_id: str, since_ms: int | None) -> b
 
 
 def _was_held(table: Table, branch: str, noted: str, note: NotedRun) -> bool:
-    """Whether a branch's history had a snapshot that expired, which a commit to a branch had noted.
+    """Whether a branch's history contained an expired snapshot that a commit to a branch noted.
 
-    What cannot be known counts for the branch itself: a run that is not loaded again can be seen, rows that are
-    there twice cannot.
+    If unknown, the answer is yes for the branch itself: a run that is not loaded again is reported, whereas
+    duplicate rows are not noticed.
     """
     same = noted == branch or branch in _joined(table.metadata, frozenset({noted}))
     before = _before_expiry(table, note)
@@ -209,18 +209,18 @@ def _was_held(table: Table, branch: str, noted: str, note: NotedRun) -> bool:
 
 
 def _before_expiry(table: Table, note: NotedRun) -> TableMetadata | None:
-    """Return the newest metadata of the log that has a note's snapshot; None where that cannot be found."""
+    """Return the newest metadata in the log that has a note's snapshot; None if it is not found."""
     from lake.core.metadata.files import read_metadata  # noqa: PLC0415 - with PyIceberg
 
     log = table.metadata.metadata_log
     found, low, high = None, 0, len(log)
-    # Version 1 does not show which metadata is older than the snapshot.
+    # Without sequence numbers (version 1), metadata cannot be ordered relative to the snapshot.
     while note.sequence_number and low < high:
         middle = (low + high) // 2
         try:
             metadata = read_metadata(table.storage, log[middle].metadata_file)
         except (LakeError, ValueError):
-            # Old metadata files may be deleted, the oldest first.
+            # Old metadata files may have been deleted, the oldest first.
             low = middle + 1
             continue
         if metadata.snapshot_by_id(note.snapshot_id) is not None:
@@ -233,7 +233,7 @@ def _before_expiry(table: Table, note: NotedRun) -> TableMetadata | None:
 
 
 def _inherited(metadata: TableMetadata, branch: str) -> dict[str, NotedRun]:
-    """Return the notes of other branches whose retained history ends where this one's does."""
+    """Return the notes of other branches whose retained history ends at the same snapshot."""
     found: dict[str, NotedRun] = {}
     for name in _noted_branches(metadata):
         if name != branch and branch in _joined(metadata, frozenset({name})):
@@ -247,18 +247,18 @@ def _may_be_held(
     history: Sequence[Snapshot],
     since_ms: int | None,
 ) -> bool:
-    """Whether a note's snapshot may be older than a branch's retained history, in which it is not."""
+    """Whether a note's snapshot, which is not in a branch's retained history, may be older than it."""
     if note.snapshot_id in known or not history:
         return False
     if since_ms is not None and note.expired_ms is not None and note.expired_ms <= since_ms:
         return False
     oldest = history[-1].sequence_number or 0
-    # Version 1 has no sequence numbers.
+    # Version 1 does not have sequence numbers.
     return not oldest or note.sequence_number < oldest
 
 
 def _age(note: NotedRun) -> tuple[int, int]:
-    """Return what sorts notes from the newest to the oldest."""
+    """Return the sort key that orders notes from the newest to the oldest."""
     return -(note.expired_ms or 2**63), -note.sequence_number
 
 
@@ -280,14 +280,14 @@ def _property_of(branch: str) -> str:
 
 
 def _noted_branches(metadata: TableMetadata) -> list[str]:
-    """Return the branches, also former ones, that have notes."""
+    """Return the branches, including removed ones, that have notes."""
     start = f"{RUN_IDS}."
     named = [key.removeprefix(start) for key in metadata.properties if key.startswith(start)]
     return [ancestry.MAIN, *named]
 
 
 def _notes(metadata: TableMetadata, branch: str) -> dict[str, NotedRun]:
-    """Return a branch's notes by run; none where the property cannot be read."""
+    """Return a branch's notes by run; empty if the property is not valid."""
     found = _json_object(metadata.properties.get(_property_of(branch)))
     notes = {key: _note(value) for key, value in found.items()}
     return {key: note for key, note in notes.items() if note is not None}
@@ -316,7 +316,7 @@ def _json_object(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-# What earlier versions wrote
+# The format of earlier versions
 
 
 def _is_carried(metadata: TableMetadata, branch: str, run_id: str, since_ms: int | None) -> bool:
@@ -366,7 +366,7 @@ def _source_id(snapshot: Snapshot) -> int | None:
 
 
 def _joined(metadata: TableMetadata, branches: frozenset[str]) -> frozenset[str]:
-    """Add the branches that were made of these since: their histories end at the same snapshot."""
+    """Add the branches that were created from these since: their histories end at the same snapshot."""
     if branches == {ancestry.MAIN} and len(metadata.refs) <= 1:
         return branches
     oldest = {name: _oldest(metadata, name) for name in _branches(metadata)}
@@ -375,7 +375,7 @@ def _joined(metadata: TableMetadata, branches: frozenset[str]) -> frozenset[str]
 
 
 def _oldest(metadata: TableMetadata, branch: str) -> int | None:
-    """Return the oldest retained snapshot of a branch whose parent is gone; None if nothing is."""
+    """Return the oldest retained snapshot of a branch whose parent is not retained; None if there is none."""
     oldest = None
     for snapshot in _history(metadata, branch):
         oldest = snapshot

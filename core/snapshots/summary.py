@@ -1,7 +1,7 @@
-"""A snapshot's summary, counted as Iceberg Java counts it.
+"""A snapshot's summary, computed as Iceberg Java computes it.
 
-Source: org.apache.iceberg.SnapshotSummary. Counters stand only where they are above zero; totals are the
-parent's plus the difference, and are left out where the parent's is missing.
+Source: org.apache.iceberg.SnapshotSummary. Counters are written only if they are above zero; totals are the
+parent's plus the difference, and are omitted if the parent's are missing.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _OF_PARTITIONS = (
 
 
 def engine_marks() -> dict[str, str]:
-    """Return the keys that name the software which wrote a snapshot.
+    """Return the summary keys that identify the software that wrote a snapshot.
 
-    Lake writes the manifests and the summary, PyIceberg sends the commit: as a version of Iceberg both are named.
+    Lake writes the manifests and the summary, PyIceberg sends the commit: ``iceberg-version`` names both.
     """
     own = version("lake-iceberg")
     return {
@@ -80,7 +80,7 @@ class SummaryCounter:
 
     counters: dict[str, int] = field(default_factory=dict)
     _partitions: set[tuple[int, Any]] = field(default_factory=set)
-    # Entries with their spec, and whether they are added.
+    # Entries with their spec, and whether they were added.
     _parts: list[tuple[pa.Table, int, bool]] = field(default_factory=list)
 
     def add(self, entries: pa.Table, spec_id: int) -> None:
@@ -94,7 +94,7 @@ class SummaryCounter:
         self._parts.append((entries, spec_id, False))
 
     def manifests(self, *, created: int, kept: int, replaced: int) -> None:
-        """Record what became of the parent's manifests (zeros are written too)."""
+        """Record how many manifests of the parent were kept or replaced (zeros are written too)."""
         self.counters["manifests-created"] = created
         self.counters["manifests-kept"] = kept
         self.counters["manifests-replaced"] = replaced
@@ -145,8 +145,8 @@ class SummaryCounter:
     def partitions(self, metadata: TableMetadata) -> dict[str, str]:
         """Return the counters of each changed partition, unless there are more than the table's limit.
 
-        There are none where a spec derives values from a column that the schema has no more: the paths of its
-        partitions are not known.
+        None are returned if the schema has lost a source column of the spec: the paths of its partitions are
+        not known.
         """
         most, changed = PARTITION_SUMMARIES.of(metadata.properties), len(self._partitions)
         specs, schema = metadata.specs(), metadata.schema()
@@ -163,12 +163,12 @@ class SummaryCounter:
             for path, part in _by_path(entries, specs[spec_id], schema):
                 counter = by_path.setdefault(path, SummaryCounter())
                 (counter.add if is_added else counter.remove)(part, spec_id)
-        # The partition of an unpartitioned table has no path.
+        # The partition of an unpartitioned table does not have a path.
         named = {f"partitions.{path}": item.joined() for path, item in by_path.items() if path}
         return {"partition-summaries-included": "true", **named}
 
     def joined(self) -> str:
-        """Return the counters in one text."""
+        """Return the counters as one text."""
         counted = ((key, self.counters.get(key)) for key in _OF_PARTITIONS)
         return ",".join(f"{key}={value}" for key, value in counted if value)
 
@@ -192,7 +192,7 @@ def _by_path(
 
 
 def _stored_size(part: pa.Table) -> Any:
-    # A deletion vector shares its Puffin file with others: its own size is its blob's.
+    # A deletion vector shares its Puffin file with others: its own size is that of its blob.
     return pc.if_else(
         pc.is_valid(part["content_size_in_bytes"]),
         part["content_size_in_bytes"],

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from lake.core import locations
 from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
 from lake.core.process_identity import process_name, still_runs
-from lake.core.snapshots.referenced_files import find_referenced, made_of
+from lake.core.snapshots.referenced_files import find_metadata_files, find_referenced
 from lake.core.staging.staged_run import (
     RunMarks,
     StagedRun,
@@ -171,7 +171,7 @@ def _prepared(table: Table, marks: RunMarks, *, known: TableMetadata | None = No
     folder, text = table.metadata_folder, marks.operation_id
     names = [name for name, is_folder in table.storage.list_folder(folder) if not is_folder]
     found = [locations.join(folder, name) for name in names if text and text in name]
-    live = made_of(table.storage, table.metadata, found, known=known)
+    live = find_metadata_files(table.storage, table.metadata, found, known=known)
     return [path for path in found if path not in live]
 
 

@@ -124,7 +124,7 @@ def _key_bytes(table: Table, branch: str, key: Sequence[int]) -> int:
     head = None if table.creating else ancestry.branch_head(table.metadata, branch)
     if head is None:
         return 0
-    found = live_files(table, head, columns=("file_size_in_bytes",), paired=False)
+    found = live_files(table, head, columns=("file_size_in_bytes",), with_deletes=False)
     part = min(1, len(key) / max(1, len(table.schema.fields)))
     return int(found.bytes * part / _KEYS_WEIGH)
 

@@ -687,7 +687,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a list that is built on is read once",
             "core/manifests/read.py",
-            "    if sure and storage.read(location) != data:\n",
+            "    if read_twice and storage.read(location) != data:\n",
             "    if False:\n",
             (_WHOLE_LISTS,),
         ),

@@ -340,6 +340,6 @@ def test_positions_of_a_commits_own_rows_do_not_dangle(tmp_path: Path) -> None:
     head = world.table.metadata.current_snapshot()
     assert head is not None
 
-    found = live_files(world.table, head, columns=dangling_deletes.COLUMNS, paired=False)
+    found = live_files(world.table, head, columns=dangling_deletes.COLUMNS, with_deletes=False)
 
     assert dangling_deletes.dangling_deletes(found) == []

@@ -364,7 +364,7 @@ def test_an_unknown_codec_is_refused(kind: str, tmp_path: Path) -> None:
     properties = {"write.format.default": kind, f"write.{kind}.compression-codec": "best"}
     target = replace(write_settings(tmp_path, IDS), properties=properties)
 
-    with pytest.raises(InvalidRequestError, match="is 'best', it must be one of"):
+    with pytest.raises(InvalidRequestError, match="is 'best'; it must be one of"):
         write(target, numbered(1))
 
 

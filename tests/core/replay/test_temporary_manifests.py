@@ -165,7 +165,7 @@ def _nothing(_: dict[str, Any]) -> None:
             {},
             "impossible name",
         ),
-        (_nothing, {"content": "deletes"}, "does not belong"),
+        (_nothing, {"content": "deletes"}, "does not match the manifest"),
         (_nothing, {"content": "other"}, "unknown content"),
         (_nothing, {"partition-spec-id": "9"}, "partition spec 9"),
         (_nothing, {"partition-spec-id": "-1"}, "no partition spec id"),

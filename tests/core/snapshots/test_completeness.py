@@ -134,7 +134,7 @@ def test_nothing_is_committed_on_a_list_that_is_another_when_it_is_read_again(
     result = CommandLine(warehouse)("--json", "ingest", "db.t", tmp_path / "more.csv")
 
     assert result.exit_code == 7
-    assert "was read twice, and differs" in result.json()["error"]["message"]
+    assert "returned different bytes on two reads" in result.json()["error"]["message"]
     assert files_below(warehouse) == before
 
 

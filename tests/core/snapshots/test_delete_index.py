@@ -306,12 +306,12 @@ def test_bounds_leave_out_deletes_of_keys_beside_those_of_a_file() -> None:
 
 def test_a_second_vector_for_one_file_is_refused() -> None:
     vector = Delete("v", 0, (), 3, 1, "PUFFIN", "d")
-    with pytest.raises(CorruptFileError, match="several deletion vectors are for d"):
+    with pytest.raises(CorruptFileError, match="several deletion vectors reference d"):
         index_of([vector, vector])
 
 
 def test_a_vector_for_no_file_is_refused() -> None:
-    with pytest.raises(CorruptFileError, match="which data file"):
+    with pytest.raises(CorruptFileError, match="does not reference a data file"):
         index_of([Delete("v", 0, (), 3, 1, "PUFFIN")])
 
 
