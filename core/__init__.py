@@ -1,1 +1,1 @@
-"""Everything lake knows about Iceberg tables; nothing about terminals."""
+"""Everything that lake knows about Iceberg tables; nothing about terminals."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column as one array, copied only where it has several chunks.
 
-    Parts of extension types and of strings of more than 2 GiB in all do not fit in one: the caller bounds them.
+    Parts of extension types, and strings of over 2 GiB in total, do not fit in one array: the caller limits both.
     """
     if not isinstance(column, pa.ChunkedArray):
         return column

@@ -1,4 +1,4 @@
-"""Time and identifiers, as arguments: the only module that asks the system for either."""
+"""Time and identifiers, passed as arguments. Only this module asks the system for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """A source of the time."""
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970-01-01 UTC."""
@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Where names that must never repeat come from."""
+    """A source of names that must never repeat."""
 
     def uuid(self) -> str:
         """Return a new random UUID's text."""

@@ -1,7 +1,7 @@
-"""What can go wrong: one hierarchy, each class with the exit code that cron sees.
+"""The error hierarchy; each class has the exit code that cron sees.
 
-Many classes may share a code; a code means one thing to the person who reads cron's mail.
-Anything that escapes and is no `LakeError` is a defect of lake: Python's exit code 1.
+Several classes may share a code; a code has one meaning for the reader of cron's mail.
+An exception that is not a `LakeError` is a defect of lake: Python's exit code 1.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import ClassVar
 
 
 class LakeError(Exception):
-    """A failure with a message for people and, where there is one, a hint what to do next.
+    """A failure with a message for the user and, if possible, a hint what to do next.
 
     Args:
         message: what happened, with the values that matter; lower case, no full stop.
-        hint: what the reader can do about it, as a sentence of its own.
+        hint: what the user can do about it, as a separate sentence.
 
-    `operation_id` names the commit whose outcome is open, where there is one.
+    `operation_id` names the commit whose outcome is unknown, if there is one.
     """
 
     exit_code: ClassVar[int] = 1
@@ -38,7 +38,7 @@ class InvalidRequestError(LakeError):
 
 
 class RefusedError(LakeError):
-    """A safety rule forbids it; nothing was changed."""
+    """A safety rule forbids the operation; nothing was changed."""
 
     exit_code = 3
     kind = "refused"
@@ -46,7 +46,7 @@ class RefusedError(LakeError):
 
 
 class CommitConflictError(LakeError):
-    """Another writer won and the plan no longer holds; nothing was changed."""
+    """Another writer committed first and the plan no longer holds; nothing was changed."""
 
     exit_code = 4
     kind = "conflict"
@@ -54,7 +54,7 @@ class CommitConflictError(LakeError):
 
 
 class ConflictingFilesError(CommitConflictError):
-    """Another writer changed files that the plan was about to replace; `paths` names them."""
+    """Another writer changed files that the plan was going to replace; `paths` names them."""
 
     def __init__(self, message: str, paths: frozenset[str], *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -62,7 +62,7 @@ class ConflictingFilesError(CommitConflictError):
 
 
 class CommitUnknownError(LakeError):
-    """The catalog never answered: the commit may have landed, so no file was removed."""
+    """The catalog did not answer: the commit may have succeeded, so no file was removed."""
 
     exit_code = 5
     kind = "unknown"
@@ -70,14 +70,14 @@ class CommitUnknownError(LakeError):
 
 
 class BadInputError(LakeError):
-    """Something given to lake cannot be read or is not what it should be."""
+    """Something given to lake cannot be read or is not valid."""
 
     exit_code = 7
     kind = "bad-input"
 
 
 class NotATableError(BadInputError):
-    """The name is that of a view."""
+    """The name refers to a view."""
 
 
 class NotFoundError(BadInputError):
@@ -87,20 +87,20 @@ class NotFoundError(BadInputError):
 
 
 class CorruptFileError(BadInputError):
-    """A file's bytes are not what the table's metadata or its format promises."""
+    """A file's bytes contradict the table's metadata or the file's format."""
 
     kind = "corrupt"
 
 
 class StorageError(LakeError):
-    """A disk or store fails: it is full, broken or away, or the system gives no more of something."""
+    """A disk or object store fails (full, broken or unreachable), or a system resource is exhausted."""
 
     exit_code = 7
     kind = "storage"
 
 
 class LockedError(LakeError):
-    """Another run holds the table and the wait for it ran out."""
+    """Another run holds the table's lock, and waiting for it timed out."""
 
     exit_code = 8
     kind = "locked"
@@ -114,14 +114,14 @@ class NotAuthorisedError(LakeError):
 
 
 class TimedOutError(LakeError):
-    """Something took longer than it may."""
+    """An operation exceeded its time limit."""
 
     exit_code = 10
     kind = "timed-out"
 
 
 class EngineError(LakeError):
-    """The engine could not start or lost a task for a reason of its own (a defect or a machine)."""
+    """The engine could not start, or lost a task because of a defect or a machine failure."""
 
     kind = "engine"
 

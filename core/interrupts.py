@@ -1,4 +1,4 @@
-"""When stop signals (Ctrl-C and SIGTERM) may interrupt a command."""
+"""Rules for when stop signals (Ctrl-C and SIGTERM) may interrupt a command."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Interrupts:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Deliver stop signals only after the block (only the main thread handles any)."""
+    """Deliver stop signals only after the block (only the main thread handles them)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""Locations of files as Iceberg writes them, parsed without guessing, and whether one lies in another.
+"""File locations as Iceberg writes them: exact parsing, and whether one location contains another.
 
 A location is ``scheme://authority/path``, ``file:/path`` or a plain absolute path. Nothing is decoded:
-``%2F``, ``#`` and ``?`` are ordinary characters of a name, as they are for every writer that made one.
+``%2F``, ``#`` and ``?`` are ordinary characters of a name, as they are for every writer.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from functools import lru_cache
 from lake.core.errors import BadInputError
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?(/.*|)$", re.DOTALL)
-# Control characters, and what ends a name in an address.
+# Control characters, and the characters that end a path in a URL.
 _CUTTING = "\x00-\x1f\x7f#?"
 _CUT = re.compile(f"[{_CUTTING}]")
 _UNSAFE_TO_DELETE = re.compile(f"[{_CUTTING}\u202a-\u202e\u2066-\u2069]")
-# Engines name one S3 object by any of these.
+# Engines use any of these schemes for the same S3 object.
 _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 MAX_LOCATION = 4096
 _ROOT_PARTS = 2
@@ -34,7 +34,7 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a file of this machine."""
+        """Whether the location is on this machine's file system."""
         return self.scheme == "file"
 
 
@@ -42,7 +42,7 @@ def parse(location: str) -> Location:
     """Parse a location.
 
     Raises:
-        BadInputError: it is empty, relative with a scheme, too long, or holds a NUL.
+        BadInputError: it is empty, relative with a scheme, too long, or contains a NUL.
     """
     if not location or len(location) > MAX_LOCATION or "\x00" in location:
         raise BadInputError(f"not a usable location: {location[:80]!r}")
@@ -59,14 +59,14 @@ def parse(location: str) -> Location:
 
 
 def has_scheme(location: str) -> bool:
-    """Whether a text is a location with a scheme, and no path of this machine."""
+    """Whether a text is a location with a scheme, not a path of this machine."""
     return bool(_SCHEME.match(location))
 
 
 def canonical(location: str) -> str:
-    """Return one text per object: scheme aliases, ``file:`` spellings and doubled slashes folded.
+    """Return one text per object: scheme aliases, ``file:`` spellings and repeated slashes are normalised.
 
-    ``..`` and ``.`` are kept: whether such a name may be touched is `deletable`'s business.
+    ``..`` and ``.`` are kept: `deletable` decides whether such a name may be deleted.
     """
     parsed = parse(location)
     path = re.sub("/{2,}", "/", parsed.path)
@@ -74,7 +74,7 @@ def canonical(location: str) -> str:
 
 
 def folded(location: str) -> str:
-    """Return `canonical`'s text, or the location itself where it is none."""
+    """Return `canonical`'s text, or the location itself if it cannot be parsed."""
     try:
         return canonical(location)
     except BadInputError:
@@ -82,7 +82,7 @@ def folded(location: str) -> str:
 
 
 def is_truncated(name: str) -> bool:
-    """Whether who reads a name as an address takes it for a shorter one, or drops characters of it."""
+    """Whether URL parsing would truncate or alter this name."""
     return bool(_CUT.search(name))
 
 
@@ -92,15 +92,15 @@ def join(base: str, *names: str) -> str:
 
 
 def within(location: str, root: str) -> bool:
-    """Whether the location lies below the root, by name."""
+    """Whether the location is below the root, by name."""
     return canonical(location).startswith(canonical(root).rstrip("/") + "/")
 
 
 def deletable(location: str, roots: list[str]) -> bool:
-    """Whether lake may delete this file: by name below one of the table's own roots and nothing odd in it.
+    """Whether lake may delete this file: it is below one of the table's own roots by name and has no unsafe part.
 
-    Odd are ``.`` and ``..`` segments, control and direction characters, and ``#`` or ``?``, which other
-    readers take for the end of the name. A root must itself have two parts: ``s3://bucket`` owns nothing.
+    Unsafe are ``.`` and ``..`` segments, control and direction characters, and ``#`` or ``?``, which other
+    readers treat as the end of the name. A root must itself have two parts: ``s3://bucket`` owns nothing.
     """
     try:
         text = canonical(location)
@@ -113,7 +113,7 @@ def deletable(location: str, roots: list[str]) -> bool:
 
 
 def ownable(root: str) -> bool:
-    """Whether a folder may be a table's: absolute, without ``..``, and neither ``/`` nor right in it."""
+    """Whether a folder may belong to a table: absolute, without ``..``, not ``/`` and not directly below it."""
     try:
         parsed = parse(root)
     except BadInputError:
@@ -125,7 +125,7 @@ def ownable(root: str) -> bool:
 
 @lru_cache(maxsize=16)
 def _owned(roots: tuple[str, ...]) -> tuple[str, ...]:
-    """Return how the canonical text of what lies below a table's roots begins."""
+    """Return the canonical prefixes of the locations below a table's roots."""
     return tuple(canonical(root).rstrip("/") + "/" for root in roots if _deep_enough(root))
 
 

@@ -1,4 +1,4 @@
-"""What a command did, in the one shape that is printed and that scripts read."""
+"""The result of a command, in the one form that is printed and that scripts read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Status(StrEnum):
-    """How a command ended (`cli.md`'s words)."""
+    """How a command ended, as in the JSON output."""
 
     DONE = "done"
     NOTHING_TO_DO = "nothing-to-do"
@@ -24,10 +24,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One command's end.
+    """The result of one command.
 
-    `plan` and `result` hold exactly the keys that the command line's contract names. `details` are rows to
-    show people under the summary: (title, column names, rows).
+    `plan` and `result` contain exactly the keys of the command's documented JSON. `details` are rows to show
+    below the summary: (title, column names, rows).
     """
 
     command: str
@@ -44,5 +44,5 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0, or 6 when only a part was done."""
+        """0, or 6 if only a part was done."""
         return 6 if self.status is Status.PARTIAL else 0

@@ -1,4 +1,4 @@
-"""A process's name, and whether the process of a name still runs."""
+"""A process's identity, and whether the process with an identity still runs."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import os
 from functools import cache
 from pathlib import Path
 
-_GONE = {"Z", "X"}  # killed, and not yet waited for
-_STATE, _STARTED = 0, 19  # places among the fields behind the command's name in /proc/<pid>/stat
+_ENDED = {"Z", "X"}  # killed, but its parent has not waited for it
+_STATE, _STARTED = 0, 19  # positions among the fields after the command's name in /proc/<pid>/stat
 
 
 def process_name() -> str:
-    """Return a name that no other process of any machine has; empty where the system tells too little."""
+    """Return a name that no other process on any machine has; empty if the system does not provide enough."""
     fields = _fields(os.getpid())
-    return f"{_place()}#{os.getpid()}@{fields[_STARTED]}" if fields and _place() else ""
+    return f"{_machine()}#{os.getpid()}@{fields[_STARTED]}" if fields and _machine() else ""
 
 
 def still_runs(name: str) -> bool | None:
-    """Whether the process of a name runs; None where this machine cannot tell."""
-    place, _, process = name.partition("#")
+    """Whether the named process runs; None if this machine cannot determine it."""
+    machine, _, process = name.partition("#")
     number, _, started = process.partition("@")
-    if not place or place != _place() or not number.isdecimal():
+    if not machine or machine != _machine() or not number.isdecimal():
         return None
     fields = _fields(int(number))
-    return bool(fields) and fields[_STARTED] == started and fields[_STATE] not in _GONE
+    return bool(fields) and fields[_STARTED] == started and fields[_STATE] not in _ENDED
 
 
 @cache
-def _place() -> str:
-    """Name this machine since it started, and the room of process numbers in it (containers have their own)."""
+def _machine() -> str:
+    """Return the identity of this machine's boot and of its PID namespace (containers have their own)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -37,7 +37,7 @@ def _place() -> str:
 
 
 def _fields(number: int) -> list[str]:
-    """Return what the kernel tells of a process behind its command's name; nothing if it is gone."""
+    """Return the fields after the command's name in /proc/<pid>/stat; nothing if the process has ended."""
     try:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""How the core tells what it is doing, without knowing a terminal."""
+"""Progress reports of the core, independent of a terminal."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives a command's phases and how far each has come."""
+    """Receives a command's phases and the progress of each."""
 
     def start(self, phase: str, *, tasks: int, total_bytes: int) -> None:
-        """Begin a phase, e.g. ``"rewriting"``; ends the one before."""
+        """Begin a phase, e.g. ``"rewriting"``; this ends the previous one."""
 
     def advance(self, *, tasks: int = 0, done_bytes: int = 0, rows: int = 0) -> None:
         """Report work done since the last call."""

@@ -1,4 +1,4 @@
-"""Keep secrets out of what people and logs read: the last step before any text leaves lake."""
+"""Remove secrets from text for users and logs: the last step before any text leaves lake."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections.abc import Mapping
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
-# What lake says itself may list many columns; what others say is cut to a line where it enters.
+# lake's own texts may list many columns; texts of libraries and servers are cut to a line where they enter.
 MAX_TEXT = 4000
 
-# A configuration key with one of these in it holds something to hide.
+# A configuration key that contains one of these names a secret.
 _SECRET_KEYS = re.compile(
     r"secret|token|passw(?:or)?d|passphrase|credential|key|authorization|\bsas\b|sas[-_.]?token"
     r"|session|signature|oauth|private|cookie|connection[-_.]?string|^header\.",
     re.IGNORECASE,
 )
-# The environment is full of keys that only sound so (XDG_SESSION_TYPE, SSH_KEY_PATH).
+# Many environment variables contain such words but no secret (XDG_SESSION_TYPE, SSH_KEY_PATH).
 _SECRET_VARIABLES = re.compile(
     r"secret|token|passw(?:or)?d|passphrase|credential|(?:access|account|api|auth)_?key"
     r"|signature|connection_?string|_sas$",
     re.IGNORECASE,
 )
 _CATALOG_VARIABLE = "PYICEBERG_"
-# Addresses and switches are no secrets, and masking them would make an error useless.
+# Addresses and switches are not secrets, and masking them would make an error useless.
 _PUBLIC_KEYS = re.compile(
     r"(?:uri|url|endpoint|type|enabled|file|path|dir|scope|impl|region|timeout|ms"
     r"|delegation|agent|accept|content-type|encoding)$",
     re.IGNORECASE,
 )
-# Shorter values would mask ordinary words.
+# Masking shorter values would mask ordinary words.
 _SHORTEST = 6
 
 _NAME = (
@@ -39,7 +39,7 @@ _NAME = (
     r"|private[-_.]?key|session[-_.]?key|signature|oauth|authorization|sas[-_.]token)"
 )
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"',;&}\])]+)"""
-# Texts of others may be long: each pattern begins at most once a word and never goes back over one.
+# Foreign texts may be long: each pattern starts at most once per word and does not backtrack across words.
 _PATTERNS = (
     (
         re.compile(r"(authorization[\"']?\s*[:=]\s*[\"']?)[^\"',;\r\n}]+", re.IGNORECASE),
@@ -53,7 +53,7 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    # Presigned addresses, of S3, Google Cloud Storage and Azure.
+    # Presigned URLs of S3, Google Cloud Storage and Azure.
     (
         re.compile(
             r"([?&](?:X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|sig|AWSAccessKeyId)=)"
@@ -73,7 +73,7 @@ _PATTERNS = (
         MASK,
     ),
 )
-# A word with an address in it; the user's name begins behind the slashes.
+# A word with a URL in it; the user name begins after the slashes.
 _ADDRESS = re.compile(r"(?<!\S)\S*?://\S*+")
 _USER = re.compile(r"://[^\s/:@]*+:")
 _BIDIRECTIONAL = frozenset(
@@ -83,18 +83,18 @@ _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
 def is_secret(key: str) -> bool:
-    """Whether a configuration key names something to hide."""
+    """Whether a configuration key names a secret."""
     return bool(_SECRET_KEYS.search(key)) and not _PUBLIC_KEYS.search(key)
 
 
 class Redactor:
-    """Masks what looks like a secret and what is known to be one."""
+    """Masks known secrets and text that looks like a secret."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
-        """Remember the values of variables that hold secrets."""
+        """Remember the values of environment variables that contain secrets."""
         for name, value in environment.items():
             if name.startswith(_CATALOG_VARIABLE):
                 key = name.split("__", 2)[-1].replace("__", ".").replace("_", "-")
@@ -103,7 +103,7 @@ class Redactor:
                 self._add(value)
 
     def learn(self, properties: Mapping[str, object], prefix: str = "") -> None:
-        """Remember the values of secret-looking properties; mappings may be nested."""
+        """Remember the values of properties whose keys name secrets; mappings may be nested."""
         for key, value in properties.items():
             name = f"{prefix}{key}"
             if isinstance(value, Mapping):
@@ -116,7 +116,7 @@ class Redactor:
                 self._add(str(value))
 
     def __call__(self, text: str, *, limit: int | None = MAX_TEXT) -> str:
-        """Return the text without secrets and control characters, cut to a length."""
+        """Return the text without secrets and control characters, cut to a maximum length."""
         for value in sorted(self._values, key=len, reverse=True):
             text = text.replace(value, MASK)
         text = self._without_cut_value(text)
@@ -127,7 +127,7 @@ class Redactor:
         return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
 
     def _without_cut_value(self, text: str) -> str:
-        """Mask what a text ends with of a value that was cut there, before it came here."""
+        """Mask the end of a text if it is the beginning of a secret that was cut before it came here."""
         end = text.rstrip(")]}'\" …")
         for value in self._values:
             for length in range(min(len(value), len(end)), _SHORTEST - 1, -1):
@@ -136,7 +136,7 @@ class Redactor:
         return text
 
     def _add(self, value: str) -> None:
-        # `client:secret` is one credential of two parts, either of which an answer may repeat.
+        # `client:secret` is one credential of two parts, either of which a server may repeat.
         for part in {value, *value.split(":")}:
             if len(part) >= _SHORTEST:
                 spelled = (repr(part)[1:-1], json.dumps(part)[1:-1])
@@ -144,7 +144,7 @@ class Redactor:
 
 
 def _password(address: str) -> tuple[int, int] | None:
-    """Return where ``user:password@`` has its password, which may itself hold an unescaped @ or slash."""
+    """Return the span of the password in ``user:password@``; it may contain an unescaped @ or slash."""
     end = address.rfind("@")
     found = _USER.search(address, 0, max(end, 0))
     return (found.end(), end) if found else None
@@ -152,14 +152,14 @@ def _password(address: str) -> tuple[int, int] | None:
 
 def _without_user(found: re.Match[str]) -> str:
     address = found[0]
-    if place := _password(address):
-        begin = address.rfind("://", 0, place[0]) + len("://")
-        return f"{address[:begin]}{MASK}{address[place[1] :]}"
+    if span := _password(address):
+        begin = address.rfind("://", 0, span[0]) + len("://")
+        return f"{address[:begin]}{MASK}{address[span[1] :]}"
     return address
 
 
 def printable(text: str) -> str:
-    """Replace control and direction characters, so that a name cannot steer a terminal."""
+    """Replace control and direction characters, so that a name cannot control a terminal."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -172,5 +172,5 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text as one printable line, so that no name pretends to be a line of its own."""
+    """Return the text as one printable line, so that a name cannot imitate a separate line."""
     return " ".join(printable(text).split("\n")).replace("\t", " ")

@@ -1,4 +1,4 @@
-"""What every step of a run needs, whichever table it works on."""
+"""The objects that every step of a run needs, whichever table it works on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class RunContext:
     """Clock, identifiers, progress, warnings, and the files that must not be deleted.
 
     Args:
-        clock: tells the time and waits.
+        clock: reports the time and waits.
         ids: makes identifiers that never repeat.
-        progress: is told about phases and how far they are.
+        progress: receives phases and their progress.
         interrupts: decides when a stop signal may interrupt the run.
-        warnings: what the user should know although the command succeeded.
+        warnings: what the user needs to know although the command succeeded.
         protected_files: canonical locations of files that a snapshot references or may reference. They are never
             deleted, whatever fails afterwards.
     """

@@ -1,4 +1,4 @@
-"""The session: the components that one invocation works with."""
+"""The session: the components that one invocation uses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Session(RunContext):
 
     @property
     def may_have_lost_attempts(self) -> bool:
-        """Whether files may exist that tasks wrote but never reported."""
+        """Whether there may be files that tasks wrote but did not report."""
         return self._engine is not None and self._engine.may_have_lost_attempts
 
     def close(self) -> None:
@@ -58,5 +58,5 @@ class Session(RunContext):
 
 
 def open_session(settings: Settings, progress: Progress | None = None) -> Session:
-    """Build the session that the options ask for; nothing is opened or started yet."""
+    """Build the session for the options; nothing is opened or started yet."""
     return Session(settings=settings, catalog=open_catalog(settings), progress=progress or Silent())

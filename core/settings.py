@@ -1,4 +1,4 @@
-"""What one invocation was asked to use: catalog, engine, Spark. Frozen, checked, without secrets."""
+"""The settings of one invocation: catalog, engine, Spark. Immutable, checked, without secrets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Settings:
         engine: ``auto``, ``spark`` or ``inline``.
         master: Spark master URL; None for all cores of this machine.
         remote: Spark Connect URL.
-        spark_conf: Spark settings that win over lake's own.
-        verbose: tell more, e.g. every file with its reason.
+        spark_conf: Spark settings that override lake's own.
+        verbose: report more, e.g. every file with its reason.
     """
 
     catalog: str | None = None

@@ -1,4 +1,4 @@
-"""Numbers, sizes and durations as people write them."""
+"""Numbers, sizes and durations in the notation of the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgtp]?)(i?b)?", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _LARGEST = (1 << 63) - 1
-# A smaller number is more likely one of megabytes.
+# A smaller number was probably meant as megabytes.
 _LEAST_WITHOUT_UNIT = 1 << 20
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)", re.IGNORECASE | re.ASCII)
 _MILLISECONDS = {
@@ -25,13 +25,13 @@ _STEP = 1024
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number of 64 bits that a text is, as Java reads one; None if it is any other."""
+    """Return a text's 64-bit integer as Java parses it; None if it is not one."""
     found = int(text) if _WHOLE.fullmatch(text) else _LARGEST + 1
     return found if -_LARGEST - 1 <= found <= _LARGEST else None
 
 
 def natural_number(text: str) -> int | None:
-    """Return the number from zero to what 63 bits hold that a text is; None if it is any other."""
+    """Return a text's integer from 0 to 2^63 - 1; None if it is not one."""
     found = whole_number(text)
     return None if found is None or found < 0 else found
 
@@ -40,7 +40,7 @@ def parse_size(text: str) -> int:
     """Return bytes; ``64MB`` is 64 MiB, a number without a unit is bytes and at least 1 MiB.
 
     Raises:
-        InvalidRequestError: it is not a size above zero, is too large for 63 bits, or lacks its unit.
+        InvalidRequestError: it is not a size above zero, does not fit in 63 bits, or has no unit.
     """
     found = _SIZE.fullmatch(text.strip())
     size = _scaled(found[1], _FACTORS[found[2].lower()]) if found else 0
@@ -55,13 +55,13 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """Return bytes as people read them, e.g. ``1.5 MB`` (MiB-based)."""
+    """Return a size in readable form, e.g. ``1.5 MB`` (MiB-based)."""
     amount = float(size)
     if abs(amount) < _STEP:
         return f"{size} B"
     for unit in ("KB", "MB", "GB"):
         amount /= _STEP
-        # What rounds to 1024.0 is told in the next unit.
+        # A value that rounds to 1024.0 is shown in the next unit.
         if abs(amount) < _STEP - 0.05:
             return f"{amount:.1f} {unit}"
     return f"{amount / _STEP:.1f} TB"
@@ -76,7 +76,7 @@ def parse_duration_ms(text: str) -> int:
     """Return milliseconds of ``90s``, ``15m``, ``12h``, ``7d``.
 
     Raises:
-        InvalidRequestError: it is no duration.
+        InvalidRequestError: it is not a duration.
     """
     found = _DURATION.fullmatch(text.strip())
     if not found:
@@ -87,7 +87,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds as people read them, e.g. ``3m 05s``."""
+    """Return seconds in readable form, e.g. ``3m 05s``."""
     if round(seconds, 1) < 60:  # noqa: PLR2004 - seconds of a minute
         return f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)
@@ -96,7 +96,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _scaled(number: str, factor: int) -> int:
-    # Through integers, because a float has no 63 bits.
+    # With integers, because a float does not have 63 bits of precision.
     whole, _, fraction = number.partition(".")
     parts = 10 ** len(fraction)
     return int(whole) * factor + int(fraction or "0") * factor // int(parts)

@@ -31,7 +31,6 @@ NOT_CONVERTED: tuple[str, ...] = (
     "core/engine/spark",
     "core/expiration",
     "core/exports",
-    "core/expressions",
     "core/flink",
     "core/formats/avro",
     "core/formats/orc",
@@ -46,7 +45,6 @@ NOT_CONVERTED: tuple[str, ...] = (
     "core/sources",
     "core/staging",
     "core/storage",
-    "core/types",
     "core/upsert",
 )
 
@@ -55,7 +53,7 @@ PHRASES = {
     r"(?<!there )\b(is|are|was|were|be) no (?!longer\b|more than\b|less than\b|later than\b|earlier than\b)": (
         "'is not a', 'is not'"
     ),
-    r"\b(is|are|was|were) (?-i:none)\b": "'is not one', or what is missing",
+    r"(?<!there )\b(is|are|was|were) (?-i:none)\b": "'is not one', or what is missing",
     r"\b(tells?|told|telling)\b": "'reports', 'shows', 'says', 'given', 'distinguishes'",
     r"\b(lies|lie|lay|lain|lying)\b": "'is', 'is stored in', 'is in the range'",
     r"\b(whoever|who (does|do|did|has|is|can|may|wants?|needs?|reads?|asks?|looks?|made|makes))\b": (

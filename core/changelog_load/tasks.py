@@ -35,7 +35,7 @@ from lake.core.keys.encoding import hash_keys, partition_of
 from lake.core.keys.extraction import unusable
 from lake.core.rows.reader import prefetch
 from lake.core.types.arrow_schema import arrow_schema
-from lake.core.types.transforms import Places, group_places, partition_number
+from lake.core.types.transforms import Indices, group_indices, partition_number
 from lake.core.upsert.checksummed_batches import batch_file
 
 # Of a row in a message; so many characters tell which it is.
@@ -118,13 +118,13 @@ def _with_kinds(rows: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
     )
 
 
-def _reducers(rows: pa.RecordBatch, settings: DeltaSettings, payload: Mapping[str, Any]) -> Places:
+def _reducers(rows: pa.RecordBatch, settings: DeltaSettings, payload: Mapping[str, Any]) -> Indices:
     count: int = payload["reducers"]
     if not payload["by_partition"]:
         return partition_of(hash_keys(rows.select(settings.key_names)), count)
     found = np.empty(rows.num_rows, np.int64)
     write = settings.write
-    for partition, members in group_places(rows, write.spec, write.schema):
+    for partition, members in group_indices(rows, write.spec, write.schema):
         found[members] = partition_number(partition, count)
     return found
 

@@ -23,7 +23,7 @@ from lake.core.keys.numbering import KeyDictionary
 from lake.core.manifests.data_files import DataFile
 from lake.core.rows.writer import TableWriter, TransactionalWriter, WriteSettings, open_writer
 from lake.core.storage.storage import Storage
-from lake.core.types.transforms import Partition, Places, group_places, partition_columns
+from lake.core.types.transforms import Indices, Partition, group_indices, partition_columns
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -142,7 +142,7 @@ class DeltaWriter(TransactionalWriter):
         self._live = np.full(0, _NOWHERE)
         self._partitions: dict[Partition, int] = {}
         self._written: list[int] = []
-        self._gone: list[Places] = []
+        self._gone: list[Indices] = []
 
     @property
     def keys(self) -> int:
@@ -163,7 +163,7 @@ class DeltaWriter(TransactionalWriter):
             return
         write = self._settings.write
         inserted = (kinds == INSERT) | (kinds == UPDATE_AFTER)
-        groups = group_places(rows, write.spec, write.schema)
+        groups = group_indices(rows, write.spec, write.schema)
         places = np.full(rows.num_rows, _NOWHERE)
         for partition, members in groups:
             mine = members[inserted[members]]
@@ -189,7 +189,7 @@ class DeltaWriter(TransactionalWriter):
         columns = [*key.columns, *partition]
         return pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 
-    def _new_places(self, partition: Partition, count: int) -> Places:
+    def _new_places(self, partition: Partition, count: int) -> Indices:
         number = self._partitions.setdefault(partition, len(self._partitions))
         if number == len(self._written):
             self._written.append(0)
@@ -197,7 +197,7 @@ class DeltaWriter(TransactionalWriter):
         self._written[number] += count
         return np.arange(first, first + count)
 
-    def _moved(self, keys: Places, places: Places) -> Places:
+    def _moved(self, keys: Indices, places: Indices) -> Indices:
         """Note where each change, in turn, leaves its key's row; return where it was before."""
         more = len(self._numbers) - len(self._live)
         self._live = np.append(self._live, np.full(more, _NOWHERE))
@@ -248,7 +248,7 @@ class DeltaWriter(TransactionalWriter):
 
 
 def _write_to(
-    writer: TableWriter, partition: Partition, rows: pa.RecordBatch, chosen: Places
+    writer: TableWriter, partition: Partition, rows: pa.RecordBatch, chosen: Indices
 ) -> None:
     if len(chosen) == rows.num_rows:
         writer.write_to(partition, rows)

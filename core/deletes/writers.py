@@ -27,7 +27,7 @@ from lake.core.rows.writer import Output, TableWriter, TransactionalWriter, Writ
 from lake.core.snapshots.delete_scopes import DELETED_PATH, PUFFIN
 from lake.core.storage.storage import Storage
 from lake.core.types.format_versions import DELETE_FILES_SINCE, DELETION_VECTORS_SINCE
-from lake.core.types.transforms import Partition, Places
+from lake.core.types.transforms import Indices, Partition
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -136,7 +136,7 @@ class PositionDeleteWriter(TransactionalWriter):
         )
         return self._names.new_path(_SUFFIX + self._form.ending, folder)
 
-    def _write(self, file: NewFile, path: str, positions: Places) -> None:
+    def _write(self, file: NewFile, path: str, positions: Indices) -> None:
         for start in range(0, len(positions), _ROW_GROUP_ROWS):
             part = positions[start : start + _ROW_GROUP_ROWS]
             same = pa.DictionaryArray.from_arrays(np.zeros(len(part), np.int32), [path])
@@ -256,7 +256,7 @@ def _position_form(settings: WriteSettings) -> FileForm:
     )
 
 
-def _with_bounds(file: DataFile, path: str, positions: Places) -> DataFile:
+def _with_bounds(file: DataFile, path: str, positions: Indices) -> DataFile:
     """Return an entry whose bounds name one data file, however long its path is."""
 
     def bounds(position: int) -> dict[int, bytes]:

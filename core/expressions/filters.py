@@ -1,7 +1,7 @@
-"""Row filters: bound to a schema, carried to tasks as plain data, evaluated on rows.
+"""Row filters: bound to a schema, sent to tasks as plain data, evaluated on rows.
 
 A filter keeps the rows for which it is TRUE in SQL's three-valued logic: neither ``a == 1`` nor
-``not a == 1`` keeps a row whose ``a`` is NULL. `lake.core.expressions.predicates` says what a predicate means.
+``not a == 1`` keeps a row whose ``a`` is NULL. `lake.core.expressions.predicates` defines the predicates.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from pyiceberg.types import (
 
 from lake.core.errors import BadInputError, NotFoundError
 from lake.core.expressions.literals import (
-    Placed,
+    Coerced,
+    coerce,
     literal_from_plain,
     literal_kind,
     literal_to_plain,
-    place,
 )
 from lake.core.expressions.parser import Unknown
 from lake.core.expressions.predicates import (
@@ -78,12 +78,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class FieldIdReference(UnboundTerm):
-    """A term that names its column by field id, so that it still finds a renamed column."""
+    """A term that refers to its column by field id, so that it survives a rename."""
 
     field_id: int
 
     def bind(self, schema: Schema, case_sensitive: bool = True) -> BoundReference:  # noqa: ARG002, FBT001, FBT002
-        """Bind to the schema's field of that id; ``ValueError`` if there is none."""
+        """Bind to the schema's field with that id; ``ValueError`` if there is none."""
         field = schema.find_field(self.field_id)
         return BoundReference(field, schema.accessor_for_field(field.field_id))
 
@@ -96,11 +96,11 @@ class FieldIdReference(UnboundTerm):
 def bind_filter(
     expression: BooleanExpression, schema: Schema, *, case_sensitive: bool = True
 ) -> BooleanExpression:
-    """Bind a filter's columns to a schema and bring its literals to their types, exactly.
+    """Bind a filter's columns to a schema and convert its literals to their types, exactly.
 
-    The result holds no `Not`. A literal that its column cannot hold (1.5 or 1e12 for an int) is not
-    rounded: the predicate becomes the one that matches the same rows. A bound filter is bound anew
-    by field id.
+    The result does not contain `Not`. A literal that the column's type cannot represent (1.5 or 1e12 for an
+    int) is not rounded: the predicate is replaced by one that matches the same rows. A filter that is already
+    bound is bound again by field id.
 
     Raises:
         NotFoundError: the schema has no such column.
@@ -110,7 +110,7 @@ def bind_filter(
 
 
 def filter_columns(bound: BooleanExpression) -> set[int]:
-    """Return the field ids that a bound filter looks at."""
+    """Return the field ids that a bound filter references."""
     return fold(
         bound,
         lambda predicate: {predicate.term.ref().field.field_id},
@@ -128,7 +128,7 @@ def fold(
     both: Callable[[Result, Result], Result],
     either: Callable[[Result, Result], Result],
 ) -> Result:
-    """Combine the results for a bound filter's predicates, from the leaves up.
+    """Combine the results of a bound filter's predicates, bottom-up.
 
     Raises:
         TypeError: the filter does not come from `bind_filter`.
@@ -151,8 +151,8 @@ def fold(
 def row_mask(bound: BooleanExpression, batch: pa.RecordBatch, schema: Schema) -> pa.BooleanArray:
     """Return, for each row, whether a bound filter is TRUE; never NULL.
 
-    Its inverse keeps exactly the rows that an overwrite by filter must keep. Columns are found by
-    the field ids in the batch's schema, and by name where a column of the batch has none.
+    Its inverse selects exactly the rows that an overwrite by filter must keep. Columns are found by the
+    field ids in the batch's schema, or by name if a column of the batch has no field id.
 
     Raises:
         NotFoundError: the batch lacks a column of the filter.
@@ -169,7 +169,7 @@ def row_mask(bound: BooleanExpression, batch: pa.RecordBatch, schema: Schema) ->
 def filter_to_plain(expression: BooleanExpression) -> dict[str, Any] | str:
     """Return a filter, bound or not, as JSON-ready data.
 
-    Columns of a bound filter travel as field ids, others as names; literals keep every bit.
+    Columns of a bound filter are written as field ids, others as names; literals are exact.
     """
     for name, class_ in _CONSTANTS.items():
         if isinstance(expression, class_):
@@ -187,16 +187,16 @@ def filter_from_plain(plain: Mapping[str, Any] | str) -> BooleanExpression:
     """Rebuild a filter from `filter_to_plain`'s data, unbound: give it to `bind_filter`.
 
     Raises:
-        BadInputError: the data is not of that form.
+        BadInputError: the data does not have that form.
     """
     try:
         return _from_plain(plain, 0)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise BadInputError("a task's filter cannot be read") from error
+        raise BadInputError("the filter of a task is not valid") from error
 
 
 def field_path(schema: Schema, field_id: int) -> tuple[NestedField, ...] | None:
-    """Return the fields from a column down to a field, None if a list or map lies between."""
+    """Return the fields from a column down to a field; None if the path goes through a list or map."""
     return _path_in(schema.fields, field_id)
 
 
@@ -213,19 +213,19 @@ def _path_in(fields: Iterable[NestedField], field_id: int) -> tuple[NestedField,
 
 def _predicate(node: BooleanExpression) -> UnboundPredicate | BoundPredicate:
     if not isinstance(node, UnboundPredicate | BoundPredicate):
-        raise TypeError(f"no filter: {type(node).__name__}")
+        raise TypeError(f"not a filter: {type(node).__name__}")
     return node
 
 
 def _column_key(node: UnboundPredicate | BoundPredicate) -> str | int:
-    """Return the name or the field id by which a predicate names its column."""
+    """Return the name or the field id with which a predicate refers to its column."""
     if isinstance(node, BoundPredicate):
         return node.term.ref().field.field_id
     if isinstance(node.term, FieldIdReference):
         return node.term.field_id
     if isinstance(node.term, Reference):
         return node.term.name
-    raise TypeError(f"no column: {node.term!r}")
+    raise TypeError(f"not a column: {node.term!r}")
 
 
 class _Binder:
@@ -245,7 +245,7 @@ class _Binder:
         if isinstance(node, AlwaysTrue | AlwaysFalse):
             return ~node if negated else node
         if isinstance(node, Unknown):
-            # No row is kept for what is not TRUE.
+            # Rows for which a filter is not TRUE are not kept.
             return AlwaysFalse()
         return self._bind_predicate(_predicate(node), negated=negated)
 
@@ -264,10 +264,10 @@ class _Binder:
         self, op: str, term: BoundReference, node: UnboundPredicate | BoundPredicate
     ) -> BooleanExpression:
         if isinstance(node, LiteralPredicate | BoundLiteralPredicate):
-            return _bind_comparison(op, term, self._place(term, node.literal, op))
+            return _bind_comparison(op, term, self._coerce(term, node.literal, op))
         if isinstance(node, SetPredicate | BoundSetPredicate):
-            placed = [self._place(term, literal, op) for literal in node.literals]
-            return _bind_set(op, term, {one.literal for one in placed if one.exact})
+            coerced = [self._coerce(term, literal, op) for literal in node.literals]
+            return _bind_set(op, term, {one.literal for one in coerced if one.exact})
         if op == "not-nan" and not _has_nan(term):
             return _bound("not-null", term)
         return _bound(op, term)
@@ -277,9 +277,9 @@ class _Binder:
         path = field_path(self.schema, field.field_id)
         if path is None:
             name = self.schema.find_column_name(field.field_id)
-            raise BadInputError(f"cannot filter by {name}: it lies inside a list or map")
+            raise BadInputError(f"cannot filter by {name}: it is inside a list or map")
         if field.required and not all(parent.required for parent in path):
-            # It is NULL where its parent is.
+            # The field is NULL if its parent is.
             field = NestedField(field.field_id, field.name, field.field_type, required=False)
         return BoundReference(field, self.schema.accessor_for_field(field.field_id))
 
@@ -294,19 +294,19 @@ class _Binder:
     def _refuse_ambiguous(self, name: str) -> None:
         alike = [known for known in self.schema.column_names if known.lower() == name.lower()]
         if len(alike) > 1:
-            raise BadInputError(f"{name} may be any of the columns {', '.join(alike)}")
+            raise BadInputError(f"{name} is ambiguous; it matches the columns {', '.join(alike)}")
 
     def _columns(self) -> str:
         known = self.schema.column_names
         more = " …" if len(known) > _SHOWN_COLUMNS else ""
         return f"Its columns are: {', '.join(known[:_SHOWN_COLUMNS])}{more}."
 
-    def _place(self, term: BoundReference, literal: Literal[Any], op: str) -> Placed:
+    def _coerce(self, term: BoundReference, literal: Literal[Any], op: str) -> Coerced:
         type_ = term.field.field_type
         try:
             if op.endswith(("starts-with", "like")):
                 _refuse_pattern(type_)
-            return place(literal, type_)
+            return coerce(literal, type_)
         except (TypeError, ValueError, ArithmeticError) as error:
             name = self.schema.find_column_name(term.field.field_id)
             raise BadInputError(
@@ -330,15 +330,15 @@ def _bound(op: str, term: BoundReference, *literals: Any) -> BooleanExpression:
     return bound
 
 
-def _bind_comparison(op: str, term: BoundReference, placed: Placed) -> BooleanExpression:
-    if placed.exact:
-        return _bound(op, term, placed.literal)
+def _bind_comparison(op: str, term: BoundReference, coerced: Coerced) -> BooleanExpression:
+    if coerced.exact:
+        return _bound(op, term, coerced.literal)
     if op in {"not-eq", "eq"}:
         return AlwaysFalse() if op == "eq" else _bound("not-null", term)
     less = op in {"lt", "lt-eq"}
-    if placed.literal is None:
+    if coerced.literal is None:
         return AlwaysFalse() if less else _bound("not-null", term)
-    return _bound("lt-eq" if less else "gt", term, placed.literal)
+    return _bound("lt-eq" if less else "gt", term, coerced.literal)
 
 
 def _bind_set(op: str, term: BoundReference, literals: set[Any]) -> BooleanExpression:

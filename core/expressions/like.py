@@ -1,7 +1,7 @@
 """LIKE: its patterns, and the predicates ``like`` and ``not-like`` that PyIceberg lacks.
 
-``%`` stands for any characters, ``_`` for one (a code point), and a backslash makes ``%``, ``_`` and the
-backslash itself ordinary, as in Spark SQL. A pattern matches a whole text, newlines included.
+``%`` matches any characters, ``_`` matches one (a code point), and a backslash makes ``%``, ``_`` and the
+backslash itself ordinary, as in Spark SQL. A pattern matches a complete text, including newlines.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BoundLike(BoundLiteralPredicate):
 
     @property
     def as_unbound(self) -> Any:
-        """The class of the predicate that is not bound."""
+        """The class of the unbound predicate."""
         return Like
 
 
@@ -70,7 +70,7 @@ class BoundNotLike(BoundLiteralPredicate):
 
     @property
     def as_unbound(self) -> Any:
-        """The class of the predicate that is not bound."""
+        """The class of the unbound predicate."""
         return NotLike
 
 
@@ -78,14 +78,14 @@ def canonical(pattern: str, escape: str) -> str:
     """Return a pattern with the backslash as its escape.
 
     Args:
-        pattern: the pattern as it was written.
+        pattern: the pattern as written.
         escape: the character that makes the next one ordinary.
 
     Raises:
-        ValueError: the escape is not one character, or stands before nothing or an ordinary one.
+        ValueError: the escape is not one character, or does not precede %, _ or itself.
     """
     if len(escape) != 1:
-        raise ValueError("the escape of like is one character")
+        raise ValueError("the escape of like must be one character")
     found = []
     rest = iter(pattern)
     for character in rest:
@@ -93,7 +93,7 @@ def canonical(pattern: str, escape: str) -> str:
             ordinary = next(rest, None)
             if ordinary is None or ordinary not in {_ANY, _ONE, escape}:
                 raise ValueError(
-                    f"in a pattern of like {escape!r} stands before %, _ or itself, not before "
+                    f"in a pattern of like {escape!r} must precede %, _ or itself, not before "
                     f"{'its end' if ordinary is None else repr(ordinary)}"
                 )
             found.append(escaped(ordinary))
@@ -103,7 +103,7 @@ def canonical(pattern: str, escape: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return the pattern that only a text itself matches."""
+    """Return the pattern that matches only the given text."""
     return "".join(ESCAPE + one if one in {_ANY, _ONE, ESCAPE} else one for one in text)
 
 
@@ -113,7 +113,7 @@ def wildcards(pattern: str) -> list[str]:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return the characters before a canonical pattern's first wildcard; every match begins with them."""
+    """Return the characters before a canonical pattern's first wildcard; every match starts with them."""
     prefix = []
     for part in _parts(pattern):
         if part in _WILDCARDS:
@@ -123,20 +123,20 @@ def literal_prefix(pattern: str) -> str:
 
 
 def matching(texts: pa.Array, pattern: str) -> pa.BooleanArray:
-    """Return which texts match a canonical pattern, NULL for NULL.
+    """Return which texts match a canonical pattern; NULL for NULL.
 
     Raises:
-        pyarrow.ArrowInvalid: the pattern is too large for the regular expressions that look for it.
+        pyarrow.ArrowInvalid: the pattern is too large for Arrow's regular expressions.
     """
     return pc.match_substring_regex(texts, _regular_expression(pattern))
 
 
 def _parts(pattern: str) -> Iterator[str]:
-    """Yield a pattern's wildcards and characters, each character with its escape."""
+    """Yield a pattern's wildcards and characters, each character with its escape if it has one."""
     return (found[0] for found in _PARTS.finditer(pattern))
 
 
 def _regular_expression(pattern: str) -> str:
-    # By number, so that no character means anything of its own.
+    # By code point, so that no character has a special meaning.
     parts = (_WILDCARDS.get(part) or f"\\x{{{ord(part[-1]):x}}}" for part in _parts(pattern))
     return rf"(?s)\A(?:{''.join(parts)})\z"

@@ -1,4 +1,4 @@
-"""Filter literals: brought to a column's type without rounding, and carried as plain data."""
+"""Filter literals: converted to a column's type without rounding, and serialised as plain data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _DAY_SECONDS = 86_400
 _UUID_BYTES = 16
 _LARGEST_FLOAT = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 _LARGEST_DOUBLE = struct.unpack("<d", b"\xff\xff\xff\xff\xff\xff\xef\x7f")[0]
-# More digits than any column has: beyond it "1e999999999" would fill memory when written out.
+# More digits than any column has. Without a limit, writing out "1e999999999" would exhaust the memory.
 _MAX_DIGITS = 400
 
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
@@ -65,27 +65,27 @@ _NANOS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a literal lies among a type's values.
+class Coerced:
+    """A literal converted to a type: the closest value from below, and whether it is equal.
 
     Args:
-        literal: the greatest value of the type that is not greater; None if all are greater.
-        exact: the literal is that value.
+        literal: the greatest value of the type that is not greater than the original; None if all are greater.
+        exact: whether it equals the original.
     """
 
     literal: Literal[Any] | None
     exact: bool = True
 
 
-def place(literal: Literal[Any], type_: IcebergType) -> Placed:
-    """Bring a literal to a column's type.
+def coerce(literal: Literal[Any], type_: IcebergType) -> Coerced:
+    """Convert a literal to a column's type.
 
-    Integers for dates and times are raw values (days; the type's unit), as in PyIceberg. Text is
+    Integers given for dates and times are raw values (days; the type's unit), as in PyIceberg. Text is
     parsed.
 
     Raises:
         TypeError: a literal of this kind cannot be compared with the type.
-        ValueError: text that is no value of the type.
+        ValueError: the text is not a value of the type.
     """
     convert = _CONVERSIONS.get(type(type_))
     if convert is None:
@@ -94,7 +94,7 @@ def place(literal: Literal[Any], type_: IcebergType) -> Placed:
 
 
 def literal_to_plain(literal: Literal[Any]) -> list[Any]:
-    """Return a literal as JSON-ready data that keeps its kind and every bit."""
+    """Return a literal as JSON-ready data that preserves its type and value exactly."""
     kind = literal_kind(literal)
     return [kind, _KINDS[kind][1](literal.value)]
 
@@ -103,7 +103,7 @@ def literal_from_plain(plain: Any) -> Literal[Any]:
     """Rebuild a literal.
 
     Raises:
-        KeyError, TypeError, ValueError, ArithmeticError: the data is none.
+        KeyError, TypeError, ValueError, ArithmeticError: the data is not a literal.
     """
     kind, value = plain
     make, _, decode = _KINDS[kind]
@@ -112,12 +112,12 @@ def literal_from_plain(plain: Any) -> Literal[Any]:
 
 
 def literal_kind(literal: Literal[Any]) -> str:
-    """Return what a literal is called in messages and in plain data."""
+    """Return the name of a literal's type for messages and for plain data."""
     return type(literal).__name__.removesuffix("Literal").lower()
 
 
 def _number(literal: Literal[Any]) -> Decimal | float:
-    """Return a literal's number; only infinities and NaN come back as a float."""
+    """Return a literal's number; only infinities and NaN are returned as a float."""
     value = literal.value
     if isinstance(literal, StringLiteral):
         try:
@@ -127,7 +127,7 @@ def _number(literal: Literal[Any]) -> Decimal | float:
     elif not isinstance(literal, LongLiteral | DecimalLiteral | FloatLiteral | DoubleLiteral):
         raise TypeError("not a number")
     if isinstance(value, float):
-        # repr is what was typed: 0.1 means one tenth
+        # repr gives the number as typed: 0.1 means one tenth
         return Decimal(repr(value)) if math.isfinite(value) else value
     number = Decimal(value)
     if number.is_nan():
@@ -136,7 +136,7 @@ def _number(literal: Literal[Any]) -> Decimal | float:
 
 
 def _unscaled(number: Decimal, scale: int) -> tuple[int, bool]:
-    """Return floor(number * 10**scale) and whether that is exact."""
+    """Return floor(number * 10**scale) and whether it is exact."""
     sign, digits, _ = number.as_tuple()
     exponent = int(number.as_tuple().exponent) + scale
     unsigned = int("".join(map(str, digits)))
@@ -148,43 +148,43 @@ def _unscaled(number: Decimal, scale: int) -> tuple[int, bool]:
     return whole, rest == 0
 
 
-def _place_integer(
+def _coerce_integer(
     number: Decimal | float, smallest: int, largest: int, make: Callable[[int], Any], scale: int = 0
-) -> Placed:
+) -> Coerced:
     if isinstance(number, float) or (number and number.adjusted() + scale > _MAX_DIGITS):
-        return Placed(make(largest) if number > 0 else None, exact=False)
+        return Coerced(make(largest) if number > 0 else None, exact=False)
     if number and number.adjusted() + scale < -_MAX_DIGITS:
-        return Placed(make(0 if number > 0 else -1), exact=False)
+        return Coerced(make(0 if number > 0 else -1), exact=False)
     unscaled, exact = _unscaled(number, scale)
     if unscaled > largest:
-        return Placed(make(largest), exact=False)
+        return Coerced(make(largest), exact=False)
     if unscaled < smallest:
-        return Placed(None, exact=False)
-    return Placed(make(unscaled), exact)
+        return Coerced(None, exact=False)
+    return Coerced(make(unscaled), exact)
 
 
-def _to_integer(literal: Literal[Any], type_: Any) -> Placed:
+def _to_integer(literal: Literal[Any], type_: Any) -> Coerced:
     if isinstance(literal, LongLiteral) and type_.min <= literal.value <= type_.max:
-        return Placed(literal)
-    return _place_integer(_number(literal), type_.min, type_.max, LongLiteral)
+        return Coerced(literal)
+    return _coerce_integer(_number(literal), type_.min, type_.max, LongLiteral)
 
 
-def _to_decimal(literal: Literal[Any], type_: Any) -> Placed:
+def _to_decimal(literal: Literal[Any], type_: Any) -> Coerced:
     largest = 10**type_.precision - 1
 
     def make(unscaled: int) -> Literal[Any]:
         return DecimalLiteral(unscaled_to_decimal(unscaled, type_.scale))
 
-    return _place_integer(_number(literal), -largest, largest, make, type_.scale)
+    return _coerce_integer(_number(literal), -largest, largest, make, type_.scale)
 
 
-def _place_float(
+def _coerce_float(
     number: Decimal | float, width: str, largest: float, make: Callable[[float], Any]
-) -> Placed:
+) -> Coerced:
     value = float(number)
     if isinstance(number, Decimal) and _overflows(value, width):
-        return Placed(make(largest if number > 0 else -math.inf), exact=False)
-    return Placed(make(value))
+        return Coerced(make(largest if number > 0 else -math.inf), exact=False)
+    return Coerced(make(value))
 
 
 def _overflows(value: float, width: str) -> bool:
@@ -195,43 +195,43 @@ def _overflows(value: float, width: str) -> bool:
     return math.isinf(value)
 
 
-def _to_float(literal: Literal[Any], _: IcebergType) -> Placed:
-    return _place_float(_number(literal), "<f", _LARGEST_FLOAT, FloatLiteral)
+def _to_float(literal: Literal[Any], _: IcebergType) -> Coerced:
+    return _coerce_float(_number(literal), "<f", _LARGEST_FLOAT, FloatLiteral)
 
 
-def _to_double(literal: Literal[Any], _: IcebergType) -> Placed:
-    return _place_float(_number(literal), "<d", _LARGEST_DOUBLE, DoubleLiteral)
+def _to_double(literal: Literal[Any], _: IcebergType) -> Coerced:
+    return _coerce_float(_number(literal), "<d", _LARGEST_DOUBLE, DoubleLiteral)
 
 
-def _to_boolean(literal: Literal[Any], _: IcebergType) -> Placed:
+def _to_boolean(literal: Literal[Any], _: IcebergType) -> Coerced:
     if isinstance(literal, BooleanLiteral):
-        return Placed(literal)
+        return Coerced(literal)
     if isinstance(literal, StringLiteral):
         if literal.value.lower() not in {"true", "false"}:
             raise ValueError("not true or false")
-        return Placed(BooleanLiteral(literal.value.lower() == "true"))
+        return Coerced(BooleanLiteral(literal.value.lower() == "true"))
     raise TypeError("not a boolean")
 
 
-def _to_string(literal: Literal[Any], _: IcebergType) -> Placed:
+def _to_string(literal: Literal[Any], _: IcebergType) -> Coerced:
     if not isinstance(literal, StringLiteral):
         raise TypeError("not text")
     literal.value.encode()
-    return Placed(literal)
+    return Coerced(literal)
 
 
-def _to_uuid(literal: Literal[Any], _: IcebergType) -> Placed:
+def _to_uuid(literal: Literal[Any], _: IcebergType) -> Coerced:
     if isinstance(literal, StringLiteral):
-        return Placed(UUIDLiteral(UUID(literal.value).bytes))
-    return Placed(UUIDLiteral(_binary(literal, _UUID_BYTES)))
+        return Coerced(UUIDLiteral(UUID(literal.value).bytes))
+    return Coerced(UUIDLiteral(_binary(literal, _UUID_BYTES)))
 
 
-def _to_fixed(literal: Literal[Any], type_: Any) -> Placed:
-    return Placed(FixedLiteral(_binary(literal, len(type_))))
+def _to_fixed(literal: Literal[Any], type_: Any) -> Coerced:
+    return Coerced(FixedLiteral(_binary(literal, len(type_))))
 
 
-def _to_binary(literal: Literal[Any], _: IcebergType) -> Placed:
-    return Placed(BinaryLiteral(_binary(literal, None)))
+def _to_binary(literal: Literal[Any], _: IcebergType) -> Coerced:
+    return Coerced(BinaryLiteral(_binary(literal, None)))
 
 
 def _binary(literal: Literal[Any], length: int | None) -> bytes:
@@ -242,31 +242,33 @@ def _binary(literal: Literal[Any], length: int | None) -> bytes:
     return bytes(literal.value)
 
 
-def _to_date(literal: Literal[Any], _: IcebergType) -> Placed:
+def _to_date(literal: Literal[Any], _: IcebergType) -> Coerced:
     if isinstance(literal, DateLiteral):
-        return Placed(literal)
+        return Coerced(literal)
     if isinstance(literal, TimestampLiteral):
         days, rest = divmod(literal.value, _DAY_SECONDS * 1_000_000)
-        return Placed(DateLiteral(days), rest == 0)
+        return Coerced(DateLiteral(days), rest == 0)
     if isinstance(literal, StringLiteral):
-        return Placed(DateLiteral(_days(literal.value)))
+        return Coerced(DateLiteral(_days(literal.value)))
     if isinstance(literal, LongLiteral):
-        return _place_integer(Decimal(literal.value), IntegerType.min, IntegerType.max, DateLiteral)
+        return _coerce_integer(
+            Decimal(literal.value), IntegerType.min, IntegerType.max, DateLiteral
+        )
     raise TypeError("not a date")
 
 
-def _to_time(literal: Literal[Any], _: IcebergType) -> Placed:
+def _to_time(literal: Literal[Any], _: IcebergType) -> Coerced:
     if isinstance(literal, TimeLiteral):
-        return Placed(literal)
+        return Coerced(literal)
     if isinstance(literal, StringLiteral):
         micros, rest = divmod(_time_nanos(literal.value), 1000)
-        return Placed(TimeLiteral(micros), rest == 0)
+        return Coerced(TimeLiteral(micros), rest == 0)
     if isinstance(literal, LongLiteral):
-        return _place_integer(Decimal(literal.value), LongType.min, LongType.max, TimeLiteral)
+        return _coerce_integer(Decimal(literal.value), LongType.min, LongType.max, TimeLiteral)
     raise TypeError("not a time")
 
 
-def _to_timestamp(literal: Literal[Any], type_: IcebergType) -> Placed:
+def _to_timestamp(literal: Literal[Any], type_: IcebergType) -> Coerced:
     zoned = isinstance(type_, TimestamptzType | TimestamptzNanoType)
     unit = 1 if isinstance(type_, TimestampNanoType | TimestamptzNanoType) else 1000
     make = LongLiteral if unit == 1 else TimestampLiteral
@@ -280,7 +282,7 @@ def _to_timestamp(literal: Literal[Any], type_: IcebergType) -> Placed:
         raw = Decimal(_timestamp_nanos(literal.value, zoned=zoned)).scaleb(-3 if unit > 1 else 0)
     else:
         raise TypeError("not a timestamp")
-    return _place_integer(raw, LongType.min, LongType.max, make)
+    return _coerce_integer(raw, LongType.min, LongType.max, make)
 
 
 def _days(text: str) -> int:
@@ -322,7 +324,7 @@ def _zone_nanos(zone: str | None) -> int:
     return (-1 if zone[0] == "-" else 1) * minutes * 60 * _NANOS
 
 
-_CONVERSIONS: Mapping[type[IcebergType], Callable[[Literal[Any], Any], Placed]] = {
+_CONVERSIONS: Mapping[type[IcebergType], Callable[[Literal[Any], Any], Coerced]] = {
     BooleanType: _to_boolean,
     IntegerType: _to_integer,
     LongType: _to_integer,
@@ -341,7 +343,7 @@ _CONVERSIONS: Mapping[type[IcebergType], Callable[[Literal[Any], Any], Placed]] 
     BinaryType: _to_binary,
 }
 
-# How a literal's value is written and read again, by the kind of literal.
+# For each type of literal: how its value is serialised and deserialised.
 _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
     "boolean": (BooleanLiteral, bool, bool),
     "long": (LongLiteral, int, int),

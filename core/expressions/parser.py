@@ -1,4 +1,4 @@
-"""The syntax of row filters: conditions of SQL on one column each, joined by and, or and not.
+"""The syntax of row filters: SQL conditions on one column each, combined with and, or and not.
 
 ::
 
@@ -13,8 +13,8 @@
     comparison ::= "=" | "==" | "<>" | "!=" | "<" | "<=" | ">" | ">=" | "<=>"
     column     ::= name ("." name)*
 
-Names stand alone, in ``"…"`` or in backquotes, texts in ``'…'``, each with its own quote doubled inside. The
-grammar contains PyIceberg's (`pyiceberg.expressions.parser`), whose predicates are the result.
+Names may be bare, in ``"…"`` or in backquotes; texts are in ``'…'``; a quote inside is doubled. The
+grammar contains PyIceberg's (`pyiceberg.expressions.parser`), and the result consists of its predicates.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MAX_DIGITS = 400
 _SHOWN_CHARACTERS = 60
 _HINT = (
     "Write filters as in: amount >= 10.5 and (country in ('DE', 'FR') or name like 'A%') "
-    "and deleted_at is null. Text is in single quotes; names with other characters than letters, "
+    "and deleted_at is null. Text is in single quotes; names with characters other than letters, "
     "digits and _ are in double quotes."
 )
 
@@ -91,7 +91,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class Unknown(BooleanExpression):
-    """Neither TRUE nor FALSE for any row, and so is its negation: what a comparison with NULL is."""
+    """A condition that is neither TRUE nor FALSE for any row, and nor is its negation: a comparison with NULL."""
 
     def __invert__(self) -> Unknown:
         return self
@@ -102,9 +102,9 @@ class _Token:
     """A part of a filter's text.
 
     Args:
-        kind: the name of its group in `_TOKEN`; ``end`` behind the last one.
-        text: as it was written.
-        start: its first character's index.
+        kind: the name of its group in `_TOKEN`; ``end`` after the last token.
+        text: the token as written.
+        start: the index of its first character.
     """
 
     kind: str
@@ -113,7 +113,7 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """The keyword or sign that it may be, in lower case; empty for names in quotes and values."""
+        """The token in lower case if it may be a keyword or sign; empty for quoted names and values."""
         return self.text.lower() if self.kind in {"word", "sign"} else ""
 
 
@@ -160,7 +160,7 @@ class _Parser:
             return f"this {character} has no closing {character}"
         if character in "+-.0123456789":
             return "this is not a number"
-        return f"{character!r} is not part of any filter"
+        return f"{character!r} is not valid in a filter"
 
     def _take(self) -> _Token:
         token = self._next
@@ -192,7 +192,7 @@ class _Parser:
         parts = [self._conjunction()]
         while self._skip("or"):
             parts.append(self._conjunction())
-        # PyIceberg joins several as a balanced tree, so that long filters nest little.
+        # PyIceberg combines several as a balanced tree, so that long filters nest only a little.
         return parts[0] if len(parts) == 1 else Or(*parts)
 
     def _conjunction(self) -> BooleanExpression:
@@ -295,7 +295,7 @@ class _Parser:
             values.append(self._value("a value"))
         self._require(")")
         known = _predicate("in", column, [value for value in values if value is not None])
-        # What equals none of the values may still equal the NULL: nobody knows.
+        # A value that equals none of the values may still equal the NULL: the result is unknown.
         return Or(known, Unknown()) if None in values else known
 
     def _like(self, column: Reference) -> BooleanExpression:
@@ -321,7 +321,7 @@ class _Parser:
         names = [self._name()]
         while self._skip("."):
             names.append(self._name())
-        # No two columns have one full name, whether a dot is in a name or between two.
+        # Full names are unique, whether a dot is part of a name or separates two names.
         return Reference(".".join(names))
 
     def _name(self) -> str:
@@ -342,7 +342,7 @@ class _Parser:
         return value.value
 
     def _value(self, expected: str) -> Literal[Any] | None:
-        """Read a value; None is NULL."""
+        """Read a value; None for NULL."""
         token = self._next
         if token.word == "null":
             self._take()
@@ -374,7 +374,7 @@ def _comparison(column: Reference, sign: str, value: Literal[Any]) -> BooleanExp
 
 
 def _matching(column: Reference, pattern: str) -> BooleanExpression:
-    """Return the predicate that leaves out most files and is TRUE for the texts that match a canonical pattern."""
+    """Return the predicate for a canonical LIKE pattern that prunes the most files."""
     start, others = literal_prefix(pattern), wildcards(pattern)
     if not others:
         return _predicate("eq", column, StringLiteral(start))
@@ -403,12 +403,12 @@ def _text(text: str) -> Literal[Any]:
 
 
 def _unicode(text: str) -> Literal[Any]:
-    """Read SQL's ``U&'…'``, where a backslash stands before 4 hexadecimal digits or before + and 6."""
+    """Read SQL's ``U&'…'``, in which a backslash precedes 4 hexadecimal digits, or + and 6."""
 
     def character(found: re.Match[str]) -> str:
         number = found[2] or found[3]
         if not number and not found[1]:
-            raise ValueError("in U&'…' a backslash stands before 4 hexadecimal digits, or + and 6")
+            raise ValueError("in U&'…' a backslash must precede 4 hexadecimal digits, or + and 6")
         return chr(int(number, 16)) if number else "\\"
 
     return StringLiteral(_UNICODE_ESCAPE.sub(character, _text(text[2:]).value))

@@ -1,7 +1,7 @@
-"""One predicate on one column: its operation by name, and the values it is TRUE for.
+"""One predicate on one column: its operation, and the values for which it is TRUE.
 
-TRUE is SQL's: a comparison with NULL is neither true nor false. NaN compares as in IEEE 754 and
-pyarrow: false with everything, except that ``!=`` and ``not in`` are true.
+A comparison with NULL is neither TRUE nor FALSE, as in SQL. NaN compares as in IEEE 754 and
+pyarrow: FALSE with everything, except that ``!=`` and ``not in`` are TRUE.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ _COMPARE = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a predicate asks of its column.
+    """A predicate's condition on its column.
 
     Args:
-        op: the operation by its name in Iceberg's REST expressions (``lt-eq``, ``not-in``, …).
+        op: the name of the operation in Iceberg's REST expressions (``lt-eq``, ``not-in``, …).
         values: its literals in PyIceberg's form (dates and times as integers, UUIDs as bytes).
     """
 
@@ -132,7 +132,7 @@ def operation(predicate: UnboundPredicate | BoundPredicate) -> str:
 
 
 def condition(predicate: UnboundPredicate | BoundPredicate) -> Condition:
-    """Return what a predicate asks of its column."""
+    """Return a predicate's condition on its column."""
     op = operation(predicate)
     if isinstance(predicate, LiteralPredicate | BoundLiteralPredicate):
         return Condition(op, (predicate.literal.value,))
@@ -145,7 +145,7 @@ def matches(values: pa.Array, asked: Condition) -> pa.BooleanArray:
     """Return for which values, in their `comparable` form, a condition is TRUE; never NULL.
 
     Raises:
-        pyarrow.ArrowException, ValueError, OverflowError: a literal is none of the array's type.
+        pyarrow.ArrowException, ValueError, OverflowError: a literal does not have the array's type.
     """
     return _evaluate(values, asked).fill_null(fill_value=False)
 
@@ -168,7 +168,7 @@ def _evaluate(values: pa.Array, asked: Condition) -> pa.BooleanArray:
 
 
 def _is_in(values: pa.Array, wanted: tuple[Any, ...]) -> pa.BooleanArray:
-    """Return membership, NULL for NULL."""
+    """Return membership; NULL for NULL."""
     value_set = pa.array(wanted, values.type)
     if pa.types.is_floating(values.type):
         # is_in compares bits, and -0.0 equals 0.0

@@ -1,4 +1,4 @@
-"""Iceberg schemas as Arrow's, and both as plain data for tasks."""
+"""Iceberg schemas as Arrow schemas, and both as plain data for tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 FIELD_ID = b"PARQUET:field_id"
-# Columns of every table of version 3 that are stored only where a row was moved (reserved by the specification).
+# Columns of every version 3 table, stored only for rows that were moved (ids reserved by the specification).
 ROW_ID = 2147483540
 LAST_UPDATED = 2147483539
 _LINEAGE_NAMES = ("_row_id", "_last_updated_sequence_number")
@@ -36,10 +36,10 @@ RESERVED_NAMES = frozenset({"_file", "_pos", "_deleted", "_spec_id", "_partition
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema that lake's batches of an Iceberg schema have, with field ids throughout.
+    """Return the Arrow schema of lake's batches for an Iceberg schema, with field ids at every level.
 
     Raises:
-        RefusedError: it holds a type that lake does not know.
+        RefusedError: the schema contains a type that lake does not support.
     """
     return pa.schema([arrow_field(field) for field in schema.fields])
 
@@ -64,7 +64,7 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
         return pa.map_(arrow_field(kind.key_field), arrow_field(kind.value_field))
     found = primitive_type(kind)
     if found is None:
-        raise RefusedError(f"columns of type {kind} cannot be handled yet")
+        raise RefusedError(f"columns of type {kind} are not supported")
     return found
 
 
@@ -94,20 +94,20 @@ def field_id(field: pa.Field) -> int | None:
 
 
 def top_columns(schema: Schema, ids: Sequence[int]) -> Schema:
-    """Return the columns of a schema that fields, which may lie inside them, belong to; one if there is no field."""
+    """Return the top-level columns that contain the given fields; the first column if no field is given."""
     names = {str(schema.find_column_name(column)).split(".")[0] for column in ids}
     found = [item for item in schema.fields if item.name in names] or list(schema.fields[:1])
     return Schema(*found, schema_id=schema.schema_id)
 
 
 def moved_schema(schema: Schema, metadata: TableMetadata) -> Schema:
-    """Return what rows are written as that move from one file of a table to another.
+    """Return the schema for rows that are moved from one file of a table to another.
 
-    Where the table has row ids, rows keep theirs: the columns of row lineage stand behind the others.
+    If the table has row ids, rows keep them: the row lineage columns are appended to the schema.
     Source: https://iceberg.apache.org/spec/#row-lineage.
 
     Raises:
-        RefusedError: a column has the name of one of these.
+        RefusedError: a column has the name of a row lineage column.
     """
     if metadata.format_version < ROW_LINEAGE_SINCE:
         return schema
@@ -137,9 +137,9 @@ def schema_from_plain(plain: Any) -> Schema:
     """Rebuild a schema.
 
     Raises:
-        CorruptFileError: the values describe none.
+        CorruptFileError: the values do not describe a schema.
     """
-    # A Spark worker gets here before anything else that knows the types.
+    # In a Spark worker this is the first code that needs the types.
     enable_types()
     enable_defaults()
     try:
@@ -168,7 +168,7 @@ def project_schema(schema: Schema, names: Sequence[str], *, case_sensitive: bool
     """Return the part of a schema that names (``a`` or ``a.b``) select, in the schema's order.
 
     Raises:
-        NotFoundError: a name is no column.
+        NotFoundError: a name is not a column.
     """
     for name in names:
         try:

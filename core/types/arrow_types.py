@@ -1,4 +1,4 @@
-"""How Arrow holds values of Iceberg's primitive types."""
+"""Arrow types for Iceberg's primitive types."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ ARROW_TYPES: Mapping[IcebergType, pa.DataType] = {
     UUIDType(): pa.binary(_UUID_BYTES),
     UnknownType(): pa.null(),
 }
-# lake reads and writes no values of them, only NULLs.
+# lake does not read or write values of these types, only NULLs.
 _OF_NULLS = (VariantType, GeometryType, GeographyType)
 
 
 def primitive_type(kind: IcebergType) -> pa.DataType | None:
-    """Return the Arrow type of a primitive Iceberg type; None for one that is not known."""
+    """Return the Arrow type of a primitive Iceberg type; None if it is not known."""
     if isinstance(kind, FixedType):
         return pa.binary(len(kind))
     if isinstance(kind, DecimalType):

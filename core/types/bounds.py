@@ -1,4 +1,4 @@
-"""Bounds and counts of columns, between the binary maps of manifests and typed Arrow arrays."""
+"""Column bounds and counts: from and to the binary maps of manifests, as typed Arrow arrays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FIRST_SURROGATE = 0xD800
 _LAST_SURROGATE = 0xDFFF
 _LAST_BYTE = 0xFF
 
-# Byte lengths a bound may have and how each is read; the shorter was written before a promotion.
+# The byte lengths that a bound may have, and how each is read; a shorter one was written before a promotion.
 _LAYOUTS: Mapping[type[IcebergType], Mapping[int, str]] = {
     BooleanType: {1: "u1"},
     IntegerType: {4: "<i4"},
@@ -60,7 +60,7 @@ _LAYOUTS: Mapping[type[IcebergType], Mapping[int, str]] = {
 
 
 def comparable_type(type_: IcebergType) -> pa.DataType | None:
-    """Return the Arrow type that holds a type's values, None for a type without an order."""
+    """Return the Arrow type of a type's values; None for a type without an order."""
     try:
         found = arrow_type(type_)
     except BadInputError:
@@ -69,13 +69,13 @@ def comparable_type(type_: IcebergType) -> pa.DataType | None:
 
 
 def comparable(array: pa.Array, type_: IcebergType) -> pa.Array:
-    """Return a column's values in the form they are compared in: dates and times as integers.
+    """Return a column's values in the form used for comparison: dates and times as integers.
 
-    Integers of dates are days, of times and timestamps the type's unit. A narrower Arrow type (a
-    promoted column) is widened; arrays of types without an order come back unchanged.
+    Dates are in days, times and timestamps in the type's unit. A narrower Arrow type (a
+    promoted column) is widened; arrays of types without an order are returned unchanged.
 
     Raises:
-        pyarrow.ArrowException: the array does not hold values of the type.
+        pyarrow.ArrowException: the array does not contain values of the type.
     """
     expected = comparable_type(type_)
     if expected is None:
@@ -93,21 +93,21 @@ def bound_array(
 ) -> pa.Array:
     """Decode one field's bounds of all files into an array of the field's Arrow type.
 
-    NULL where a file has no bound for the field, or one whose bytes are no value of the type.
+    NULL where a file has no bound for the field, or where the bytes are not a value of the type.
     """
     return decode_bounds(map_values(entries, column, field_id, pa.binary()), type_)
 
 
 def count_array(entries: pa.Table, column: CountColumn, field_id: int) -> pa.Array:
-    """Return one field's counts of all files as int64, NULL where a file has none."""
+    """Return one field's counts of all files as int64; NULL where a file has no count."""
     return map_values(entries, column, field_id, pa.int64())
 
 
 def decode_bounds(values: pa.Array, type_: IcebergType) -> pa.Array:
-    """Decode binary single values into the type's Arrow type; NULL where the bytes are none.
+    """Decode binary single values into the type's Arrow type; NULL where the bytes are not a value of it.
 
     Bounds written before a promotion (int to long, float to double, a wider decimal) are read as
-    what they were. Format: https://iceberg.apache.org/spec/#binary-single-value-serialization.
+    their original type. Format: https://iceberg.apache.org/spec/#binary-single-value-serialization.
     """
     values = values if pa.types.is_binary(values.type) else values.cast(pa.binary())
     expected = comparable_type(type_)
@@ -131,7 +131,7 @@ def encode_bound(value: Any, type_: PrimitiveType) -> bytes:
     Dates and times may be given as integers (days; the type's unit), UUIDs as 16 bytes.
 
     Raises:
-        decimal.Inexact: a decimal has more digits behind the point than the type.
+        decimal.Inexact: a decimal has more digits after the point than the type.
         ValueError: a decimal has more digits than the type.
     """
     if isinstance(type_, DecimalType):
@@ -147,14 +147,14 @@ def truncate_lower(value: TextOrBytes, length: int) -> TextOrBytes:
 
 
 def truncate_upper(value: TextOrBytes, length: int) -> TextOrBytes | None:
-    """Return an upper bound of at most ``length`` characters (or bytes), None if there is none."""
+    """Return an upper bound of at most ``length`` characters (or bytes); None if there is none."""
     return value if len(value) <= length else prefix_end(value[:length])
 
 
 def prefix_end(prefix: TextOrBytes) -> TextOrBytes | None:
-    """Return the least value greater than all that start with a prefix, None if there is none.
+    """Return the least value greater than every value with this prefix; None if there is none.
 
-    Text is ordered by code point, which is the order of its UTF-8 bytes; surrogates are no
+    Text is ordered by code point, which is the order of its UTF-8 bytes. Surrogates are not
     characters, so U+E000 follows U+D7FF.
     """
     if isinstance(prefix, bytes):
@@ -171,7 +171,7 @@ def _next_character(character: str) -> str:
 
 
 def map_values(entries: pa.Table, column: str, field_id: int, type_: pa.DataType) -> pa.Array:
-    """Return the value of one key in a column of maps, NULL where a map lacks it, is NULL, or is not read."""
+    """Return the value of one key in a column of maps; NULL where a map lacks it, is NULL, or was not read."""
     if column not in entries.column_names:
         return pa.nulls(entries.num_rows, type_)
     chunks = [_chunk_values(chunk, field_id) for chunk in entries.column(column).chunks]
@@ -197,7 +197,7 @@ def _lengths(values: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def _bytes_of(values: pa.Array, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """Return the bytes of the chosen values, one after the other."""
+    """Return the bytes of the chosen values, concatenated."""
     picked = values.filter(pa.array(chosen))
     if not len(picked):
         return np.empty(0, dtype=np.uint8)
@@ -236,7 +236,7 @@ def _decode_text(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        # Only bytes that some writer cut inside a character come here.
+        # Only for bytes that a writer cut inside a character.
         return pa.array([_text_or_none(value) for value in values.to_pylist()], pa.string())
 
 

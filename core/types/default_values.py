@@ -1,7 +1,7 @@
-"""Default values in table metadata that PyIceberg 0.12 cannot read: of nanosecond timestamps, and of structs.
+"""Default values in table metadata that PyIceberg 0.12 cannot read: of nanosecond timestamps and of structs.
 
-In memory a default of a nanosecond timestamp is the number of nanoseconds since 1970, and the one default that a
-struct may have, a struct of its fields' defaults, is `EMPTY_STRUCT`.
+In memory, the default of a nanosecond timestamp is the number of nanoseconds since 1970. The only default of a
+struct, an empty JSON object (its fields have their own defaults), is `EMPTY_STRUCT`.
 Source: https://iceberg.apache.org/spec/#default-values and #json-single-value-serialization.
 """
 
@@ -15,14 +15,14 @@ from pyiceberg.conversions import from_json, to_json
 from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType
 from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
-# The models of PyIceberg take texts and numbers for defaults, but no objects.
+# PyIceberg's models accept texts and numbers as defaults, but not objects.
 EMPTY_STRUCT = "{}"
 _LARGEST = 2**63 - 1
 
 
 def enable_defaults() -> None:
     """Let PyIceberg's models read and write these defaults."""
-    # PyIceberg's annotations say that these functions return nothing.
+    # PyIceberg's annotations declare that these functions return nothing.
     read: Any = from_json
     write: Any = to_json
     read.register(TimestampNanoType, lambda _, value: _nanoseconds(value, timestamp_to_nanos))
@@ -36,7 +36,7 @@ def enable_defaults() -> None:
 def _nanoseconds(value: object, parse: Callable[[str], int]) -> int:
     found = value if isinstance(value, int) else parse(str(value))
     if not -_LARGEST <= found <= _LARGEST:
-        raise ValueError(f"nanoseconds since 1970 do not reach {value!r}")
+        raise ValueError(f"{value!r} is out of range for nanoseconds since 1970")
     return found
 
 
@@ -47,5 +47,5 @@ def _text(value: int) -> str:
 
 def _empty(value: object) -> str:
     if value not in ({}, EMPTY_STRUCT):
-        raise ValueError(f"the default of a struct is empty, not {value!r}")
+        raise ValueError(f"the default of a struct must be empty, not {value!r}")
     return EMPTY_STRUCT

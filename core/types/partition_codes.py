@@ -1,4 +1,4 @@
-"""Partition tuples as numbers, so that columns of them can be matched."""
+"""Partition tuples as integers, for vectorised comparison."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MOST_CODES = 2**31
 
 
 def partition_codes(columns: Sequence[pa.ChunkedArray]) -> list[Int64s]:
-    """Return a number for each tuple of some columns of one spec: equal for equal tuples, and only for them.
+    """Return an integer for each tuple of columns of one spec; two are equal exactly if the tuples are.
 
-    NULL equals NULL, any NaN any other, and -0.0 is not 0.0, as Iceberg Java compares partitions.
+    NULL equals NULL, NaN equals NaN, and -0.0 differs from 0.0, as when Iceberg Java compares partitions.
     """
     lengths = [len(column) for column in columns]
     codes = np.zeros(sum(lengths), np.int64)
@@ -33,13 +33,13 @@ def partition_codes(columns: Sequence[pa.ChunkedArray]) -> list[Int64s]:
 
 
 def partition_tuples(column: pa.ChunkedArray) -> list[tuple[Any, ...]]:
-    """Return the values of tuples of one spec, which are equal where `partition_codes` would be."""
+    """Return the tuples of one spec as Python values; they are equal exactly if their `partition_codes` are."""
     fields = [_comparable(values).to_pylist() for values in one_array(column).flatten()]
     return list(zip(*fields, strict=True)) if fields else [()] * len(column)
 
 
 def _children(columns: Sequence[pa.ChunkedArray], name: str) -> list[pa.Array]:
-    """Return one field of all tuples, as one type; a column that lacks it has NULLs."""
+    """Return one field of all tuples as one type; NULLs for a column that lacks it."""
     found = [
         chunk.field(name) if chunk.type.get_field_index(name) >= 0 else pa.nulls(len(chunk))
         for column in columns
@@ -50,7 +50,7 @@ def _children(columns: Sequence[pa.ChunkedArray], name: str) -> list[pa.Array]:
 
 
 def _comparable(values: Any) -> Any:
-    """Return floats and times as integers: floats compare as their bits do, and all NaN are one."""
+    """Return floats and times as integers: floats compare by their bits, and all NaN are equal."""
     if pa.types.is_temporal(values.type):
         return values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())  # noqa: PLR2004
     if not pa.types.is_floating(values.type):

@@ -1,4 +1,4 @@
-"""The paths that partitions are named by, in folders and in summaries. Source: PartitionSpec.partitionToPath."""
+"""Partition paths, as used in folders and in summaries. Source: PartitionSpec.partitionToPath."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def partition_path(spec: PartitionSpec, schema: Schema, partition: Sequence[byte
 
     Args:
         spec: the partition's spec.
-        schema: a schema with the columns that the spec derives values from.
+        schema: a schema with the spec's source columns.
         partition: the single value of each field of the spec.
     """
     kinds = partition_type(spec, [schema]).fields
@@ -29,19 +29,19 @@ def partition_path(spec: PartitionSpec, schema: Schema, partition: Sequence[byte
         try:
             text = field.transform.to_human_string(source, internal)
         except OverflowError:
-            # PyIceberg has no dates beyond the year 9999.
+            # PyIceberg does not support dates after the year 9999.
             text = str(internal)
         parts.append(f"{_quoted(field.name)}={_quoted(text)}")
     return "/".join(parts)
 
 
 def _quoted(text: str) -> str:
-    # As Java's URLEncoder, which also escapes the tilde.
+    # Like Java's URLEncoder, which also escapes the tilde.
     return quote_plus(text, safe="*-._", errors="surrogatepass").replace("~", "%7E")
 
 
 def _internal(value: bytes | None, kind: Any) -> Any:
-    """Return a single value as PyIceberg's own transforms keep it (ints for dates and times)."""
+    """Return a single value as PyIceberg's transforms represent it (ints for dates and times)."""
     from pyiceberg.conversions import from_bytes  # noqa: PLC0415
 
     return None if value is None else from_bytes(kind, value)

@@ -1,4 +1,4 @@
-"""Partition values: their types, and Arrow columns from and to Iceberg's single values.
+"""Partition values: their types, and Arrow columns to and from Iceberg's single values.
 
 Format: https://iceberg.apache.org/spec/#binary-single-value-serialization.
 """
@@ -45,8 +45,8 @@ def partition_type(spec: PartitionSpec, schemas: Sequence[Schema]) -> StructType
 
     Args:
         spec: the spec.
-        schemas: where to look for the source columns, the preferred schema first. A column found
-            in none gives `UnknownType`, or what the transform always gives.
+        schemas: the schemas to search for the source columns, the preferred one first. A column that
+            none of them has gives `UnknownType`, or the result type of a transform with a fixed one.
     """
     fields = []
     for field in spec.fields:
@@ -57,14 +57,14 @@ def partition_type(spec: PartitionSpec, schemas: Sequence[Schema]) -> StructType
 
 
 def stored_partition_type(spec: PartitionSpec, schema: Schema, struct: pa.StructType) -> StructType:
-    """Return a column's partition struct by a spec; types that the schema lacks are the column's own."""
+    """Return the partition struct of a stored column; types that the schema lacks are taken from the column."""
     fields = []
     for field in partition_type(spec, [schema]).fields:
         kind = field.field_type
         index = struct.get_field_index(str(field.field_id))
         if isinstance(kind, UnknownType) and index >= 0:
             kind = iceberg_type(struct.field(index).type)
-        # Avro has no union of null with itself.
+        # Avro does not allow a union of null with itself.
         required = isinstance(kind, UnknownType)
         fields.append(NestedField(field.field_id, field.name, kind, required=required))
     return StructType(*fields)
@@ -81,35 +81,35 @@ def source_type(source_id: int, schemas: Sequence[Schema]) -> IcebergType:
 
 
 def arrow_type(kind: IcebergType) -> pa.DataType:
-    """Return the Arrow type that holds a partition value of an Iceberg type.
+    """Return the Arrow type of a partition value of an Iceberg type.
 
     Raises:
-        BadInputError: a table cannot be partitioned by that type.
+        BadInputError: a table cannot be partitioned by this type.
     """
     found = primitive_type(kind)
     if found is None:
-        raise BadInputError(f"a partition value of type {kind}, which lake does not know")
+        raise BadInputError(f"lake does not know the type {kind} of a partition value")
     return found
 
 
 def iceberg_type(kind: pa.DataType) -> PrimitiveType:
-    """Return the Iceberg type of an Arrow partition column; 16 fixed bytes may also be a UUID."""
+    """Return the Iceberg type of an Arrow partition column; 16 fixed bytes could also be a UUID."""
     if pa.types.is_decimal128(kind):
         return DecimalType(kind.precision, kind.scale)
     if pa.types.is_fixed_size_binary(kind):
         return FixedType(kind.byte_width)
     if kind not in _ICEBERG:
-        raise BadInputError(f"a partition column of Arrow type {kind}, which lake does not know")
+        raise BadInputError(f"lake does not know the Arrow type {kind} of a partition column")
     return _ICEBERG[kind]
 
 
 def partition_struct(kind: StructType) -> pa.StructType:
-    """Return the Arrow struct of a partition, its children named by field id."""
+    """Return the Arrow struct of a partition; its children are named by field id."""
     return pa.struct([(str(field.field_id), arrow_type(field.field_type)) for field in kind.fields])
 
 
 def struct_array(children: Sequence[pa.Array], kind: pa.StructType, rows: int) -> pa.Array:
-    """Return a struct column without nulls; it may have no children at all."""
+    """Return a struct column without nulls, possibly without children."""
     if not children:
         return pa.Array.from_buffers(kind, rows, [None])
     return pa.StructArray.from_arrays(children, fields=list(kind))
@@ -125,30 +125,32 @@ def single_value(value: pa.Scalar, kind: IcebergType) -> bytes | None:
     if not value.is_valid:
         return None
     if not isinstance(kind, PrimitiveType):
-        raise BadInputError(f"a partition value of type {kind}, which lake does not know")
+        raise BadInputError(f"lake does not know the type {kind} of a partition value")
     if pa.types.is_temporal(value.type):
         return to_bytes(kind, value.value)
     found = value.as_py()
-    # There are many NaN, but only one partition of them.
+    # There are many NaN bit patterns, but one partition for all of them.
     return to_bytes(kind, math.nan if isinstance(found, float) and math.isnan(found) else found)
 
 
 def from_single_values(values: Sequence[bytes | None], kind: IcebergType) -> pa.Array:
-    """Return an Arrow column of single values.
+    """Return the Arrow column of single values.
 
     Raises:
-        BadInputError: a value is no binary form of the type.
+        BadInputError: a value is not a binary single value of the type.
     """
     encoded = pa.array(values, pa.binary()).dictionary_encode()
     decoded = [_from_single_value(value, kind) for value in encoded.dictionary.to_pylist()]
     try:
         return pa.array(decoded, arrow_type(kind)).take(encoded.indices)
     except pa.ArrowException as error:
-        raise BadInputError(f"a value of {len(values)} is no binary {kind}") from error
+        raise BadInputError(
+            f"one of {len(values)} partition values is not a binary {kind}"
+        ) from error
 
 
 def _from_single_value(value: bytes, kind: IcebergType) -> Any:
-    problem = BadInputError(f"{value[:40]!r} is no binary {kind}")
+    problem = BadInputError(f"{value[:40]!r} is not a binary {kind}")
     if not isinstance(kind, PrimitiveType) or isinstance(kind, UnknownType):
         raise problem
     try:
@@ -168,9 +170,9 @@ def _by_distinct(column: pa.Array, convert: Callable[[pa.Scalar], Any]) -> list[
 
 
 def bounds(column: pa.Array, kind: IcebergType) -> dict[str, Any]:
-    """Return a column's field summary: whether it has nulls or NaNs, and its bounds.
+    """Return the field summary of a column: whether it contains nulls or NaNs, and its bounds.
 
-    Iceberg orders floats as IEEE does, -0.0 before 0.0; NaN is no bound.
+    Iceberg orders floats as IEEE 754 does, -0.0 before 0.0; a bound is never NaN.
     """
     contains_null = column.null_count > 0
     contains_nan = False
@@ -207,7 +209,7 @@ def _extremes(values: pa.Array) -> tuple[pa.Scalar | None, pa.Scalar | None]:
 
 
 def from_avro(column: pa.Array, kind: IcebergType) -> pa.Array:
-    """Return a partition column from its Avro form: numbers, text, or bytes (decimals big-endian).
+    """Return a partition column decoded from Avro: numbers, text, or bytes (decimals are big-endian).
 
     Raises:
         pa.ArrowInvalid: a value does not fit the type.
@@ -224,7 +226,7 @@ def from_avro(column: pa.Array, kind: IcebergType) -> pa.Array:
 
 
 def _avro_form(kind: pa.DataType) -> str:
-    """Return what a type is in Avro; numbers of different widths and all bytes are alike."""
+    """Return a type's representation in Avro; all widths of numbers are one, and so are all bytes."""
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         return "integer"
     if pa.types.is_floating(kind):

@@ -1,4 +1,4 @@
-"""A table's sort orders: whether lake can sort by one, and which one some fields are."""
+"""A table's sort orders: whether lake can sort by one, and which one has given fields."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SortFields = tuple[SortField, ...]
 
 
 def table_order(metadata: TableMetadata, schema: Schema) -> SortFields | None:
-    """Return the fields of a table's sort order, none for an unsorted one; None if lake cannot sort by it."""
+    """Return the fields of a table's sort order (empty if it is unsorted); None if lake cannot sort by it."""
     order = metadata.sort_order()
     return order_fields(order, schema)
 
 
 def order_fields(order: SortOrder, schema: Schema) -> SortFields | None:
-    """Return an order's fields; None if a column is gone, or a transform is not known."""
+    """Return an order's fields; None if a column was dropped or a transform is not known."""
     fields = tuple(order.fields)
     known = all(
         not isinstance(field.transform, UnknownTransform) and is_sortable(field.source_id, schema)
@@ -34,9 +34,9 @@ def order_fields(order: SortOrder, schema: Schema) -> SortFields | None:
 
 
 def is_sortable(column: int, schema: Schema) -> bool:
-    """Whether a schema has a column and each row one plain value of it."""
+    """Whether the column exists and has one primitive value per row."""
     try:
-        # What lies inside a list or a map has no accessor.
+        # Fields inside a list or a map do not have an accessor.
         schema.accessor_for_field(column)
     except ValueError:
         return False
@@ -44,7 +44,7 @@ def is_sortable(column: int, schema: Schema) -> bool:
 
 
 def partition_fields(spec: PartitionSpec) -> SortFields:
-    """Return the order in which each partition's rows lie together."""
+    """Return the order that groups the rows of each partition."""
     return tuple(
         SortField(
             source_id=field.source_id,
@@ -58,7 +58,7 @@ def partition_fields(spec: PartitionSpec) -> SortFields:
 
 
 def order_id_of(metadata: TableMetadata, fields: Sequence[SortField]) -> int | None:
-    """Return the id of the table's sort order that has just these fields, the current one first."""
+    """Return the id of the table's sort order with exactly these fields; the current order is preferred."""
     orders = [metadata.sort_order(), *metadata.sort_orders]
     same = (order.order_id for order in orders if fields and tuple(order.fields) == tuple(fields))
     return next(same, None)

@@ -1,6 +1,6 @@
-"""Types of the specification that PyIceberg 0.12 does not have, or whose text it spells in its own way.
+"""Types of the specification that PyIceberg 0.12 lacks or writes as different text.
 
-The text of a type is what table metadata holds. Source: https://iceberg.apache.org/spec/#primitive-types and
+Table metadata contains a type as text. Source: https://iceberg.apache.org/spec/#primitive-types and
 org.apache.iceberg.types.Types.
 """
 
@@ -32,22 +32,22 @@ _KNOWN = frozenset(
 
 
 class VariantType(PrimitiveType):
-    """Semi-structured values. A leaf of a schema, although the specification does not call it primitive."""
+    """Semi-structured values. A leaf of a schema, although the specification does not list it as primitive."""
 
     root: Literal["variant"] = Field(default="variant")
 
     def minimum_format_version(self) -> TableVersion:
-        """Return the first format version that has the type."""
+        """Return the first format version that supports the type."""
         return 3
 
 
-# PyIceberg compares the names of these classes: a subclass has to have the same one.
+# PyIceberg compares the names of these classes: a subclass must have the same name.
 class GeometryType(types.GeometryType):
     """A geometry whose text has no quotes, as Iceberg Java reads and writes it."""
 
     @model_serializer
     def ser_model(self) -> str:
-        """Return the text of table metadata."""
+        """Return the text for table metadata."""
         return str(self)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class GeographyType(types.GeographyType):
 
     @model_serializer
     def ser_model(self) -> str:
-        """Return the text of table metadata."""
+        """Return the text for table metadata."""
         return str(self)
 
     def __str__(self) -> str:
@@ -70,14 +70,14 @@ class GeographyType(types.GeographyType):
 
 @cache
 def enable_types() -> None:
-    """Let PyIceberg's schemas read these types, in this process; a second call does nothing."""
+    """Make PyIceberg's schemas accept these types, in this process; a second call does nothing."""
     original: Callable[[Any, Any], Any] = vars(types)["IcebergType"].handle_primitive_type
 
     def typed(value: Any, handler: Any) -> Any:
         found = type_from_text(value) if isinstance(value, str) else None
         return original(value, handler) if found is None else found
 
-    # Fields of structs look the function up; lists and maps have it compiled in.
+    # Struct fields look this function up at run time; lists and maps have it compiled in.
     types.IcebergType.handle_primitive_type = staticmethod(typed)  # type: ignore[assignment,method-assign]
     _type_items(types.ListType, "element")
     _type_items(types.MapType, "key", "value")
@@ -96,7 +96,7 @@ def _type_items(kind: Any, *names: str) -> None:
 
 
 def type_from_text(text: str) -> PrimitiveType | None:
-    """Return the type that a text names if it is one of those above, else None."""
+    """Return the type that a text names if it is one of the types above; otherwise None."""
     if text == "variant":
         return VariantType()
     if found := _GEOMETRY.fullmatch(text):
@@ -109,11 +109,11 @@ def type_from_text(text: str) -> PrimitiveType | None:
 
 
 def is_unsupported(text: str) -> bool:
-    """Whether a text names a type that is not in the versions of the specification that lake supports."""
+    """Whether a text names a type that the supported versions of the specification do not have."""
     name = _NAME.match(text)
     return name is not None and name[0] not in _KNOWN
 
 
 def _unquoted(text: str | None) -> str:
-    """Return a parameter without the quotes that PyIceberg puts around it."""
+    """Return a parameter without the quotes that PyIceberg adds."""
     return (text or "").strip(_QUOTES)

@@ -1,4 +1,4 @@
-"""Partition specs and sort orders as people write them: ``day(ts), bucket(16, id)`` and ``a desc nulls last, b``."""
+"""The syntax of partition specs and sort orders: ``day(ts), bucket(16, id)`` and ``a desc nulls last, b``."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _SORT = re.compile(r"^(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?$", re.
 
 
 def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
-    """Parse ``day(ts), bucket(16, id), name`` for a schema; fields are named as Spark names them.
+    """Parse ``day(ts), bucket(16, id), name`` for a schema; fields get the names that Spark gives them.
 
     Raises:
-        InvalidRequestError: a term cannot be read, or its transform does not fit the column.
+        InvalidRequestError: a term cannot be parsed, or its transform does not apply to the column.
         NotFoundError: a column does not exist.
     """
     fields = []
@@ -80,12 +80,12 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
 
 
 def refuse_unreadable(spec: PartitionSpec, schema: Schema) -> None:
-    """Refuse a new table's partitions whose manifests Iceberg Java cannot read.
+    """Refuse a partitioning of a new table whose manifests Iceberg Java cannot read.
 
-    It takes fixed values in manifests for ones with a length before them, which Avro does not have.
+    Iceberg Java reads fixed values in manifests as if a length preceded them, which Avro does not write.
 
     Raises:
-        RefusedError: a field is the identity of a column of a fixed length.
+        RefusedError: a field is the identity transform of a fixed-length column.
     """
     for field in spec.fields:
         kind = schema.find_type(field.source_id)
@@ -101,7 +101,7 @@ def sort_order(text: str | None, schema: Schema) -> SortOrder:
     """Parse ``a desc nulls last, bucket(16, b)`` for a schema (defaults: ascending, nulls first).
 
     Raises:
-        InvalidRequestError: a term cannot be read, or its values have no order.
+        InvalidRequestError: a term cannot be parsed, or its values have no order.
         NotFoundError: a column does not exist.
     """
     fields = [_sort_field(term, schema) for term in _terms(text or "")]
@@ -130,7 +130,7 @@ def curve_columns(text: str, schema: Schema) -> tuple[int, ...]:
     """Parse ``a, b`` for a Z-order; return the columns' ids.
 
     Raises:
-        InvalidRequestError: there is no column, one is named twice, or its values have no order.
+        InvalidRequestError: there is no column, a column is repeated, or its values have no order.
         NotFoundError: a column does not exist.
     """
     found = tuple(_sortable(schema, name).field_id for name in _terms(text))

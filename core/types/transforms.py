@@ -1,4 +1,4 @@
-"""Rows by partition: the values of every transform over Arrow columns.
+"""Partitioning of rows: partition transforms over Arrow columns.
 
 Source: https://iceberg.apache.org/spec/#partition-transforms.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 Partition = tuple[bytes | None, ...]
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 _ALIGNMENT = 16
 _NANOSECONDS = 1000
@@ -45,14 +45,14 @@ def partition_columns(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
 def transformed(
     batch: pa.RecordBatch, schema: Schema, source_id: int, transform: Transform[Any, Any]
 ) -> pa.Array:
-    """Return a transform's values of a column.
+    """Return the values of a transform of a column.
 
     Raises:
-        RefusedError: the transform is of a newer format.
+        RefusedError: lake does not know the transform.
     """
     if isinstance(transform, UnknownTransform):
         raise RefusedError(
-            "the table is partitioned by a transform that lake does not know: only readers may pass it over"
+            "the table is partitioned by a transform that lake does not know: lake can only read the table"
         )
     source = source_column(batch, schema, source_id)
     kind = schema.find_type(source_id)
@@ -71,8 +71,8 @@ def transformed(
 def group_rows(
     batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
 ) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    """Split a batch by partition; rows keep their order within one."""
-    groups = group_places(batch, spec, schema)
+    """Split a batch by partition; the rows of each keep their order."""
+    groups = group_indices(batch, spec, schema)
     if len(groups) > 1:
         order = np.concatenate([rows for _, rows in groups])
         batch = batch if np.all(np.diff(order) == 1) else batch.take(pa.array(order))
@@ -82,10 +82,10 @@ def group_rows(
         start += len(rows)
 
 
-def group_places(
+def group_indices(
     batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
-) -> list[tuple[Partition, Places]]:
-    """Return each partition of a batch's rows with their numbers, rising."""
+) -> list[tuple[Partition, Indices]]:
+    """Return each partition of a batch with the ascending indices of its rows."""
     everything = np.arange(batch.num_rows)
     if spec.is_unpartitioned() or batch.num_rows == 0:
         return [((), everything)] if batch.num_rows else []
@@ -100,35 +100,37 @@ def group_places(
 
 
 def partition_number(partition: Partition, buckets: int) -> int:
-    """Return the same number below ``buckets`` for the same partition, in every process."""
+    """Return a partition's bucket, below ``buckets`` and the same in every process."""
     text = b"\x00".join(b"-" if value is None else b"+" + value for value in partition)
     return zlib.crc32(text) % buckets
 
 
 def source_column(batch: pa.RecordBatch, schema: Schema, source_id: int) -> pa.Array:
-    """Return a column by its id, also one inside structs.
+    """Return a column by its field id; it may be inside structs.
 
     Raises:
-        CorruptFileError: the schema has none.
+        CorruptFileError: the schema does not have the column.
     """
     name = schema.find_column_name(source_id)
     if name is None:
-        raise CorruptFileError(f"the schema lacks column {source_id}, of which partitions are made")
+        raise CorruptFileError(
+            f"the schema lacks column {source_id}, a source column of the partition spec"
+        )
     names = name.split(".")
     if len(names) == 1 or batch.schema.get_field_index(".".join(names)) >= 0:
         return batch.column(".".join(names))
     column = batch.column(names[0])
     for name in names[1:]:
-        # flatten() carries the parent's nulls down, which field() does not.
+        # flatten() applies the parent's nulls to its children; field() does not.
         index = column.type.get_field_index(name)
         column = column.flatten()[index]
     return column
 
 
 def _microseconds(column: pa.Array) -> pa.Array:
-    """Return times in nanoseconds rounded down to microseconds, for which all transforms give the same values.
+    """Return nanosecond times rounded down to microseconds; all transforms give the same values for both.
 
-    PyIceberg's Rust transforms cut nanoseconds before 1970 towards 1970, and know no hours of them.
+    PyIceberg's Rust transforms round nanoseconds before 1970 towards 1970, and do not support their hours.
     """
     numbers = column.cast(pa.int64())
     mask = numbers.is_null().to_numpy(zero_copy_only=False)
@@ -137,14 +139,14 @@ def _microseconds(column: pa.Array) -> pa.Array:
 
 
 def _aligned(column: pa.Array) -> pa.Array:
-    """Return a column whose memory PyIceberg's Rust transforms take: a mapped file's lies anyhow."""
+    """Return a column whose buffers are aligned for PyIceberg's Rust transforms; a mapped file's may not be."""
     if all(buffer is None or buffer.address % _ALIGNMENT == 0 for buffer in column.buffers()):
         return column
     return pa.concat_arrays([column, column.slice(0, 0)])
 
 
 def _codes(columns: Sequence[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return a number per row that is equal for equal partitions."""
+    """Return an integer for each row; equal integers mean equal partitions."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         if pa.types.is_null(column.type):
@@ -158,7 +160,7 @@ def _codes(columns: Sequence[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _by_bits(column: pa.Array) -> pa.Array:
-    """Return floats as integers: -0.0 and 0.0 are two partitions, but NaN is one."""
+    """Return floats as integers: -0.0 and 0.0 are different partitions, all NaN are one."""
     if not pa.types.is_floating(column.type):
         return column
     nan = pa.scalar(float("nan"), column.type)

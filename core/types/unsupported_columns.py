@@ -1,7 +1,7 @@
-"""Columns whose values lake can neither read nor write: variant, geometry and geography.
+"""Columns whose values lake cannot read or write: variant, geometry and geography.
 
-Their Parquet files mark the values in ways that PyArrow cannot write. In memory such a column has Arrow's type of
-NULLs: a data file that lacks it gives NULLs, and where a file has it, reading is refused.
+Their Parquet files have annotations that PyArrow cannot write. In memory such a column has Arrow's null
+type: it is NULL for a data file that lacks it, and a data file that contains it is not read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ UNSUPPORTED = (VariantType, GeometryType, GeographyType)
 
 
 def has_unsupported(kind: IcebergType) -> bool:
-    """Whether a type, or a part of it, is one of those above."""
+    """Whether a type is unsupported or contains an unsupported type."""
     return any(True for _ in _unsupported(kind, ""))
 
 
 def refuse_unsupported(schema: Schema) -> None:
-    """Refuse to read or to write the values of all columns of a schema if one cannot be.
+    """Refuse to read or write values of a schema with an unsupported column.
 
     Raises:
-        RefusedError: it has such a column, or a part of a column.
+        RefusedError: a column has an unsupported type, or contains one.
     """
     for name, kind in _unsupported(schema.as_struct(), ""):
         raise unsupported(name, kind)
@@ -39,9 +39,9 @@ def refuse_unsupported(schema: Schema) -> None:
 def unsupported(name: str, kind: IcebergType) -> RefusedError:
     """Return the error for a column."""
     return RefusedError(
-        f"column {name} is of the type {kind}, whose values lake can neither read nor write",
-        hint="A scan with --select of other columns works, and so do snapshots and expire; rewrite the files with "
-        "an engine that knows the type.",
+        f"column {name} is of the type {kind}, whose values lake cannot read or write",
+        hint="Select other columns with --select. The commands snapshots and expire work; rewrite the files with "
+        "an engine that supports the type.",
     )
 
 

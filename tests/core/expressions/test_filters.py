@@ -236,7 +236,7 @@ def test_an_unknown_column_is_named_with_the_columns_there_are() -> None:
 def test_a_name_that_several_columns_have_in_other_cases_is_ambiguous() -> None:
     schema = schema_of(id=LongType(), ID=LongType())
     assert filter_columns(bind_filter(EqualTo("ID", 1), schema)) == {2}
-    with pytest.raises(BadInputError, match="Id may be any of the columns id, ID"):
+    with pytest.raises(BadInputError, match="Id is ambiguous; it matches the columns id, ID"):
         bind_filter(EqualTo("Id", 1), schema, case_sensitive=False)
 
 
@@ -486,7 +486,7 @@ def test_a_field_of_a_struct_is_null_where_the_struct_is() -> None:
 
 
 def test_a_filter_inside_a_list_is_bad_input() -> None:
-    with pytest.raises(BadInputError, match=r"l\.element: it lies inside a list"):
+    with pytest.raises(BadInputError, match=r"l\.element: it is inside a list"):
         bind_filter(EqualTo("l.element", 1), nested_schema())
 
 
