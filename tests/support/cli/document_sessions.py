@@ -26,9 +26,8 @@ from pathlib import Path
 from lake.cli.main import main
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
-# What only a shell understands, outside quotes: such a line runs there, with `lake` as a program.
-_FOR_THE_SHELL = re.compile(r"[|;<>&$`*]|^(?!lake )")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"$`]*\"")
+# A command of lake's up to a pipe or a semicolon. What else a shell interprets is left to it.
+_BY_LAKE = re.compile(r"(lake (?:'[^']*'|\"[^\"$`]*\"|[^|;<>&$`*'\"])*)([|;].*)?")
 _WIDTH, _HEIGHT = 120, 50
 _TERMINAL = {"COLUMNS": str(_WIDTH), "TERM": "xterm"}
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -94,19 +93,29 @@ class Terminal:
     def run(self, command: str) -> list[str]:
         """Run a command and return the lines that it prints on both streams."""
         text = _ID.sub(lambda found: self.printed_by_shown.get(found[0], found[0]), command)
-        if _FOR_THE_SHELL.search(_QUOTED.sub("", text)):
-            printed = self._in_shell(text)
-        else:
-            printed = self._on_a_terminal(text) if self.processes else self._here(text)
+        printed = self._print(text)
         return [line.rstrip() for line in _STYLE.sub("", printed).splitlines()]
+
+    def _print(self, command: str) -> str:
+        by_lake, rest = _first_program(command)
+        if self.processes:
+            return self._in_shell(command) if rest else self._on_a_terminal(command)
+        if not by_lake:
+            return self._in_shell(command)
+        screen = self._here(by_lake, terminal=not rest.startswith("|"))
+        if not rest:
+            return screen.messages + screen.text()
+        if rest.startswith("|"):
+            return screen.messages + self._in_shell(rest[1:], screen.text())
+        return screen.messages + screen.text() + self._in_shell(rest[1:])
 
     def as_shown(self, printed: str) -> str:
         """Return a printed line with the identifiers of the document, as far as they are bound."""
         shown_by_printed = {new: old for old, new in self.printed_by_shown.items()}
         return _ID.sub(lambda found: shown_by_printed.get(found[0], found[0]), printed)
 
-    def _here(self, command: str) -> str:
-        screen, messages = _Screen(), io.StringIO()
+    def _here(self, command: str, *, terminal: bool) -> _Screen:
+        screen, messages = _Screen(terminal=terminal), io.StringIO()
         # The renderer asks for the terminal's width and abilities.
         before = {name: os.environ.get(name) for name in _TERMINAL}
         os.environ.update(_TERMINAL)
@@ -123,7 +132,8 @@ class Terminal:
                     del os.environ[name]
                 else:
                     os.environ[name] = value
-        return messages.getvalue() + screen.text()
+        screen.messages = messages.getvalue()
+        return screen
 
     def _on_a_terminal(self, command: str) -> str:
         # Standard error is a pipe, so that no progress bar is drawn.
@@ -148,18 +158,18 @@ class Terminal:
         self._last_code = process.returncode
         return (messages + printed).decode().replace("\r\n", "\n")
 
-    def _in_shell(self, command: str) -> str:
+    def _in_shell(self, command: str, given: str = "") -> str:
         done = subprocess.run(
             ["bash", "-c", f"(exit {self._last_code}); {command}"],
             cwd=self.folder,
             env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            input=given,
+            capture_output=True,
             text=True,
             check=False,
         )
         self._last_code = done.returncode
-        return done.stdout
+        return done.stderr + done.stdout
 
     def differences(self, command: Command, printed: list[str]) -> list[str]:
         """Return the lines that a command printed and that are not as its document shows them, with their like."""
@@ -189,19 +199,27 @@ class Terminal:
 
 
 class _Screen(io.TextIOWrapper):
-    """Standard output of a terminal."""
+    """Standard output, and the messages on standard error, which come first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, terminal: bool) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+        self._terminal = terminal
+        self.messages = ""
 
     def isatty(self) -> bool:
-        return True
+        return self._terminal
 
     def text(self) -> str:
         self.flush()
         buffer = self.buffer
         assert isinstance(buffer, io.BytesIO)
         return buffer.getvalue().decode()
+
+
+def _first_program(command: str) -> tuple[str, str]:
+    """Return a command of lake's that this process can run, or nothing, and what a shell does with the rest."""
+    found = _BY_LAKE.fullmatch(command)
+    return (found[1].strip(), found[2] or "") if found else ("", command)
 
 
 _KINDS = (("id", _ID), ("time", _COMMITTED), ("size", _SIZE), ("seconds", _SECONDS))
