@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,14 @@ from lake.core.changelog.plan import ChangePlan
 from lake.core.changelog.read import AMBIGUOUS, changes_of
 from lake.core.changelog.task_unit import Unit
 from lake.core.changelog.task_units import units_of
-from lake.core.engine.tasks import TaskContext, TaskFunction
+from lake.core.engine.tasks import Task, TaskContext, TaskFunction
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
-from lake.core.exports.export import Noted
+from lake.core.exports.export import Noted, Part
 from lake.core.outcome import Outcome, Status
+from lake.core.plain import PlainData
 from lake.core.scan.execute import previewed
 from lake.core.session import Session
-from lake.core.types.arrow_schema import schema_from_plain
 
 
 def describe(plan: ChangePlan) -> Outcome:
@@ -45,6 +45,14 @@ def write(session: Session, plan: ChangePlan, output: Output) -> Outcome:
     return _outcome(plan, result, noted=noted)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangelogTask(PlainData):
+    """Read a unit and write its changes to a part."""
+
+    part: Part
+    unit: Unit
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeRows:
     """The rows of a change log, oldest commit first."""
@@ -56,27 +64,25 @@ class ChangeRows:
         for unit in units_of(self.plan):
             yield from changes_of(self.plan.table.storage, unit, self.plan.projection, noted)
 
-    def payloads(self) -> Iterator[tuple[Mapping[str, Any], int]]:
-        """Yield what each task reads."""
-        for unit in units_of(self.plan):
-            yield {"unit": unit.to_plain()}, unit.bytes
+    def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[ChangelogTask]]:
+        """Yield a task for each unit."""
+        for number, unit in enumerate(units_of(self.plan)):
+            yield Task(ChangelogTask(part=part(number), unit=unit), unit.bytes)
 
     @property
-    def task(self) -> TaskFunction:
-        """What the engine runs with a payload."""
+    def task(self) -> TaskFunction[ChangelogTask]:
+        """The function that writes a part."""
         return write_part
 
     def check(self, rows: int, noted: Noted) -> None:
         """Nothing tells beforehand how many changes there are; the reader checks each file."""
 
 
-def write_part(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Task: write a unit's changes to one file; none is there for no changes."""
-    unit = Unit.from_plain(payload["unit"])
-    projection = schema_from_plain(payload["projection"])
+def write_part(task: ChangelogTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Task: write a unit's changes to one file; there is no file for no changes."""
     noted: Noted = Noted()
-    changes = changes_of(context.storage, unit, projection, noted)
-    yield export.write_part(payload, context, changes, noted)
+    changes = changes_of(context.storage, task.unit, task.part.projection, noted)
+    yield export.write_part(task.part, context, changes, noted)
 
 
 def _outcome(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from lake.core.plain import PlainData
 from lake.core.rows.reader import FileSlice, ReadSettings
 
 CAME, WENT, LOST, CHANGED = "came", "went", "lost", "changed"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Part(PlainData):
     """Pieces of data files that are read together; delete files are named by their places in the unit's settings.
 
     Args:
@@ -34,24 +34,9 @@ class Part:
         """Bytes of the pieces."""
         return sum(item.length or item.size_bytes - item.start for item in self.files)
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "kind": self.kind,
-            "files": [item.to_plain() for item in self.files],
-            "deletes": list(self.deletes),
-            "other": list(self.other),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Part:
-        """Rebuild from `to_plain`'s values."""
-        files = [FileSlice.from_plain(item) for item in plain["files"]]
-        return cls(plain["kind"], files, tuple(plain["deletes"]), tuple(plain["other"]))
-
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(PlainData):
     """What is told together: a whole commit, or a part of one that only put rows in or only took some away.
 
     Args:
@@ -79,26 +64,3 @@ class Unit:
         """Return the settings with some of their delete files only."""
         chosen = tuple(self.settings.deletes[place] for place in places)
         return replace(self.settings, deletes=chosen)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "settings": self.settings.to_plain(),
-            "parts": [part.to_plain() for part in self.parts],
-            "ordinal": self.ordinal,
-            "snapshot_id": str(self.snapshot_id),
-            "key": list(self.key),
-            "matched": self.matched,
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Unit:
-        """Rebuild from `to_plain`'s values."""
-        return cls(
-            ReadSettings.from_plain(plain["settings"]),
-            [Part.from_plain(part) for part in plain["parts"]],
-            plain["ordinal"],
-            int(plain["snapshot_id"]),
-            tuple(plain["key"]),
-            plain["matched"],
-        )

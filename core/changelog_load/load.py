@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from lake.core import locations
 from lake.core.changelog_load.tasks import (
+    ChangesTask,
+    ReceiveChangesTask,
     receive_changes,
     send_changes,
     source_schema,
@@ -20,6 +23,7 @@ from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spe
 from lake.core.deletes.writers import check_delete_files
 from lake.core.errors import InvalidRequestError, LakeError, RefusedError
 from lake.core.ingest.execute import (
+    SourceRun,
     commit_rows,
     no_empty_folders,
     preview,
@@ -216,25 +220,27 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
 
 def _write(session: Session, plan: ChangePlan, operation_id: str, aside: str) -> _Written:
     ingest = plan.ingest
-    extra = {
-        "delta": plan.settings(operation_id).to_plain(),
-        "kinds": plan.options.column,
-        "rejects": plan.options.rejects is not None,
-        "aside": locations.join(ingest.table.data_location, aside),
-        "by_partition": ingest.distribution == HASH and not ingest.table.spec.is_unpartitioned(),
-    }
-    written = _Written()
-    for value in run_source(
-        session,
-        ingest,
-        operation_id,
-        write_changes,
-        send_changes,
-        extra,
-        receive_function=receive_changes,
-        # The changes of a key are told in their order to one writer.
+    delta = plan.settings(operation_id)
+    run = SourceRun(
+        plan=ingest,
+        operation_id=operation_id,
+        task=partial(
+            ChangesTask,
+            delta=delta,
+            kinds=plan.options.column,
+            by_partition=ingest.distribution == HASH and not ingest.table.spec.is_unpartitioned(),
+            rejects=plan.options.rejects is not None,
+            aside=locations.join(ingest.table.data_location, aside),
+        ),
+        receiver=lambda number, _: ReceiveChangesTask(task=number, delta=delta),
+        write=write_changes,
+        send=send_changes,
+        receive=receive_changes,
+        # One writer gets the changes of a key in their order.
         together=True,
-    ):
+    )
+    written = _Written()
+    for value in run_source(session, run):
         written.data += [DataFile.from_plain(file) for file in value["files"]]
         written.deletes += [DataFile.from_plain(file) for file in value.get("deletes", ())]
         written.claims += value.get("claims", ())

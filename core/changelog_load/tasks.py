@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
@@ -30,9 +31,11 @@ from lake.core.deletes.delta_writer import (
 from lake.core.engine.shuffle import ShuffleBuffer, claim, claimed
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
+from lake.core.ingest.payloads import SourceTask, SourceUnit
 from lake.core.ingest.tasks import report, task_units
 from lake.core.keys.encoding import hash_keys, partition_of
 from lake.core.keys.extraction import unusable
+from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
 from lake.core.types.arrow_schema import arrow_schema
 from lake.core.types.transforms import Indices, group_indices, partition_number
@@ -42,41 +45,59 @@ from lake.core.upsert.checksummed_batches import batch_file
 _SHOWN = 200
 
 
-def write_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Write a task's changes; reports each unit's end, then the files.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesTask(SourceTask):
+    """Read units of a change log and write or send their changes.
 
-    The payload: ``units``, ``reading`` and ``must_match`` as `lake.core.ingest.tasks.write_rows` has them,
-    ``delta`` (DeltaSettings), ``kinds`` (the column that tells what a row does), ``by_partition`` (whether
-    rows meet by partition, not by key), ``rejects`` (whether rows without a usable key are set aside) and
-    ``aside`` (how the names of files of these begin).
+    Args:
+        delta: how changes are written.
+        kinds: the column that says what a row does.
+        by_partition: whether rows meet by partition, not by key.
+        rejects: whether rows without a usable key are set aside; else they are an error.
+        aside: how the names of files of these rows begin.
     """
-    settings = DeltaSettings.from_plain(payload["delta"])
+
+    delta: DeltaSettings
+    kinds: str
+    by_partition: bool
+    rejects: bool
+    aside: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveChangesTask(PlainData):
+    """Write the changes that were sent to one reducer."""
+
+    task: int
+    delta: DeltaSettings
+
+
+def write_changes(task: ChangesTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Write a task's changes; reports each unit's end, then the files."""
+    settings = task.delta
     with (
-        _Changes(payload, settings, context) as changes,
-        DeltaWriter(
-            context.storage, settings, task=payload["task"], attempt=context.attempt
-        ) as writer,
+        _Changes(task, context) as changes,
+        DeltaWriter(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
     ):
         for unit, batches in changes.units():
             for rows, kinds in batches:
                 writer.write(rows, kinds)
             told = changes.claim()
-            progress = report([], rows_read=told["rows_read"], input_bytes=unit["input_bytes"])
+            progress = report([], rows_read=told["rows_read"], input_bytes=unit.input_bytes)
             yield {**progress, "claims": [told]}
         files = writer.close()
     yield {**_report(files), "claims": [changes.claim()]}
 
 
-def send_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
+def send_changes(task: ChangesTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send each of a task's changes to the reducer of its partition or key."""
-    settings = DeltaSettings.from_plain(payload["delta"])
-    outbox = ShuffleBuffer(payload["reducers"])
-    with _Changes(payload, settings, context) as changes:
+    outbox = ShuffleBuffer(task.reducers)
+    with _Changes(task, context) as changes:
         for _, batches in changes.units():
             for rows, kinds in batches:
                 if not rows.num_rows:
                     continue
-                reducers = _reducers(rows, settings, payload)
+                reducers = _reducers(rows, task)
                 order = np.argsort(reducers, kind="stable")
                 sent = _with_kinds(rows, kinds).take(pa.array(order))
                 cuts = np.flatnonzero(np.diff(reducers[order])) + 1
@@ -88,14 +109,12 @@ def send_changes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[t
 
 
 def receive_changes(
-    payload: Mapping[str, Any], blobs: Iterable[bytes], context: TaskContext
+    task: ReceiveChangesTask, blobs: Iterable[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
     """Write the changes that were sent to one reducer; reports the files, and what tasks claim."""
-    settings = DeltaSettings.from_plain(payload["delta"])
+    settings = task.delta
     claims = []
-    with DeltaWriter(
-        context.storage, settings, task=payload["task"], attempt=context.attempt
-    ) as writer:
+    with DeltaWriter(context.storage, settings, task=task.task, attempt=context.attempt) as writer:
         for blob in blobs:
             context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
@@ -118,9 +137,9 @@ def _with_kinds(rows: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
     )
 
 
-def _reducers(rows: pa.RecordBatch, settings: DeltaSettings, payload: Mapping[str, Any]) -> Indices:
-    count: int = payload["reducers"]
-    if not payload["by_partition"]:
+def _reducers(rows: pa.RecordBatch, task: ChangesTask) -> Indices:
+    settings, count = task.delta, task.reducers
+    if not task.by_partition:
         return partition_of(hash_keys(rows.select(settings.key_names)), count)
     found = np.empty(rows.num_rows, np.int64)
     write = settings.write
@@ -132,19 +151,18 @@ def _reducers(rows: pa.RecordBatch, settings: DeltaSettings, payload: Mapping[st
 class _Changes:
     """The changes that a task reads, checked; those without a usable key are set aside or an error."""
 
-    def __init__(
-        self, payload: Mapping[str, Any], settings: DeltaSettings, context: TaskContext
-    ) -> None:
-        self._payload = payload
+    def __init__(self, task: ChangesTask, context: TaskContext) -> None:
+        settings = task.delta
+        self._task = task
         self._by_key = settings.mode == UPSERT
         self._key = settings.key_names
         self._columns = arrow_schema(settings.write.schema)
         # A row that lacks its key is unusable, not one of a default key.
         read = without_write_defaults(settings.write.schema, settings.key_ids)
-        self._schema = source_schema(read, payload["kinds"])
+        self._schema = source_schema(read, task.kinds)
         self._context = context
         self._counts = dict.fromkeys(("rows_read", "rows", "rejected"), 0)
-        self._aside_path = f"{payload['aside']}-{payload['task']:05d}-{context.attempt}.arrow"
+        self._aside_path = f"{task.aside}-{task.task:05d}-{context.attempt}.arrow"
         self._aside: Any = None
         self._files = ExitStack()
 
@@ -154,14 +172,14 @@ class _Changes:
     def __exit__(self, *error: object) -> None:
         self._files.close()
 
-    def units(self) -> Iterator[tuple[Mapping[str, Any], Iterator[tuple[pa.RecordBatch, Kinds]]]]:
+    def units(self) -> Iterator[tuple[SourceUnit, Iterator[tuple[pa.RecordBatch, Kinds]]]]:
         """Yield each unit with its changes, but those that do nothing."""
-        for unit, batches in task_units(self._payload, self._schema, self._context):
-            yield unit, self._known(batches, unit["source"]["path"])
+        for unit, batches in task_units(self._task, self._schema, self._context):
+            yield unit, self._known(batches, unit.path)
 
     def claim(self) -> dict[str, Any]:
         """Return what was read since it was last asked; once closed, also what was set aside."""
-        told = {**self._counts, "task": self._payload["task"]}
+        told = {**self._counts, "task": self._task.task}
         self._counts = dict.fromkeys(self._counts, 0)
         return {**told, "rejects": None if self._aside is None else self._aside_path}
 
@@ -176,7 +194,7 @@ class _Changes:
             kinds = row_kinds(texts)
             for place in np.flatnonzero(kinds == UNKNOWN):
                 row = self._shown(usable, int(place))
-                raise unknown_kind(texts[place].as_py(), self._payload["kinds"], where, row)
+                raise unknown_kind(texts[place].as_py(), self._task.kinds, where, row)
             rows = pa.RecordBatch.from_arrays(columns, schema=self._columns)
             if self._by_key:
                 does = kinds != UPDATE_BEFORE
@@ -195,7 +213,7 @@ class _Changes:
         for name in self._key:
             if (found := unusable(batch.column(name))) is None:
                 continue
-            if not self._payload["rejects"]:
+            if not self._task.rejects:
                 row = self._shown(batch, int(np.argmax(found[0])))
                 raise BadInputError(
                     f"{where} has {found[1]} in the key column {name}{row}",

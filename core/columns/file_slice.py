@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from lake.core.expressions.filters import bind_filter, filter_from_plain, filter
 from lake.core.keys.columns import key_schema
 from lake.core.manifests.data_files import DataFile, DeleteFile
 from lake.core.manifests.entries import files_of
+from lake.core.plain import PlainData
 from lake.core.properties.table_properties import NAME_MAPPING
 from lake.core.snapshots.delete_scopes import all_schemas
 from lake.core.types.arrow_schema import (
@@ -34,7 +34,7 @@ BATCH_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileSlice:
+class FileSlice(PlainData):
     """A data file, or the row groups of it that begin in a range of its bytes.
 
     `partition` contains single values as in `lake.core.manifests.data_files.DataFile`. `sequence_number` is the
@@ -68,23 +68,6 @@ class FileSlice:
             sequence_number=sequence_number,
             first_row_id=file.first_row_id,
         )
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        plain["partition"] = [
-            None if value is None else base64.b64encode(value).decode() for value in self.partition
-        ]
-        return plain
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> FileSlice:
-        """Rebuild from `to_plain`'s values."""
-        values = dict(plain)
-        values["partition"] = tuple(
-            None if value is None else base64.b64decode(value) for value in values["partition"]
-        )
-        return cls(**values)
 
 
 def slices_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[FileSlice]:

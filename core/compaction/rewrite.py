@@ -83,7 +83,7 @@ class Rewriter:
 
     def _rewrite_in_place(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
         plan, progress = self._plan, self._session.progress
-        tasks: list[Task] = []
+        tasks: list[Task[Any]] = []
         owners: list[Rewritten] = []
         for group in groups:
             ranges = group.ranges() if plan.order is None else group.cut(group.bytes, 1)
@@ -119,7 +119,7 @@ class Rewriter:
         slices: Sequence[FileSlice],
         rows: RowRange,
         extra: Mapping[str, Any] | None = None,
-    ) -> Task:
+    ) -> Task[Any]:
         plan = self._plan
         inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
         payload = {
@@ -148,7 +148,7 @@ class Rewriter:
         """Sort groups whose rows meet in other tasks than read them."""
         states = [Rewritten(group, self._plan.slices(group), 0) for group in groups]
         bounds = self._bounds(states)
-        senders: list[Task] = []
+        senders: list[Task[Any]] = []
         receivers: list[dict[str, Any]] = []
         owners: list[Rewritten] = []
         for state, cut in zip(states, bounds, strict=True):
@@ -194,7 +194,7 @@ class Rewriter:
 
     def _bounds(self, states: Sequence[Rewritten]) -> list[list[str]]:
         """Return where each group's keys are cut, looking at the files of those that are."""
-        looks: list[Task] = []
+        looks: list[Task[Any]] = []
         owners: list[int] = []
         for place, state in enumerate(states):
             if state.group.output_files > 1:
@@ -212,7 +212,7 @@ class Rewriter:
             for mine, state in zip(samples, states, strict=True)
         ]
 
-    def _sample_tasks(self, state: Rewritten) -> list[Task]:
+    def _sample_tasks(self, state: Rewritten) -> list[Task[Any]]:
         """Return tasks that look at the keys of some files of a group, evenly chosen."""
         order, group = self._plan.order_in(state.group), state.group
         if order is None:

@@ -7,9 +7,9 @@ wrote is deleted by its position. Source: Iceberg's BaseEqualityDeltaWriter and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from lake.core.deletes.writers import DeletedRows, open_equality_writer, open_po
 from lake.core.errors import RefusedError
 from lake.core.keys.numbering import KeyDictionary
 from lake.core.manifests.data_files import DataFile
+from lake.core.plain import PlainData
 from lake.core.rows.writer import TableWriter, TransactionalWriter, WriteSettings, open_writer
 from lake.core.storage.storage import Storage
 from lake.core.types.transforms import Indices, Partition, group_indices, partition_columns
@@ -40,7 +41,7 @@ _ROW_BITS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaSettings:
+class DeltaSettings(PlainData):
     """How a change log is written.
 
     Args:
@@ -62,21 +63,6 @@ class DeltaSettings:
     def key_names(self) -> list[str]:
         """Names of the key's columns, in the table's order."""
         return [item.name for item in self.write.schema.fields if item.field_id in self.key_ids]
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "write": self.write.to_plain(),
-            "key_ids": list(self.key_ids),
-            "mode": self.mode,
-            "format_version": self.format_version,
-            "fresh": self.fresh,
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> DeltaSettings:
-        """Rebuild from `to_plain`'s values."""
-        return cls(**{**plain, "write": WriteSettings.from_plain(plain["write"])})
 
 
 def check_key(schema: Schema, spec: PartitionSpec, key_ids: Sequence[int], mode: str) -> None:

@@ -11,8 +11,22 @@ from contextlib import contextmanager
 from typing import Any
 
 from lake.core.clock import Ids, SystemIds
-from lake.core.engine.task_functions import context_for, name_of, resolve
-from lake.core.engine.tasks import MapFunction, ReduceFunction, Task, TaskFunction, TaskResult
+from lake.core.engine.task_functions import (
+    context_for,
+    decode_payload,
+    encode_payload,
+    name_of,
+    resolve,
+)
+from lake.core.engine.tasks import (
+    MapFunction,
+    Payload,
+    ReduceFunction,
+    ReducePayload,
+    Task,
+    TaskFunction,
+    TaskResult,
+)
 from lake.core.engine.thread_stream import Pool
 from lake.core.errors import EngineError, LakeError
 from lake.core.storage.errors import is_refusal, storage_error
@@ -41,7 +55,11 @@ class InlineEngine:
         self._stopped = False
 
     def run(
-        self, tasks: Sequence[Task], function: TaskFunction | str, *, storage: Storage
+        self,
+        tasks: Sequence[Task[Payload]],
+        function: TaskFunction[Payload] | str,
+        *,
+        storage: Storage,
     ) -> Iterator[TaskResult]:
         """Run the function on every task; results come as tasks give them."""
         run = resolve(name_of(function))
@@ -50,7 +68,7 @@ class InlineEngine:
             def work(index: int) -> Generator[TaskResult]:
                 def values(attempt: str) -> Iterator[TaskResult]:
                     context = context_for(storage, attempt, pool.stopped)
-                    for value in _typed(run(_plain(tasks[index].payload), context)):
+                    for value in _typed(run(_payload(run, tasks[index].payload), context)):
                         yield TaskResult(index, _plain(value))
 
                 yield from _with_renewed(storage, f"{batch}-{index}", values)
@@ -59,10 +77,10 @@ class InlineEngine:
 
     def exchange(
         self,
-        tasks: Sequence[Task],
-        map_function: MapFunction | str,
-        reduce_function: ReduceFunction | str,
-        reduce_payloads: Sequence[Mapping[str, Any]],
+        tasks: Sequence[Task[Payload]],
+        map_function: MapFunction[Payload] | str,
+        reduce_function: ReduceFunction[ReducePayload] | str,
+        reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
@@ -85,7 +103,7 @@ class InlineEngine:
     def _send(
         self,
         spill: _Spill,
-        tasks: Sequence[Task],
+        tasks: Sequence[Task[Any]],
         send: Callable[..., Iterator[tuple[int, bytes]]],
         storage: Storage,
     ) -> None:
@@ -93,7 +111,7 @@ class InlineEngine:
 
             def work(index: int) -> Generator[None]:
                 context = context_for(storage, f"{batch}-{index}", pool.stopped)
-                for reducer, blob in _typed(send(_plain(tasks[index].payload), context)):
+                for reducer, blob in _typed(send(_payload(send, tasks[index].payload), context)):
                     spill.add(reducer, index, blob)
                     # Each step hands control back, so that a cancelled task ends here.
                     yield None
@@ -105,7 +123,7 @@ class InlineEngine:
         self,
         spill: _Spill,
         reduce: Callable[..., Iterator[Mapping[str, Any]]],
-        payloads: Sequence[Mapping[str, Any]],
+        payloads: Sequence[Any],
         storage: Storage,
     ) -> Iterator[TaskResult]:
         filled = spill.filled()
@@ -115,7 +133,7 @@ class InlineEngine:
                 reducer = filled[position]
                 context = context_for(storage, f"{batch}-{reducer}", pool.stopped)
                 for value in _typed(
-                    reduce(_plain(payloads[reducer]), spill.read(reducer), context)
+                    reduce(_payload(reduce, payloads[reducer]), spill.read(reducer), context)
                 ):
                     yield TaskResult(reducer, _plain(value))
 
@@ -161,6 +179,11 @@ def _with_renewed(
             raise
         given = list(values(f"{attempt}-again"))
     yield from given
+
+
+def _payload(function: Callable[..., Any], payload: Any) -> Any:
+    """Return a payload as a task receives it."""
+    return decode_payload(function, _plain(encode_payload(payload)))
 
 
 def _plain(value: Any) -> Any:

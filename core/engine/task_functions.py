@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from functools import cache
+from typing import Any, get_type_hints
 
 from lake.core import errors
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import EngineError, LakeError
+from lake.core.plain import PlainData
 from lake.core.redaction import Redactor
 from lake.core.storage.errors import storage_error
 from lake.core.storage.storage import Storage
@@ -52,6 +55,25 @@ def resolve(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise EngineError(f"not a task function: {name!r}")
     return found  # type: ignore[no-any-return]
+
+
+def encode_payload(payload: PlainData | Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's payload as JSON-ready values."""
+    return payload.to_plain() if isinstance(payload, PlainData) else dict(payload)
+
+
+def decode_payload(function: Callable[..., Any], plain: Mapping[str, Any]) -> Any:
+    """Rebuild a task's payload as the type of its function's first parameter."""
+    kind = _payload_type(function)
+    return plain if kind is None else kind.from_plain(plain)
+
+
+@cache
+def _payload_type(function: Callable[..., Any]) -> type[PlainData] | None:
+    """Return the dataclass that a function takes; None if it takes a mapping."""
+    first = next(iter(inspect.signature(function).parameters))
+    hint = get_type_hints(function).get(first)
+    return hint if isinstance(hint, type) and issubclass(hint, PlainData) else None
 
 
 def context_for(

@@ -1,8 +1,9 @@
 """What moves rows: Spark, or this process for small plans.
 
-A task is plain data, and its function is a function of a module below `lake.core`. Spark's workers receive the
-function's name (``"lake.core.compaction.tasks:rewrite"``), so only rows are pickled, and the same function runs in
-this process, in a local Spark and on a cluster.
+A task's payload is a dataclass that travels as JSON, and its function is a function of a module below `lake.core`.
+Spark's workers receive the function's name (``"lake.core.compaction.tasks:rewrite"``) and rebuild the payload as the
+type of its first parameter. So only rows are pickled, and the same function runs in this process, in a local Spark
+and on a cluster.
 """
 
 from __future__ import annotations
@@ -11,22 +12,26 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from lake.core.errors import StoppedError
+from lake.core.plain import PlainData
 from lake.core.storage.storage import Storage
+
+Payload = TypeVar("Payload", bound=PlainData | Mapping[str, Any])
+ReducePayload = TypeVar("ReducePayload", bound=PlainData | Mapping[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Generic[Payload]):
     """A unit of work.
 
     Args:
-        payload: JSON-ready values; no secrets (it is visible in Spark's UI).
+        payload: what the function is given; no secrets (it is visible in Spark's UI).
         input_bytes: what it reads, for progress and for choosing an engine.
     """
 
-    payload: Mapping[str, Any]
+    payload: Payload
     input_bytes: int = 0
 
 
@@ -65,13 +70,11 @@ class TaskContext:
 
 
 # A task function: (payload, context) -> an iterator of JSON-ready results.
-TaskFunction = Callable[[Mapping[str, Any], TaskContext], Iterator[Mapping[str, Any]]]
+TaskFunction = Callable[[Payload, TaskContext], Iterator[Mapping[str, Any]]]
 # The first half of an exchange: (payload, context) -> an iterator of (reducer number, bytes).
-MapFunction = Callable[[Mapping[str, Any], TaskContext], Iterator[tuple[int, bytes]]]
+MapFunction = Callable[[Payload, TaskContext], Iterator[tuple[int, bytes]]]
 # The second half: (payload, blobs of one reducer, context) -> an iterator of JSON-ready results.
-ReduceFunction = Callable[
-    [Mapping[str, Any], Iterator[bytes], TaskContext], Iterator[Mapping[str, Any]]
-]
+ReduceFunction = Callable[[Payload, Iterator[bytes], TaskContext], Iterator[Mapping[str, Any]]]
 
 
 class Engine(Protocol):
@@ -85,7 +88,11 @@ class Engine(Protocol):
         """Whether tasks may have been tried more often than they gave results: files of such attempts lie about."""
 
     def run(
-        self, tasks: Sequence[Task], function: TaskFunction | str, *, storage: Storage
+        self,
+        tasks: Sequence[Task[Payload]],
+        function: TaskFunction[Payload] | str,
+        *,
+        storage: Storage,
     ) -> Iterator[TaskResult]:
         """Run ``function``, a function of a module below lake.core, on every task; results come as tasks finish.
 
@@ -96,10 +103,10 @@ class Engine(Protocol):
 
     def exchange(
         self,
-        tasks: Sequence[Task],
-        map_function: MapFunction | str,
-        reduce_function: ReduceFunction | str,
-        reduce_payloads: Sequence[Mapping[str, Any]],
+        tasks: Sequence[Task[Payload]],
+        map_function: MapFunction[Payload] | str,
+        reduce_function: ReduceFunction[ReducePayload] | str,
+        reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:

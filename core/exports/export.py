@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -16,13 +17,14 @@ from lake.core.catalogs.catalog import Table
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.selection import engine_name
 from lake.core.engine.spark.conf import SparkConf
-from lake.core.engine.tasks import Engine, Task, TaskContext, TaskFunction
+from lake.core.engine.tasks import Engine, Payload, Task, TaskContext, TaskFunction
 from lake.core.errors import LakeError, StoppedError
 from lake.core.exports.destinations import PART, Output, opened, refuse_inside, replacing
 from lake.core.exports.formats import ARROW_STREAM, plain_rows, writing
+from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
 from lake.core.session import Session
-from lake.core.types.arrow_schema import schema_from_plain, schema_to_plain
+from lake.core.types.arrow_schema import PlainSchema
 
 # What a reader notices beside its rows, e.g. how many were deleted, by a name of its own.
 Noted = Counter[str]
@@ -60,7 +62,16 @@ class ReadPlan(Protocol):
         """The rows of these files by their metadata, deleted or not."""
 
 
-class RowSource(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(PlainData):
+    """The file that a task writes: where, in which format, with which columns."""
+
+    path: str
+    format: str
+    projection: PlainSchema
+
+
+class RowSource(Protocol[Payload]):
     """Rows that can be read here or by tasks, in the same order."""
 
     @property
@@ -68,20 +79,20 @@ class RowSource(Protocol):
         """What is read."""
 
     @property
-    def task(self) -> TaskFunction:
+    def task(self) -> TaskFunction[Payload]:
         """The function that the engine runs with a payload: it calls `write_part`."""
 
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all rows, and note at the end of each part what was noticed."""
 
-    def payloads(self) -> Iterator[tuple[Mapping[str, Any], int]]:
-        """Yield what each task reads, and how many bytes that is."""
+    def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[Payload]]:
+        """Yield the tasks; ``part`` returns what the task of a number writes."""
 
     def check(self, rows: int, noted: Noted) -> None:
         """Raise unless all rows were read."""
 
 
-def first_rows(source: RowSource, most: int) -> list[dict[str, Any]]:
+def first_rows(source: RowSource[Any], most: int) -> list[dict[str, Any]]:
     """Read the first rows in this process, as JSON-ready values."""
     wanted = most if source.plan.options.limit is None else min(source.plan.options.limit, most)
     rows: list[dict[str, Any]] = []
@@ -90,7 +101,7 @@ def first_rows(source: RowSource, most: int) -> list[dict[str, Any]]:
     return rows
 
 
-def emit(session: Session, source: RowSource, output: Output) -> tuple[dict[str, Any], Noted]:
+def emit(session: Session, source: RowSource[Any], output: Output) -> tuple[dict[str, Any], Noted]:
     """Write all rows; return what was written and what was noticed.
 
     Raises:
@@ -123,7 +134,7 @@ def emit(session: Session, source: RowSource, output: Output) -> tuple[dict[str,
 
 
 def _write_rows(
-    source: RowSource, batches: Iterator[pa.RecordBatch], format_name: str, stream: Any
+    source: RowSource[Any], batches: Iterator[pa.RecordBatch], format_name: str, stream: Any
 ) -> int:
     rows = 0
     with writing(format_name, stream, source.plan.projection) as sink:
@@ -134,7 +145,7 @@ def _write_rows(
 
 
 def _all_rows(
-    session: Session, source: RowSource, output: Output, noted: Noted
+    session: Session, source: RowSource[Any], output: Output, noted: Noted
 ) -> Iterator[pa.RecordBatch]:
     """Yield all rows in their order."""
     engine = None if source.plan.options.limit is not None else _engine(session, source)
@@ -153,7 +164,7 @@ def _all_rows(
                     os.unlink(part["path"])
 
 
-def _engine(session: Session, source: RowSource) -> Engine:
+def _engine(session: Session, source: RowSource[Any]) -> Engine:
     """Return what reads: Spark only where its tasks can write files of this machine."""
     settings = session.settings
     if engine_name(settings.engine, source.plan.bytes, settings) != InlineEngine.name:
@@ -165,7 +176,7 @@ def _engine(session: Session, source: RowSource) -> Engine:
 
 
 def _progressing(
-    session: Session, source: RowSource, batches: Iterator[pa.RecordBatch]
+    session: Session, source: RowSource[Any], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     per_row = source.plan.bytes / max(source.plan.records, 1)
     session.progress.start("reading", tasks=1, total_bytes=source.plan.bytes)
@@ -202,7 +213,7 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[p
 
 
 def _write_folder(
-    session: Session, source: RowSource, output: Output, folder: str, noted: Noted
+    session: Session, source: RowSource[Any], output: Output, folder: str, noted: Noted
 ) -> list[Mapping[str, Any]]:
     """Write parts on the engine; files without rows are not kept, but one is if there are no others."""
     filled: list[Mapping[str, Any]] = []
@@ -233,16 +244,16 @@ def _part_path(folder: str, number: int, format_name: str) -> str:
     return os.path.join(folder, f"{PART}{number:05d}.{format_name}")
 
 
-def _tasks(source: RowSource, format_name: str, folder: str) -> list[Task]:
-    common = {"projection": schema_to_plain(source.plan.projection), "format": format_name}
-    return [
-        Task({**common, **payload, "path": _part_path(folder, number, format_name)}, size)
-        for number, (payload, size) in enumerate(source.payloads())
-    ]
+def _tasks(source: RowSource[Any], format_name: str, folder: str) -> list[Task[Any]]:
+    def part(number: int) -> Part:
+        path = _part_path(folder, number, format_name)
+        return Part(path=path, format=format_name, projection=source.plan.projection)
+
+    return list(source.tasks(part))
 
 
 def _run(
-    session: Session, source: RowSource, engine: Engine, tasks: Sequence[Task]
+    session: Session, source: RowSource[Any], engine: Engine, tasks: Sequence[Task[Any]]
 ) -> Generator[tuple[int, Mapping[str, Any]]]:
     """Yield each task's number and what it wrote, as they finish."""
     session.progress.start("reading", tasks=len(tasks), total_bytes=source.plan.bytes)
@@ -261,20 +272,19 @@ def _run(
 
 
 def write_part(
-    payload: Mapping[str, Any],
+    part: Part,
     context: TaskContext,
     batches: Iterator[pa.RecordBatch],
     noted: Noted,
 ) -> Mapping[str, Any]:
-    """Write a task's rows to the file that its payload names; none is there for no rows."""
-    projection = schema_from_plain(payload["projection"])
+    """Write a task's rows to its file; none is there for no rows."""
     # Two attempts at one task must not write into one file; the last to finish gives it its name.
-    temporary = f"{payload['path']}.{context.attempt}"
+    temporary = f"{part.path}.{context.attempt}"
     rows = size = 0
     try:
         with (
             open(temporary, "wb") as file,
-            writing(payload["format"], file, projection) as sink,
+            writing(part.format, file, part.projection) as sink,
         ):
             for batch in prefetch(batches):
                 if context.stopped.is_set():
@@ -283,8 +293,8 @@ def write_part(
                 rows += batch.num_rows
         if rows:
             size = os.path.getsize(temporary)
-            os.replace(temporary, payload["path"])
+            os.replace(temporary, part.path)
     finally:
         if os.path.lexists(temporary):
             os.unlink(temporary)
-    return {"path": payload["path"], "rows": rows, "noted": dict(noted), "bytes": size}
+    return {"path": part.path, "rows": rows, "noted": dict(noted), "bytes": size}

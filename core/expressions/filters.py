@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,6 +58,7 @@ from lake.core.expressions.predicates import (
     matches,
     operation,
 )
+from lake.core.plain import Codec
 from lake.core.types.bounds import comparable
 
 TRUE = AlwaysTrue()
@@ -193,6 +194,9 @@ def filter_from_plain(plain: Mapping[str, Any] | str) -> BooleanExpression:
         return _from_plain(plain, 0)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise BadInputError("the filter of a task is not valid") from error
+
+
+PlainFilter = Annotated[BooleanExpression, Codec(filter_to_plain, filter_from_plain)]
 
 
 def field_path(schema: Schema, field_id: int) -> tuple[NestedField, ...] | None:

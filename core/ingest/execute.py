@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
@@ -21,14 +21,13 @@ from lake.core.engine.tasks import (
     TaskResult,
 )
 from lake.core.errors import LakeError
-from lake.core.expressions.filters import filter_to_plain
+from lake.core.ingest.payloads import KeepTask, ReceiveTask, SourceTask
 from lake.core.ingest.plan import (
     APPEND,
     OVERWRITE,
     OVERWRITE_WHERE,
     REPLACE,
     IngestPlan,
-    Unit,
     describe,
     tasks_for,
     wanted_tasks,
@@ -44,6 +43,7 @@ from lake.core.ingest.tasks import (
 )
 from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Outcome, Status
+from lake.core.plain import PlainData
 from lake.core.properties.table_properties import DELETE_ISOLATION, HASH, RANGE
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
@@ -55,6 +55,9 @@ from lake.core.staging.operation_files import staged
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
+
+Read = TypeVar("Read", bound=SourceTask)
+Receive = TypeVar("Receive", bound=PlainData)
 
 _REDUCER_BYTES = 256 * 1024 * 1024
 _MOST_REDUCERS = 200
@@ -154,7 +157,16 @@ def tell_of_no_rows(session: Session, plan: IngestPlan) -> None:
 
 def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Written:
     written = _Written()
-    for value in run_source(session, plan, operation_id, write_rows, send_rows):
+    run = SourceRun(
+        plan=plan,
+        operation_id=operation_id,
+        task=SourceTask,
+        receiver=row_receiver(plan, operation_id),
+        write=write_rows,
+        send=send_rows,
+        receive=receive_rows,
+    )
+    for value in run_source(session, run):
         written.files += [DataFile.from_plain(file) for file in value["files"]]
         written.rows_read += value["rows_read"]
     if written.rows != written.rows_read:
@@ -164,39 +176,70 @@ def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Wri
     return written
 
 
-def run_source(
-    session: Session,
-    plan: IngestPlan,
-    operation_id: str,
-    write_function: TaskFunction,
-    send_function: MapFunction,
-    extra: Mapping[str, Any] | None = None,
-    *,
-    receive_function: ReduceFunction = receive_rows,
-    together: bool | None = None,
-) -> Iterator[Mapping[str, Any]]:
-    """Read the source and write its rows to data files; yield what tasks report.
+def row_receiver(plan: IngestPlan, operation_id: str) -> Callable[[int, bool], ReceiveTask]:
+    """Return what makes the payloads of `receive_rows`."""
+    write = plan.ordered_settings(operation_id)
+    return lambda number, keyed: ReceiveTask(task=number, write=write, keyed=keyed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRun(Generic[Read, Receive]):
+    """How the source of a load is read and written.
 
     Args:
-        session: the engine and progress.
         plan: what to read, and how rows are distributed.
         operation_id: part of every file's name.
-        write_function: writes a task's rows itself.
-        send_function: sends them to where ``receive_function`` writes them.
-        extra: more for every task's payload.
-        receive_function: writes what was sent.
+        task: makes a task's payload of the fields of a `SourceTask`.
+        receiver: makes a reducer's payload of its number and whether rows carry their sort keys.
+        write: writes a task's rows itself.
+        send: sends them to where `receive` writes them.
+        receive: writes what was sent.
         together: whether some rows must meet one writer; None for what the plan says.
     """
+
+    plan: IngestPlan
+    operation_id: str
+    task: Callable[..., Read]
+    receiver: Callable[[int, bool], Receive]
+    write: TaskFunction[Read]
+    send: MapFunction[Read]
+    receive: ReduceFunction[Receive]
+    together: bool | None = None
+
+    @property
+    def meets(self) -> bool:
+        """Whether some rows must meet one writer."""
+        return self.plan.distribution in {HASH, RANGE} if self.together is None else self.together
+
+    def tasks(self, parallelism: int) -> list[Task[Read]]:
+        """Return the tasks that read the source."""
+        plan, tasks, first = self.plan, [], 0
+        write = plan.ordered_settings(self.operation_id)
+        for number, group in enumerate(tasks_for(plan, parallelism)):
+            payload = self.task(
+                task=number,
+                write=write,
+                units=[replace(unit.read, place=place) for place, unit in enumerate(group, first)],
+                reading=plan.reading(group),
+                must_match=plan.condition,
+            )
+            tasks.append(Task(payload, sum(unit.input_bytes for unit in group)))
+            first += len(group)
+        return tasks
+
+
+def run_source(session: Session, run: SourceRun[Read, Receive]) -> Iterator[Mapping[str, Any]]:
+    """Read the source and write its rows to data files; yield what tasks report."""
+    plan = run.plan
     engine = session.engine(plan.input_bytes)
-    together = plan.distribution in {HASH, RANGE} if together is None else together
     # In this process one writer sees all rows: each partition gets one file without moving a byte.
-    alone = together and engine.name == "inline"
-    tasks = _source_tasks(plan, 1 if alone else engine.parallelism, operation_id, extra or {})
-    exchanged = together and len(tasks) > 1
+    alone = run.meets and engine.name == "inline"
+    tasks = run.tasks(1 if alone else engine.parallelism)
+    exchanged = run.meets and len(tasks) > 1
     results = (
-        _exchange(engine, plan, tasks, send_function, receive_function)
+        _exchange(engine, run, tasks)
         if exchanged
-        else engine.run(tasks, write_function, storage=plan.table.storage)
+        else engine.run(tasks, run.write, storage=plan.table.storage)
     )
     total = sum(task.input_bytes for task in tasks)
     session.progress.start("writing", tasks=len(tasks), total_bytes=0 if exchanged else total)
@@ -209,42 +252,11 @@ def run_source(
     session.progress.finish()
 
 
-def _source_tasks(
-    plan: IngestPlan, parallelism: int, operation_id: str, extra: Mapping[str, Any]
-) -> list[Task]:
-    common: dict[str, Any] = {
-        "write": plan.ordered_settings(operation_id).to_plain(),
-        "must_match": None if plan.condition is None else filter_to_plain(plan.condition),
-        **extra,
-    }
-    tasks, first = [], 0
-    for number, group in enumerate(tasks_for(plan, parallelism)):
-        payload = {**common, "task": number, **_reading(plan, group, first)}
-        tasks.append(Task(payload, sum(unit.input_bytes for unit in group)))
-        first += len(group)
-    return tasks
-
-
-def _reading(plan: IngestPlan, units: Sequence[Unit], first: int) -> dict[str, Any]:
-    """Return what a task is told to read; ``first`` is the place of its first unit among all."""
-    reading = plan.reading(units)
-    return {
-        "units": [
-            {**unit.payload, "input_bytes": unit.input_bytes, "place": place}
-            for place, unit in enumerate(units, first)
-        ],
-        "reading": None if reading is None else reading.to_plain(),
-    }
-
-
 def _exchange(
-    engine: Engine,
-    plan: IngestPlan,
-    tasks: list[Task],
-    send_function: MapFunction,
-    receive_function: ReduceFunction,
+    engine: Engine, run: SourceRun[Read, Receive], tasks: Sequence[Task[Read]]
 ) -> Iterator[TaskResult]:
     """Bring each partition's, or range's, rows together before they are written."""
+    plan = run.plan
     bounds: list[str] = []
     if plan.distribution == RANGE:
         bounds = _bounds(
@@ -254,23 +266,26 @@ def _exchange(
     else:
         by_size = -(-plan.input_bytes // _REDUCER_BYTES)
         count = max(engine.parallelism, min(_MOST_REDUCERS, by_size))
-    # What is read is told to those who read.
-    shared = {k: v for k, v in tasks[0].payload.items() if k not in {"task", "units", "reading"}}
-    sending = {"reducers": count, "bounds": bounds}
-    receiving = {**shared, "keyed": bool(bounds)}
     return engine.exchange(
-        [Task({**task.payload, **sending}, task.input_bytes) for task in tasks],
-        send_function,
-        receive_function,
-        [{**receiving, "task": number} for number in range(count)],
+        [
+            Task(replace(task.payload, reducers=count, bounds=bounds), task.input_bytes)
+            for task in tasks
+        ],
+        run.send,
+        run.receive,
+        [run.receiver(number, bool(bounds)) for number in range(count)],
         storage=plan.table.storage,
     )
 
 
-def _bounds(engine: Engine, plan: IngestPlan, tasks: Sequence[Task], ranges: int) -> list[str]:
+def _bounds(
+    engine: Engine, plan: IngestPlan, tasks: Sequence[Task[Read]], ranges: int
+) -> list[str]:
     """Look at the rows' keys and return where to cut them into ranges."""
     size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * ranges // len(tasks))
-    looks = [Task({**task.payload, "sampled": size}, task.input_bytes) for task in tasks]
+    looks: list[Task[SourceTask]] = [
+        Task(replace(task.payload, sampled=size), task.input_bytes) for task in tasks
+    ]
     found = engine.run(looks, sample_rows, storage=plan.table.storage)
     # In the tasks' order, so that the same input is cut in the same way.
     samples = sorted(found, key=lambda result: result.task)
@@ -305,16 +320,15 @@ def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: 
 
 def _keeping_tasks(
     plan: IngestPlan, files: Sequence[tuple[FileSlice, ReadSettings]], operation_id: str
-) -> Iterator[Task]:
+) -> Iterator[Task[KeepTask]]:
     if plan.condition is None:
         return
-    common = {
-        "write": replace(plan.ordered_settings(operation_id), schema=plan.moved_schema).to_plain(),
-        "remove": filter_to_plain(plan.condition),
-    }
+    write = replace(plan.ordered_settings(operation_id), schema=plan.moved_schema)
     for number, (file, reading) in enumerate(files, _FIRST_KEEPER):
-        payload = {"file": file.to_plain(), "reading": reading.to_plain(), "task": number}
-        yield Task({**common, **payload}, file.size_bytes)
+        payload = KeepTask(
+            task=number, write=write, file=file, reading=reading, remove=plan.condition
+        )
+        yield Task(payload, file.size_bytes)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from lake.core.errors import (
 from lake.core.expressions.filters import bind_filter
 from lake.core.expressions.parser import parse_filter
 from lake.core.ingest import table_creation
+from lake.core.ingest.payloads import SourceUnit
 from lake.core.ingest.schema_checks import SourceColumns, check_sources, is_text
 from lake.core.ingest.schema_evolution import evolved
 from lake.core.ingest.table_creation import EXTENSION
@@ -138,15 +139,19 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A file, or a piece of one, that one task reads: the task's payload and about what it weighs.
+    """A file, or a piece of one, that one task reads, and about what it weighs.
 
     `number` is a data file's place among the live files of the source table.
     """
 
-    payload: Mapping[str, Any]
-    input_bytes: int
+    read: SourceUnit
     weight: int
     number: int | None = None
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes that are read."""
+        return self.read.input_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +394,7 @@ def _plan_from_table(
         table=table,
         schema=_target_schema(session, table, [columns], options),
         units=[
-            Unit({"file": piece.to_plain()}, bytes_read, bytes_read, number)
+            Unit(SourceUnit(file=piece, input_bytes=bytes_read), bytes_read, number)
             for number, file in enumerate(files)
             for piece, bytes_read in _pieces(file)
         ],
@@ -471,7 +476,8 @@ def _plan_from_files(
         table=table,
         schema=_target_schema(session, table, columns, options),
         units=[
-            Unit({"source": piece.to_plain()}, piece.size_bytes, _weight(piece)) for piece in pieces
+            Unit(SourceUnit(source=piece, input_bytes=piece.size_bytes), _weight(piece))
+            for piece in pieces
         ],
         formats=list(dict.fromkeys(file.format for file in files)),
         source_files=len(files),

@@ -1,12 +1,12 @@
 """What an ingest runs on the engine: rows from sources to data files, directly or through an exchange.
 
-Every function takes plain data. Rows cross an exchange as Arrow IPC streams: bytes carry every type without
+Rows cross an exchange as Arrow IPC streams: bytes carry every type without
 loss, and rows never become rows of a JVM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,16 +19,15 @@ from lake.core.deletes.apply import Deletes
 from lake.core.engine.shuffle import ShuffleBuffer, claim, claimed
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.expressions.filters import bind_filter, filter_columns, filter_from_plain, row_mask
+from lake.core.expressions.filters import bind_filter, filter_columns, row_mask
+from lake.core.ingest.payloads import KeepTask, ReceiveTask, SourceTask, SourceUnit
 from lake.core.manifests.data_files import DataFile
 from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
 from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
-from lake.core.rows.writer import WriteSettings
 from lake.core.sorting.external_sort import with_keys
 from lake.core.sorting.range_partitioning import KeySample, Ranges, decoded
 from lake.core.sorting.sort_keys import RowOrder
 from lake.core.sources.batches import as_table_rows, source_batches
-from lake.core.sources.discovery import Source
 from lake.core.types.arrow_schema import top_columns
 from lake.core.types.transforms import group_rows, partition_number
 
@@ -39,32 +38,32 @@ if TYPE_CHECKING:
 _SHOWN = 200
 
 
-def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def write_rows(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Read a task's units and write their rows; reports each unit's end, then the files."""
-    settings = WriteSettings.from_plain(payload["write"])
-    with open_ordered_writer(context, settings, task=payload["task"]) as writer:
-        for unit, batches in task_units(payload, settings.schema, context):
+    settings = task.write
+    with open_ordered_writer(context, settings, task=task.task) as writer:
+        for unit, batches in task_units(task, settings.schema, context):
             rows = 0
             for batch in prefetch(batches):
                 context.check_cancelled()
                 writer.write(batch)
                 rows += batch.num_rows
-            yield report([], rows_read=rows, input_bytes=unit["input_bytes"])
+            yield report([], rows_read=rows, input_bytes=unit.input_bytes)
         files = writer.close()
     yield report(files)
 
 
-def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
+def send_rows(task: SourceTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Read a task's units and send each partition's, or range's, rows to its reducer.
 
     How many rows were read goes to the first reducer, so that the driver can compare it with what all of
     them wrote.
     """
-    settings = WriteSettings.from_plain(payload["write"])
-    outbox = ShuffleBuffer(payload["reducers"])
-    split = _by_range(payload, settings) if payload["bounds"] else _by_partition(payload, settings)
+    settings = task.write
+    outbox = ShuffleBuffer(task.reducers)
+    split = _by_range(task) if task.bounds else _by_partition(task)
     rows = 0
-    for _, batches in task_units(payload, settings.schema, context):
+    for _, batches in task_units(task, settings.schema, context):
         for batch in prefetch(batches):
             context.check_cancelled()
             rows += batch.num_rows
@@ -78,36 +77,38 @@ def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
 Split = Callable[[pa.RecordBatch], Iterator[tuple[int, pa.RecordBatch]]]
 
 
-def _by_partition(payload: Mapping[str, Any], settings: WriteSettings) -> Split:
+def _by_partition(task: SourceTask) -> Split:
+    settings = task.write
+
     def split(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         for partition, part in group_rows(batch, settings.spec, settings.schema):
-            yield partition_number(partition, payload["reducers"]), part
+            yield partition_number(partition, task.reducers), part
 
     return split
 
 
-def _by_range(payload: Mapping[str, Any], settings: WriteSettings) -> Split:
+def _by_range(task: SourceTask) -> Split:
     """Split rows by their keys, which they keep."""
-    order, ranges = settings.order, Ranges(decoded(payload["bounds"]))
+    settings = task.write
+    order, ranges = settings.order, Ranges(decoded(task.bounds))
     if order is None:
         raise ValueError("rows without an order have no ranges")
     return lambda batch: ranges.split(with_keys(batch, order, settings.schema))
 
 
-def sample_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def sample_rows(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Report some keys of a task's rows, ``sampled`` of them; reads their columns only."""
-    settings = WriteSettings.from_plain(payload["write"])
+    settings = task.write
     order = settings.order or RowOrder()
     schema = top_columns(settings.schema, order.column_ids)
-    payload = {**payload, "must_match": None}
-    if payload["reading"] is not None:
-        reading = ReadSettings.from_plain(payload["reading"])
-        known = [item.name for item in reading.projection.fields]
+    narrow = None
+    if task.reading is not None:
+        known = [item.name for item in task.reading.projection.fields]
         names = [item.name for item in schema.fields if item.name in known] or known[:1]
-        narrow = replace(reading, projection=reading.projection.select(*names))
-        payload["reading"] = narrow.to_plain()
-    sample = KeySample(payload["sampled"], payload["task"])
-    for _, batches in task_units(payload, schema, context):
+        narrow = replace(task.reading, projection=task.reading.projection.select(*names))
+    task = replace(task, must_match=None, reading=narrow)
+    sample = KeySample(task.sampled, task.task)
+    for _, batches in task_units(task, schema, context):
         for batch in batches:
             context.check_cancelled()
             sample.add(order.keys(batch, schema))
@@ -115,14 +116,14 @@ def sample_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Ma
 
 
 def receive_rows(
-    payload: Mapping[str, Any], blobs: Iterable[bytes], context: TaskContext
+    task: ReceiveTask, blobs: Iterable[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
     """Write the rows that were sent to one reducer; reports the files, and what tasks claim."""
-    settings = WriteSettings.from_plain(payload["write"])
+    settings = task.write
     claims = []
-    with open_ordered_writer(context, settings, task=payload["task"]) as writer:
+    with open_ordered_writer(context, settings, task=task.task) as writer:
         write = writer.write
-        if payload["keyed"] and isinstance(writer, OrderedWriter):
+        if task.keyed and isinstance(writer, OrderedWriter):
             write = writer.write_keyed
         for blob in blobs:
             context.check_cancelled()
@@ -135,21 +136,20 @@ def receive_rows(
     yield {**report(files, rows_read=sum(one["rows_read"] for one in claims)), "claims": claims}
 
 
-def write_kept(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def write_kept(task: KeepTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Write again those rows of a file for which a filter is not true.
 
     A file without a row for which it is true is reported as untouched, and nothing is written.
     """
-    settings = WriteSettings.from_plain(payload["write"])
-    reading = ReadSettings.from_plain(payload["reading"])
-    condition = bind_filter(filter_from_plain(payload["remove"]), settings.schema)
-    file = FileSlice.from_plain(payload["file"])
+    settings = task.write
+    file, reading = task.file, task.reading
+    condition = bind_filter(task.remove, settings.schema)
     if not _any_match(context, file, reading, condition):
         yield {**report([]), "untouched": file.path, "removed_rows": 0, "dropped": 0}
         return
     removed = 0
     with (
-        open_ordered_writer(context, settings, task=payload["task"]) as writer,
+        open_ordered_writer(context, settings, task=task.task) as writer,
         closing(Deletes(context.storage, reading, [file])) as deletes,
     ):
         for batch in prefetch(read_batches(context.storage, file, reading, deletes)):
@@ -184,17 +184,17 @@ def report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -
 # Rows, checked
 
 
-Unit = Mapping[str, Any]
-
-
 def task_units(
-    payload: Mapping[str, Any], schema: Schema, context: TaskContext
-) -> Iterator[tuple[Unit, Iterator[pa.RecordBatch]]]:
+    task: SourceTask, schema: Schema, context: TaskContext
+) -> Iterator[tuple[SourceUnit, Iterator[pa.RecordBatch]]]:
     """Yield each unit of a task with its rows as the table's."""
-    plain = payload["must_match"]
-    condition = None if plain is None else bind_filter(filter_from_plain(plain), schema)
-    rows = _source_rows if payload["reading"] is None else _table_rows
-    for unit, batches in rows(payload, schema, context):
+    condition = None if task.must_match is None else bind_filter(task.must_match, schema)
+    found = (
+        _source_rows(task.units, schema, context)
+        if task.reading is None
+        else _table_rows(task.units, task.reading, schema, context)
+    )
+    for unit, batches in found:
         yield unit, _checked(batches, condition, schema)
 
 
@@ -211,21 +211,20 @@ def _checked(
 
 
 def _source_rows(
-    payload: Mapping[str, Any], schema: Schema, context: TaskContext
-) -> Iterator[tuple[Unit, Iterator[tuple[pa.RecordBatch, str]]]]:
-    for unit in payload["units"]:
-        source = Source.from_plain(unit["source"])
-        batches = source_batches(context.storage, source, schema)
-        yield unit, ((batch, source.path) for batch in batches)
+    units: Sequence[SourceUnit], schema: Schema, context: TaskContext
+) -> Iterator[tuple[SourceUnit, Iterator[tuple[pa.RecordBatch, str]]]]:
+    for unit in units:
+        if unit.source is not None:
+            batches = source_batches(context.storage, unit.source, schema)
+            yield unit, ((batch, unit.path) for batch in batches)
 
 
 def _table_rows(
-    payload: Mapping[str, Any], schema: Schema, context: TaskContext
-) -> Iterator[tuple[Unit, Iterator[tuple[pa.RecordBatch, str]]]]:
-    reading = ReadSettings.from_plain(payload["reading"])
-    files = [FileSlice.from_plain(unit["file"]) for unit in payload["units"]]
-    with closing(Deletes(context.storage, reading, files)) as deletes:
-        for unit, file in zip(payload["units"], files, strict=True):
+    units: Sequence[SourceUnit], reading: ReadSettings, schema: Schema, context: TaskContext
+) -> Iterator[tuple[SourceUnit, Iterator[tuple[pa.RecordBatch, str]]]]:
+    files = [(unit, unit.file) for unit in units if unit.file is not None]
+    with closing(Deletes(context.storage, reading, [file for _, file in files])) as deletes:
+        for unit, file in files:
             yield unit, _slice_rows(file, reading, deletes, schema, context)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from lake.core.plain import PlainData
 
 DATA = 0
 POSITION_DELETES = 1
@@ -13,7 +13,7 @@ EQUALITY_DELETES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataFile:
+class DataFile(PlainData):
     """A file of a table with the metrics that a manifest stores for it.
 
     `partition` has one value per field of the spec, each in Iceberg's binary single-value form (None for
@@ -43,29 +43,9 @@ class DataFile:
     content_size_bytes: int | None = None
     first_row_id: int | None = None
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values (binaries as base64 text, map keys as text)."""
-        return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> DataFile:
-        """Rebuild from `to_plain`'s values."""
-        values = dict(plain)
-        values["partition"] = tuple(_binary(value) for value in values["partition"])
-        for name in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts"):
-            values[name] = {int(key): value for key, value in values[name].items()}
-        for name in ("lower_bounds", "upper_bounds"):
-            values[name] = {
-                int(key): base64.b64decode(value) for key, value in values[name].items()
-            }
-        values["split_offsets"] = tuple(values["split_offsets"])
-        if values["equality_ids"] is not None:
-            values["equality_ids"] = tuple(values["equality_ids"])
-        return cls(**values)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteFile:
+class DeleteFile(PlainData):
     """A delete file with what is needed to apply it; see `DataFile` for fields of the same name.
 
     `sequence_number` is its data sequence number. `referenced_data_file` is also set if the bounds of a position
@@ -86,34 +66,7 @@ class DeleteFile:
     content_offset: int | None = None
     content_size_bytes: int | None = None
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values (binaries as base64 text)."""
-        return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> DeleteFile:
-        """Rebuild from `to_plain`'s values."""
-        values = dict(plain)
-        values["partition"] = tuple(_binary(value) for value in values["partition"])
-        if values["equality_ids"] is not None:
-            values["equality_ids"] = tuple(values["equality_ids"])
-        return cls(**values)
-
 
 def stored_bytes(files: Iterable[DataFile]) -> int:
     """Return the bytes that files occupy; several entries may share one Puffin file."""
     return sum({file.path: file.size_bytes for file in files}.values())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _binary(value: str | None) -> bytes | None:
-    return None if value is None else base64.b64decode(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.deletes.apply import Deletes, EqualityGroups, read_rows
-from lake.core.engine.tasks import TaskContext, TaskFunction
+from lake.core.engine.tasks import Task, TaskContext, TaskFunction
 from lake.core.errors import CorruptFileError
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
-from lake.core.exports.export import Noted
+from lake.core.exports.export import Noted, Part
 from lake.core.outcome import Outcome, Status
+from lake.core.plain import PlainData
 from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
 from lake.core.scan.incremental import operation_of
 from lake.core.scan.plan import ScanPlan
@@ -51,13 +52,22 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
 
 
 def previewed(
-    source: export.RowSource,
+    source: export.RowSource[Any],
 ) -> tuple[dict[str, Any], list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]]:
     """Read the first rows; return them as a result and as a table to show."""
     rows = export.first_rows(source, PREVIEW_ROWS)
     names = [field.name for field in source.plan.projection.fields]
     result = {"rows": len(rows), "bytes_written": 0, "files": 0, "preview": rows}
     return result, [("rows", names, [[row[name] for name in names] for row in rows])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask(PlainData):
+    """Read the files of a split and write their rows to a part."""
+
+    part: Part
+    reading: ReadSettings
+    files: Sequence[FileSlice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +88,17 @@ class ScanRows:
                     yield from read_batches(storage, item, reading, deletes)
                 noted[_DROPPED] += deletes.dropped
 
-    def payloads(self) -> Iterator[tuple[Mapping[str, Any], int]]:
-        """Yield what each task reads: a split."""
-        for split in self.plan.reads():
-            payload = {
-                "reading": self.plan.reading(split.deletes).to_plain(),
-                "files": [item.to_plain() for item in split.slices],
-            }
+    def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[ScanTask]]:
+        """Yield a task for each split."""
+        for number, split in enumerate(self.plan.reads()):
+            reading = self.plan.reading(split.deletes)
+            payload = ScanTask(part=part(number), reading=reading, files=split.slices)
             sizes = (item.length or item.size_bytes - item.start for item in split.slices)
-            yield payload, sum(sizes)
+            yield Task(payload, sum(sizes))
 
     @property
-    def task(self) -> TaskFunction:
-        """What the engine runs with a payload."""
+    def task(self) -> TaskFunction[ScanTask]:
+        """The function that writes a part."""
         return write_part
 
     def check(self, rows: int, noted: Noted) -> None:
@@ -106,19 +114,15 @@ class ScanRows:
             )
 
 
-def write_part(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Task: write a split's rows to one file; none is there for no rows."""
+def write_part(task: ScanTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Task: write a split's rows to one file; there is no file for no rows."""
     noted: Noted = Noted()
-    yield export.write_part(payload, context, _split_rows(payload, context, noted), noted)
+    yield export.write_part(task.part, context, _split_rows(task, context, noted), noted)
 
 
-def _split_rows(
-    payload: Mapping[str, Any], context: TaskContext, noted: Noted
-) -> Iterator[pa.RecordBatch]:
-    reading = ReadSettings.from_plain(payload["reading"])
-    slices = [FileSlice.from_plain(item) for item in payload["files"]]
-    with closing(Deletes(context.storage, reading, slices)) as deletes:
-        yield from read_rows(context.storage, slices, reading, deletes)
+def _split_rows(task: ScanTask, context: TaskContext, noted: Noted) -> Iterator[pa.RecordBatch]:
+    with closing(Deletes(context.storage, task.reading, task.files)) as deletes:
+        yield from read_rows(context.storage, task.files, task.reading, deletes)
         noted[_DROPPED] += deletes.dropped
 
 

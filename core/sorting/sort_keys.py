@@ -9,9 +9,9 @@ ZOrderByteUtils.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,17 @@ import pyarrow.compute as pc
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
+from lake.core.plain import Codec, PlainData
 from lake.core.sorting.key_bytes import prefixes
 from lake.core.types.transforms import source_column, transformed
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
+_PlainSortField = Annotated[
+    SortField,
+    Codec(lambda field: field.model_dump(mode="json", by_alias=True), SortField.model_validate),
+]
 Bytes = npt.NDArray[np.uint8]
 TEXT_BYTES = 8
 MOST_BYTES = 2**31 - 1
@@ -38,7 +43,7 @@ _ONE_WORD_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowOrder:
+class RowOrder(PlainData):
     """How rows are ordered: by fields, and what is equal so far by a Z-order.
 
     Args:
@@ -48,25 +53,10 @@ class RowOrder:
         most_bytes: how long a Z-order's value may get.
     """
 
-    fields: tuple[SortField, ...] = ()
+    fields: tuple[_PlainSortField, ...] = ()
     curve: tuple[int, ...] = ()
     text_bytes: int = TEXT_BYTES
     most_bytes: int = MOST_BYTES
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "fields": [item.model_dump(mode="json", by_alias=True) for item in self.fields],
-            "curve": list(self.curve),
-            "text_bytes": self.text_bytes,
-            "most_bytes": self.most_bytes,
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> RowOrder:
-        """Rebuild from `to_plain`'s values."""
-        fields = tuple(SortField.model_validate(item) for item in plain["fields"])
-        return cls(**{**plain, "fields": fields, "curve": tuple(plain["curve"])})
 
     @property
     def column_ids(self) -> list[int]:

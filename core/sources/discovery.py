@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 from lake.core import locations
 from lake.core.columns.reading_errors import reading_error
 from lake.core.errors import BadInputError, LakeError, NotFoundError
+from lake.core.plain import PlainData
 from lake.core.storage.storage import Storage
 
 PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
@@ -40,7 +41,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(PlainData):
     """A file to load, or some row groups of a Parquet file (None: all of it)."""
 
     path: str
@@ -52,21 +53,6 @@ class Source:
     def is_text(self) -> bool:
         """Whether the file has no types of its own."""
         return self.format in TEXT_FORMATS
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "path": self.path,
-            "format": self.format,
-            "size_bytes": self.size_bytes,
-            "row_groups": None if self.row_groups is None else list(self.row_groups),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Source:
-        """Rebuild from `to_plain`'s values."""
-        groups = plain["row_groups"]
-        return cls(**{**plain, "row_groups": None if groups is None else tuple(groups)})
 
 
 def find_sources(storage: Storage, names: Iterable[str], format_name: str | None) -> list[Source]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -17,6 +17,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.plain import Codec
 from lake.core.types.arrow_types import primitive_type
 from lake.core.types.default_values import enable_defaults
 from lake.core.types.format_versions import ROW_LINEAGE_SINCE
@@ -146,6 +147,9 @@ def schema_from_plain(plain: Any) -> Schema:
         return Schema.model_validate(plain)
     except ValueError as error:
         raise CorruptFileError("not a schema") from error
+
+
+PlainSchema = Annotated[Schema, Codec(schema_to_plain, schema_from_plain)]
 
 
 def spec_to_plain(spec: PartitionSpec) -> dict[str, Any]:

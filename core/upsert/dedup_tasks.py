@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from lake.core.engine.shuffle import ShuffleBuffer
 from lake.core.engine.tasks import TaskContext
 from lake.core.keys.encoding import Int64s, hash_keys, partition_of
 from lake.core.keys.index import KeyIndex
+from lake.core.plain import PlainData
 from lake.core.upsert.checksummed_batches import batch_file, batches_in
 
 # Beyond so many different values a column is told by its least and greatest.
@@ -22,25 +24,49 @@ _LONGEST_VALUE = 200
 _BATCH_ROWS = 256 * 1024
 
 
-def deduplicate(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Settle the keys of all units as one bucket; reports where its keys are and who lost.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitKeys(PlainData):
+    """A file of the keys of one unit of the source, and the unit's place among all."""
 
-    The payload: ``files`` (each with ``place`` and ``keys``, in the input's order), ``key_columns`` (how many
-    of the columns are the key's; the others are the order's), ``folder`` and ``name`` (for new files),
-    ``bucket``.
+    place: int
+    keys: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeduplicateTask(PlainData):
+    """Keep one row of each key, or send keys to their buckets.
+
+    Args:
+        key_columns: how many of the columns are the key's; the others are the order's.
+        folder: where new files go.
+        name: how their names begin.
+        files: keys to read, in the input's order.
+        bucket: the number of the bucket.
+        buckets: how many buckets keys are sent to.
     """
-    yield _deduplicate(_source_keys(payload["files"], context), payload, context)
+
+    key_columns: int
+    folder: str
+    name: str
+    files: Sequence[UnitKeys] = ()
+    bucket: int = 0
+    buckets: int = 0
 
 
-def send_keys(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
+def deduplicate(task: DeduplicateTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Settle the keys of all units as one bucket; reports where its keys are and who lost."""
+    yield _deduplicate(_source_keys(task.files, context), task, context)
+
+
+def send_keys(task: DeduplicateTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send keys to their buckets, of which there are ``buckets``."""
-    outbox = ShuffleBuffer(payload["buckets"])
-    width = payload["key_columns"]
-    for batch in _source_keys(payload["files"], context):
+    outbox = ShuffleBuffer(task.buckets)
+    width = task.key_columns
+    for batch in _source_keys(task.files, context):
         context.check_cancelled()
-        buckets = partition_of(hash_keys(_first(batch, width)), payload["buckets"])
+        buckets = partition_of(hash_keys(_first(batch, width)), task.buckets)
         order = np.argsort(buckets, kind="stable")
-        ends = np.cumsum(np.bincount(buckets, minlength=payload["buckets"]))
+        ends = np.cumsum(np.bincount(buckets, minlength=task.buckets))
         in_order = batch.take(pa.array(order))
         start = 0
         for bucket, end in enumerate(ends.tolist()):
@@ -51,22 +77,20 @@ def send_keys(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tupl
 
 
 def deduplicate_sent(
-    payload: Mapping[str, Any], blobs: Iterable[bytes], context: TaskContext
+    task: DeduplicateTask, blobs: Iterable[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
     """Settle the keys that were sent to one bucket, as `deduplicate` does."""
     batches = (batch for blob in blobs for batch in pa.ipc.open_stream(blob))
-    yield _deduplicate(batches, payload, context)
+    yield _deduplicate(batches, task, context)
 
 
-def _source_keys(
-    files: Iterable[Mapping[str, Any]], context: TaskContext
-) -> Iterator[pa.RecordBatch]:
+def _source_keys(files: Iterable[UnitKeys], context: TaskContext) -> Iterator[pa.RecordBatch]:
     """Yield units' keys with where each row was."""
     for file in files:
         row = 0
-        for batch in batches_in(context.storage, file["keys"]):
+        for batch in batches_in(context.storage, file.keys):
             rows = np.arange(row, row + batch.num_rows)
-            unit = np.full(batch.num_rows, file["place"], np.int32)
+            unit = np.full(batch.num_rows, file.place, np.int32)
             row += batch.num_rows
             columns = [*batch.columns, pa.array(unit), pa.array(rows)]
             yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "unit", "row"])
@@ -77,11 +101,11 @@ def _first(batch: Any, columns: int) -> Any:
 
 
 def _deduplicate(
-    batches: Iterable[pa.RecordBatch], payload: Mapping[str, Any], context: TaskContext
+    batches: Iterable[pa.RecordBatch], task: DeduplicateTask, context: TaskContext
 ) -> dict[str, Any]:
     table = pa.Table.from_batches(batches)
     context.check_cancelled()
-    width = payload["key_columns"]
+    width = task.key_columns
     keys = _first(table, width)
     order = [name for name in table.column_names[width:] if name not in {"unit", "row"}]
     index = KeyIndex.build(keys, rank=_ranks(table, order) if order else None)
@@ -89,17 +113,17 @@ def _deduplicate(
     lost = table.num_rows - len(winners)
     # Tasks that look for these keys build their index fastest of this order.
     settled = keys.take(pa.array(winners))
-    name = f"{payload['name']}-{payload['bucket']:05d}-{context.attempt}"
-    path = locations.join(payload["folder"], f"{name}-settled.arrow")
+    name = f"{task.name}-{task.bucket:05d}-{context.attempt}"
+    path = locations.join(task.folder, f"{name}-settled.arrow")
     _write(context, path, settled)
     losers = None
     if lost:
         stays = np.zeros(table.num_rows, np.bool_)
         stays[winners] = True
-        losers = locations.join(payload["folder"], f"{name}-losers.arrow")
+        losers = locations.join(task.folder, f"{name}-losers.arrow")
         _write(context, losers, table.select(["unit", "row"]).filter(pa.array(~stays)))
     return {
-        "bucket": payload["bucket"],
+        "bucket": task.bucket,
         "keys": path,
         "rows": len(winners),
         "losers": losers,

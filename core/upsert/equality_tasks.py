@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from lake.core.deletes.writers import open_equality_writer
 from lake.core.engine.tasks import TaskContext
+from lake.core.plain import PlainData
 from lake.core.rows.writer import WriteSettings
-from lake.core.types.arrow_schema import arrow_schema, schema_from_plain
+from lake.core.types.arrow_schema import PlainSchema, arrow_schema
 from lake.core.upsert.checksummed_batches import batches_in
 
 
-def write_deletes(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualityDeleteTask(PlainData):
     """Write a delete for every key of a bucket.
 
-    The payload: ``keys`` (a file of settled keys), ``ids`` (of the key, in the file's order), ``columns`` (the
-    schema of the delete files, in the same order), ``writing`` (WriteSettings), ``task``.
+    Args:
+        task: its number, part of the names of files.
+        keys: a file of the bucket's keys.
+        ids: columns of the key, in the file's order.
+        columns: the schema of the delete files, in the same order.
+        writing: how files are written.
     """
-    settings = WriteSettings.from_plain(payload["writing"])
-    columns = schema_from_plain(payload["columns"])
+
+    task: int
+    keys: str
+    ids: Sequence[int]
+    columns: PlainSchema
+    writing: WriteSettings
+
+
+def write_deletes(task: EqualityDeleteTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Write a delete for every key of a bucket."""
+    settings = task.writing
+    columns = task.columns
     schema = arrow_schema(columns)
-    names = settings.file_names(task=payload["task"], attempt=context.attempt)
+    names = settings.file_names(task=task.task, attempt=context.attempt)
     with open_equality_writer(
-        context.storage, settings, columns=columns, equality_ids=payload["ids"], names=names
+        context.storage, settings, columns=columns, equality_ids=task.ids, names=names
     ) as writer:
-        for batch in batches_in(context.storage, payload["keys"]):
+        for batch in batches_in(context.storage, task.keys):
             context.check_cancelled()
             writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         files = writer.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,13 +21,16 @@ from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spe
 from lake.core.engine.tasks import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import (
+    SourceRun,
     commit_rows,
     no_empty_folders,
     preview,
+    row_receiver,
     run_source,
     tell_of_no_rows,
 )
 from lake.core.ingest.recovery import as_staged, publish_manifests, settle
+from lake.core.ingest.tasks import receive_rows
 from lake.core.manifests.data_files import DataFile, stored_bytes
 from lake.core.outcome import Outcome, Status
 from lake.core.properties.table_properties import COPY_ON_WRITE, SERIALIZABLE
@@ -35,12 +39,18 @@ from lake.core.snapshots import ancestry
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import Staging, staged
 from lake.core.upsert.checksummed_batches import batches_in
-from lake.core.upsert.dedup_tasks import deduplicate, deduplicate_sent, send_keys
+from lake.core.upsert.dedup_tasks import (
+    DeduplicateTask,
+    UnitKeys,
+    deduplicate,
+    deduplicate_sent,
+    send_keys,
+)
 from lake.core.upsert.key_matching import KeyMatches, Matcher
 from lake.core.upsert.options import EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
-from lake.core.upsert.source_tasks import send_rows, write_rows
+from lake.core.upsert.source_tasks import KeyedSourceTask, KeySettings, send_rows, write_rows
 
 # Keys of which an index takes some 100 to 200 MiB.
 _BUCKET_ROWS = 4_000_000
@@ -139,10 +149,6 @@ class _Run:
         """How the names of the files of keys begin."""
         return f"lake-keys-{self.operation_id}"
 
-    @property
-    def _new_files(self) -> dict[str, str]:
-        return {"folder": self.plan.ingest.table.data_location, "name": self.temporary_name}
-
     # The source
 
     def load(self) -> _Source:
@@ -164,22 +170,26 @@ class _Run:
         return source
 
     def _write(self, *, losers: list[str] | None) -> _Source:
-        keys = {
-            "ids": list(self.plan.key),
-            "order": list(self.plan.order),
-            "rejects": self.plan.options.rejects is not None,
-            "losers": losers,
-            **self._new_files,
-        }
+        ingest = self.plan.ingest
+        keys = KeySettings(
+            ids=self.plan.key,
+            order=self.plan.order,
+            rejects=self.plan.options.rejects is not None,
+            losers=losers,
+            folder=ingest.table.data_location,
+            name=self.temporary_name,
+        )
+        run = SourceRun(
+            plan=ingest,
+            operation_id=self.operation_id,
+            task=partial(KeyedSourceTask, keys=keys),
+            receiver=row_receiver(ingest, self.operation_id),
+            write=write_rows,
+            send=send_rows,
+            receive=receive_rows,
+        )
         source = _Source()
-        for value in run_source(
-            self.session,
-            self.plan.ingest,
-            self.operation_id,
-            write_rows,
-            send_rows,
-            {"keys": keys},
-        ):
+        for value in run_source(self.session, run):
             source.files += [DataFile.from_plain(file) for file in value["files"]]
             source.claims += value.get("claims", ())
         source.claims.sort(key=lambda claim: int(claim["place"]))
@@ -188,7 +198,7 @@ class _Run:
     def _settle(self, claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Decide which row stands for each key; return the buckets of keys, in order."""
         files = [
-            {"place": claim["place"], "keys": claim["keys"]} for claim in claims if claim["keys"]
+            UnitKeys(place=claim["place"], keys=claim["keys"]) for claim in claims if claim["keys"]
         ]
         if not files:
             return []
@@ -196,19 +206,23 @@ class _Run:
             -(-sum(claim["rows"] for claim in claims) // _BUCKET_ROWS),
             -(-sum(claim["key_bytes"] for claim in claims) // _BUCKET_BYTES),
         )
-        common = {"key_columns": len(self.plan.key), **self._new_files}
+        common = DeduplicateTask(
+            key_columns=len(self.plan.key),
+            folder=self.plan.ingest.table.data_location,
+            name=self.temporary_name,
+        )
         engine = self.session.engine(self.plan.ingest.input_bytes)
         results: Iterator[TaskResult]
         if count == 1:
-            task = Task({**common, "files": files, "bucket": 0})
+            task = Task(replace(common, files=files))
             results = engine.run([task], deduplicate, storage=self._storage)
         else:
             # The input's order is that of the tasks.
             results = engine.exchange(
-                [Task({**common, "files": [file], "buckets": count}) for file in files],
+                [Task(replace(common, files=[file], buckets=count)) for file in files],
                 send_keys,
                 deduplicate_sent,
-                [{**common, "bucket": bucket} for bucket in range(count)],
+                [replace(common, bucket=bucket) for bucket in range(count)],
                 storage=self._storage,
             )
         settled = {result.value["bucket"]: dict(result.value) for result in results}

@@ -24,10 +24,10 @@ from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.delete_scopes import PUFFIN
 from lake.core.snapshots.live_files import LiveFiles, live_files
-from lake.core.types.arrow_schema import moved_schema, schema_to_plain
-from lake.core.upsert.equality_tasks import write_deletes
+from lake.core.types.arrow_schema import moved_schema
+from lake.core.upsert.equality_tasks import EqualityDeleteTask, write_deletes
 from lake.core.upsert.key_filter import key_filter
-from lake.core.upsert.match_tasks import match
+from lake.core.upsert.match_tasks import MatchTask, match
 from lake.core.upsert.plan import UpsertPlan
 
 if TYPE_CHECKING:
@@ -99,13 +99,13 @@ class Matcher:
         fields = [ingest.schema.find_field(name) for name in names]
         tasks = [
             Task(
-                {
-                    "keys": bucket["keys"],
-                    "ids": list(self._plan.key),
-                    "columns": schema_to_plain(Schema(*fields)),
-                    "writing": ingest.settings(self._operation_id).to_plain(),
-                    "task": number,
-                }
+                EqualityDeleteTask(
+                    task=number,
+                    keys=bucket["keys"],
+                    ids=self._plan.key,
+                    columns=Schema(*fields),
+                    writing=ingest.settings(self._operation_id),
+                )
             )
             for number, bucket in enumerate(buckets, self._number)
             if bucket["keys"]
@@ -154,22 +154,15 @@ class Matcher:
 
     def _tasks(
         self, found: LiveFiles, buckets: Sequence[Bucket], condition: BooleanExpression | None
-    ) -> Iterator[Task]:
+    ) -> Iterator[Task[MatchTask]]:
         ingest, key, table = self._plan.ingest, list(self._plan.key), found.table
         copies = self._plan.deletes == COPY_ON_WRITE
         names = [ingest.schema.find_column_name(column) or "" for column in key]
-        common: dict[str, Any] = {
-            "ids": key,
-            "buckets": [bucket["keys"] for bucket in buckets],
-            "mode": self._plan.deletes,
-            "format_version": table.metadata.format_version,
-        }
         # Row ids of version 3 move with their rows, and so do columns that are younger than the plan.
         copied = moved_schema(ingest.schema if ingest.evolves else table.schema, table.metadata)
         writing = ingest.settings(self._operation_id)
         if copies:
             writing = replace(writing, schema=copied)
-        common["writing"] = writing.to_plain()
         for numbers, files in self._groups(found):
             deletes = found.deletes_of(np.array(numbers, np.int64))
             reading = ReadSettings.of(
@@ -180,13 +173,17 @@ class Matcher:
                 deletes=deletes,
             )
             everything = ReadSettings.of(table, projection=copied, deletes=deletes)
-            payload = {
-                **common,
-                "task": self._number,
-                "files": [file.to_plain() for file in files],
-                "reading": reading.to_plain(),
-                "rewriting": everything.to_plain() if copies else None,
-            }
+            payload = MatchTask(
+                task=self._number,
+                files=files,
+                reading=reading,
+                ids=key,
+                buckets=[bucket["keys"] for bucket in buckets],
+                mode=self._plan.deletes,
+                format_version=table.metadata.format_version,
+                writing=writing,
+                rewriting=everything if copies else None,
+            )
             self._number += 1
             yield Task(payload, sum(file.size_bytes for file in files))
 

@@ -22,6 +22,7 @@ from lake.core.keys.encoding import Int64s, hash_keys, partition_of
 from lake.core.keys.extraction import columns_of, cut
 from lake.core.keys.index import NOT_FOUND, KeyIndex
 from lake.core.manifests.data_files import DataFile
+from lake.core.plain import PlainData
 from lake.core.properties.table_properties import COPY_ON_WRITE
 from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
@@ -32,28 +33,50 @@ _CHUNK_ROWS = 4 * 1024 * 1024
 _CHUNK_BYTES = 128 * 1024 * 1024
 
 
-def match(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchTask(PlainData):
     """Find the rows of data files whose keys the source has, and delete them.
 
-    The payload: ``files`` (FileSlices), ``reading`` (ReadSettings of the key columns), ``ids`` (of the key),
-    ``buckets`` (files of settled keys, by bucket; None where there are none), ``mode``, ``task``, ``writing``
-    (WriteSettings), ``format_version``, ``rewriting`` (ReadSettings of all columns, to copy on write).
+    Args:
+        task: its number, part of the names of files.
+        files: the data files.
+        reading: how their key columns are read.
+        ids: columns of the key.
+        buckets: files of the source's keys, by bucket; None for a bucket without keys.
+        mode: how rows are deleted.
+        format_version: the table's.
+        writing: how files are written.
+        rewriting: how all columns are read, to copy on write.
+    """
+
+    task: int
+    files: Sequence[FileSlice]
+    reading: ReadSettings
+    ids: Sequence[int]
+    buckets: Sequence[str | None]
+    mode: str
+    format_version: int
+    writing: WriteSettings
+    rewriting: ReadSettings | None = None
+
+
+def match(task: MatchTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Find the rows of data files whose keys the source has, and delete them.
 
     Reports the key rows that were found in each bucket and those that were found more than once (as
     serialised bitmaps of their numbers), and what the mode made of the rows.
     """
-    files = [FileSlice.from_plain(file) for file in payload["files"]]
-    reading = ReadSettings.from_plain(payload["reading"])
+    files, reading = task.files, task.reading
     kept: list[DataFile] = []
     deletes: list[DataFile] = []
     with closing(Deletes(context.storage, reading, files)) as known:
-        found = _find(payload, files, reading, known, context)
+        found = _find(task, known, context)
         hit = [number for number, positions in enumerate(found.positions) if len(positions)]
-        if hit and payload["mode"] == COPY_ON_WRITE:
-            kept = _copy(payload, files, found, context)
+        if hit and task.mode == COPY_ON_WRITE:
+            kept = _copy(task, found, context)
         elif hit:
             deletes = _delete(
-                payload, [(files[one], found.positions[one]) for one in hit], known, context
+                task, [(files[one], found.positions[one]) for one in hit], known, context
             )
     yield {
         "rows": sum(found.rows),
@@ -105,18 +128,13 @@ def _bitmap(values: Int64s) -> BitMap:
     return BitMap(array.array("I", values.astype(np.uint32).tobytes()))
 
 
-def _find(
-    payload: Mapping[str, Any],
-    files: Sequence[FileSlice],
-    reading: ReadSettings,
-    known: Deletes,
-    context: TaskContext,
-) -> _Found:
-    buckets = _Buckets(context, payload["buckets"])
+def _find(task: MatchTask, known: Deletes, context: TaskContext) -> _Found:
+    files, reading = task.files, task.reading
+    buckets = _Buckets(context, task.buckets)
     seen = _Seen([BitMap() for _ in buckets.paths], [BitMap() for _ in buckets.paths])
     found = _Found([RowPositions() for _ in files], [0] * len(files), seen)
     chunk_rows = 1 if len(buckets.paths) == 1 else _CHUNK_ROWS
-    columns = columns_of(reading.projection, payload["ids"])
+    columns = columns_of(reading.projection, task.ids)
 
     def rows_of(number: int, file: FileSlice) -> Iterator[_Chunk]:
         for positions, batch in read_positions(context.storage, file, reading, known):
@@ -197,16 +215,16 @@ class _Buckets:
 
 
 def _delete(
-    payload: Mapping[str, Any],
+    task: MatchTask,
     hit: Sequence[tuple[FileSlice, RowPositions]],
     known: Deletes,
     context: TaskContext,
 ) -> list[DataFile]:
     """Write which rows of files are deleted now; vectors hold what was deleted before too."""
-    settings = WriteSettings.from_plain(payload["writing"])
-    names = settings.file_names(task=payload["task"], attempt=context.attempt)
+    settings = task.writing
+    names = settings.file_names(task=task.task, attempt=context.attempt)
     with open_position_writer(
-        context.storage, settings, format_version=payload["format_version"], names=names
+        context.storage, settings, format_version=task.format_version, names=names
     ) as writer:
         for file, positions in hit:
             context.check_cancelled()
@@ -222,17 +240,14 @@ def _delete(
         return writer.close()
 
 
-def _copy(
-    payload: Mapping[str, Any], files: Sequence[FileSlice], found: _Found, context: TaskContext
-) -> list[DataFile]:
+def _copy(task: MatchTask, found: _Found, context: TaskContext) -> list[DataFile]:
     """Write the rows of hit files that stay."""
-    settings = WriteSettings.from_plain(payload["writing"])
-    reading = ReadSettings.from_plain(payload["rewriting"])
+    files, settings, reading = task.files, task.writing, task.rewriting
+    if reading is None:
+        raise ValueError("rows cannot be copied without a way to read them")
     hit = [number for number, positions in enumerate(found.positions) if len(positions)]
     with (
-        open_writer(
-            context.storage, settings, task=payload["task"], attempt=context.attempt
-        ) as writer,
+        open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
         closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
     ):
         for number in hit:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,89 +21,104 @@ from lake.core.columns.defaults import without_write_defaults
 from lake.core.engine.shuffle import ShuffleBuffer, claim
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
+from lake.core.ingest.payloads import SourceTask, SourceUnit
 from lake.core.ingest.tasks import report, task_units
 from lake.core.keys.extraction import Mask, columns_of, cut, unusable
+from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
 from lake.core.rows.sorted_writer import open_ordered_writer
-from lake.core.rows.writer import WriteSettings
 from lake.core.types.transforms import group_rows, partition_number
 from lake.core.upsert.checksummed_batches import batch_file, batches_in
 
 
-def write_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Read a task's units and write their rows; reports each unit's keys, then the files.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySettings(PlainData):
+    """How the keys of rows are kept.
 
-    The payload is that of `lake.core.ingest.tasks.write_rows`, and ``keys``:
-    ``ids`` and ``order`` (column ids), ``folder`` and ``name`` (where files of keys go and how their names
-    begin), ``rejects`` (whether unusable keys are set aside), ``losers`` (files of rows to leave out; None to
-    write the keys).
+    Args:
+        ids: columns of the key.
+        order: columns that decide which of several rows of a key is written.
+        rejects: whether rows without a usable key are set aside; else they are an error.
+        losers: files of rows to leave out; None to write the keys.
+        folder: where files of keys go.
+        name: how their names begin.
     """
-    settings = WriteSettings.from_plain(payload["write"])
-    with open_ordered_writer(context, settings, task=payload["task"]) as writer:
-        for unit, batches in task_units(payload, _read_schema(payload, settings), context):
-            with _UnitRows(payload, settings, unit, context) as rows:
+
+    ids: Sequence[int]
+    order: Sequence[int]
+    rejects: bool
+    losers: Sequence[str] | None
+    folder: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedSourceTask(SourceTask):
+    """Read units, and keep the keys of their rows."""
+
+    keys: KeySettings
+
+
+def write_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Read a task's units and write their rows; reports each unit's keys, then the files."""
+    settings = task.write
+    with open_ordered_writer(context, settings, task=task.task) as writer:
+        for unit, batches in task_units(task, _read_schema(task), context):
+            with _UnitRows(task, unit, context) as rows:
                 for batch in prefetch(batches):
                     context.check_cancelled()
                     writer.write(rows.kept(batch))
             yield {
-                **report([], rows_read=rows.read, input_bytes=unit["input_bytes"]),
+                **report([], rows_read=rows.read, input_bytes=unit.input_bytes),
                 "claims": [rows.claim()],
             }
         files = writer.close()
     yield report(files)
 
 
-def send_rows(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
+def send_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Read a task's units and send each partition's rows to its reducer, which gets what units claim too."""
-    settings = WriteSettings.from_plain(payload["write"])
-    outbox = ShuffleBuffer(payload["reducers"])
+    settings = task.write
+    outbox = ShuffleBuffer(task.reducers)
     claims = []
-    for unit, batches in task_units(payload, _read_schema(payload, settings), context):
-        with _UnitRows(payload, settings, unit, context) as rows:
+    for unit, batches in task_units(task, _read_schema(task), context):
+        with _UnitRows(task, unit, context) as rows:
             for batch in prefetch(batches):
                 context.check_cancelled()
                 parts = group_rows(rows.kept(batch), settings.spec, settings.schema)
                 for partition, part in parts:
-                    yield from outbox.add(partition_number(partition, payload["reducers"]), part)
+                    yield from outbox.add(partition_number(partition, task.reducers), part)
         claims.append(rows.claim())
     yield from outbox.rest()
     for one in claims:
         yield 0, claim(one)
 
 
-def _read_schema(payload: Mapping[str, Any], settings: WriteSettings) -> Schema:
+def _read_schema(task: KeyedSourceTask) -> Schema:
     """Return the columns that rows are read as; a row that lacks its key is unusable, not one of a default key."""
-    return without_write_defaults(settings.schema, payload["keys"]["ids"])
+    return without_write_defaults(task.write.schema, task.keys.ids)
 
 
 class _UnitRows:
     """The rows of one unit: those without a usable key set aside, the losers left out, keys kept."""
 
-    def __init__(
-        self,
-        payload: Mapping[str, Any],
-        settings: WriteSettings,
-        unit: Mapping[str, Any],
-        context: TaskContext,
-    ) -> None:
-        keys = payload["keys"]
+    def __init__(self, task: KeyedSourceTask, unit: SourceUnit, context: TaskContext) -> None:
+        keys, schema = task.keys, task.write.schema
         self.read = 0
         self._usable = 0
         self._key_bytes = 0
         self._storage = context.storage
-        self._place: int = unit["place"]
-        self._where = (unit.get("source") or unit["file"])["path"]
-        self._names = [settings.schema.find_column_name(column) for column in keys["ids"]]
-        self._key = columns_of(settings.schema, keys["ids"])
-        self._order = columns_of(settings.schema, keys["order"])
-        self._sets_aside: bool = keys["rejects"]
-        name = f"{keys['name']}-{self._place:05d}-{context.attempt}"
-        self._path = locations.join(keys["folder"], f"{name}-keys.arrow")
-        self._rejects_path = locations.join(keys["folder"], f"{name}-rejects.arrow")
+        self._place = unit.place
+        self._where = unit.path
+        self._names = [schema.find_column_name(column) for column in keys.ids]
+        self._key = columns_of(schema, keys.ids)
+        self._order = columns_of(schema, keys.order)
+        self._sets_aside = keys.rejects
+        name = f"{keys.name}-{self._place:05d}-{context.attempt}"
+        self._path = locations.join(keys.folder, f"{name}-keys.arrow")
+        self._rejects_path = locations.join(keys.folder, f"{name}-rejects.arrow")
         self._losers = (
-            None
-            if keys["losers"] is None
-            else lost_rows(self._storage, keys["losers"], self._place)
+            None if keys.losers is None else lost_rows(self._storage, keys.losers, self._place)
         )
         self._files = ExitStack()
         self._keys: Any = None

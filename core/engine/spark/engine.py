@@ -20,7 +20,15 @@ from lake.core.engine.spark.pyspark_internals import MEMORY_HINT
 from lake.core.engine.spark.startup import Launch
 from lake.core.engine.spark.worker_locks import end_workers
 from lake.core.engine.task_functions import decode_error, name_of
-from lake.core.engine.tasks import MapFunction, ReduceFunction, Task, TaskFunction, TaskResult
+from lake.core.engine.tasks import (
+    MapFunction,
+    Payload,
+    ReduceFunction,
+    ReducePayload,
+    Task,
+    TaskFunction,
+    TaskResult,
+)
 from lake.core.engine.thread_stream import Pool
 from lake.core.errors import EngineError
 from lake.core.settings import Settings
@@ -168,7 +176,11 @@ class SparkEngine:
             self._launch = Launch(self._conf, self._remote)
 
     def run(
-        self, tasks: Sequence[Task], function: TaskFunction | str, *, storage: Storage
+        self,
+        tasks: Sequence[Task[Payload]],
+        function: TaskFunction[Payload] | str,
+        *,
+        storage: Storage,
     ) -> Iterator[TaskResult]:
         """Run the function on every task; results come as tasks, or small groups of them, finish."""
         name = name_of(function)
@@ -177,10 +189,10 @@ class SparkEngine:
 
     def exchange(
         self,
-        tasks: Sequence[Task],
-        map_function: MapFunction | str,
-        reduce_function: ReduceFunction | str,
-        reduce_payloads: Sequence[Mapping[str, Any]],
+        tasks: Sequence[Task[Payload]],
+        map_function: MapFunction[Payload] | str,
+        reduce_function: ReduceFunction[ReducePayload] | str,
+        reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:

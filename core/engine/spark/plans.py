@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from lake.core.engine.spark.worker import (
     run_tasks,
     send_blobs,
 )
+from lake.core.engine.task_functions import encode_payload
 from lake.core.engine.tasks import Task
 from lake.core.storage.credentials import Credentials
 
@@ -50,16 +51,16 @@ class Plan:
         return [(json.dumps(group), self.function, batch, folder, secrets) for group in self.groups]
 
 
-def run(tasks: Sequence[Task], function: str, cores: int) -> Plan:
+def run(tasks: Sequence[Task[Any]], function: str, cores: int) -> Plan:
     """Return the plan of independent tasks for so many cores."""
     return Plan(function, list(_groups(tasks, _jobs(tasks, cores))), _run)
 
 
 def exchange(
-    tasks: Sequence[Task],
+    tasks: Sequence[Task[Any]],
     map_function: str,
     reduce_function: str,
-    reduce_payloads: Sequence[Mapping[str, Any]],
+    reduce_payloads: Sequence[Any],
     cores: int,
 ) -> Plan:
     """Return the plan of tasks that send and reducers that receive, for so many cores."""
@@ -71,7 +72,7 @@ def exchange(
         "function": reduce_function,
     }
     # The first row brings the reducers' payloads along.
-    payloads: list[Any] = [dict(payload) for payload in reduce_payloads]
+    payloads: list[Any] = [encode_payload(payload) for payload in reduce_payloads]
     groups = [
         {**shared, "tasks": group, "payloads": [] if number else payloads}
         for number, group in enumerate(_groups(tasks, jobs))
@@ -89,20 +90,20 @@ def _exchange(partitions: int, frame: Any) -> Any:
     return placed.mapInArrow(reduce_blobs, RESULT_ROWS)
 
 
-def _jobs(tasks: Sequence[Task], cores: int) -> int:
+def _jobs(tasks: Sequence[Task[Any]], cores: int) -> int:
     """Return into about how many jobs the tasks are to be cut."""
     by_size = sum(task.input_bytes for task in tasks) // _JOB_BYTES
     return min(max(by_size, _FEWEST_PER_CORE * cores), _MOST_PER_CORE * cores)
 
 
-def _groups(tasks: Sequence[Task], most: int) -> Iterator[list[tuple[int, Any]]]:
+def _groups(tasks: Sequence[Task[Any]], most: int) -> Iterator[list[tuple[int, Any]]]:
     """Cut tasks into runs of neighbours, alike in number and bytes; gives (number, payload)."""
     count_limit = -(-len(tasks) // most)
     bytes_limit = sum(task.input_bytes for task in tasks) / most
     group: list[tuple[int, Any]] = []
     size = 0
     for number, task in enumerate(tasks):
-        group.append((number, dict(task.payload)))
+        group.append((number, encode_payload(task.payload)))
         size += task.input_bytes
         if len(group) >= count_limit or size > bytes_limit:
             yield group

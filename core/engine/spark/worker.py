@@ -20,7 +20,13 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.engine.spark.worker_locks import working
-from lake.core.engine.task_functions import context_for, encode_defect, encode_error, resolve
+from lake.core.engine.task_functions import (
+    context_for,
+    decode_payload,
+    encode_defect,
+    encode_error,
+    resolve,
+)
 from lake.core.errors import EngineError, LakeError
 from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.storage import Storage
@@ -74,7 +80,8 @@ def _run_row(row: Row) -> Iterator[tuple[int, str]]:
 
 def _task_values(row: Row, storage: Storage, number: int, payload: Any) -> Iterator[str]:
     context = context_for(storage, _attempt(row, number))
-    for value in resolve(row["function"])(payload, context):
+    function = resolve(row["function"])
+    for value in function(decode_payload(function, payload), context):
         yield json.dumps(value)
 
 
@@ -121,7 +128,8 @@ def _sent(
     row: Row, storage: Storage, task: int, payload: Any, reducers: int
 ) -> Iterator[tuple[int, bytes]]:
     context = context_for(storage, _attempt(row, task))
-    for reducer, blob in resolve(row["function"])(payload, context):
+    function = resolve(row["function"])
+    for reducer, blob in function(decode_payload(function, payload), context):
         if not 0 <= reducer < reducers:
             raise EngineError(f"task {task} sent to reducer {reducer} of {reducers}")
         yield reducer, blob
@@ -154,7 +162,9 @@ def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str]]:
 
 def _reducer_values(first: Row, storage: Storage, blobs: Iterator[bytes]) -> Iterator[str]:
     context = context_for(storage, _attempt(first, first["reducer"]))
-    for value in resolve(first["function"])(json.loads(first["tasks"]), blobs, context):
+    function = resolve(first["function"])
+    payload = decode_payload(function, json.loads(first["tasks"]))
+    for value in function(payload, blobs, context):
         yield json.dumps(value)
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from lake.core.engine.spark.engine import SparkEngine
-from lake.core.engine.tasks import MapFunction, ReduceFunction, Task, TaskFunction, TaskResult
+from lake.core.engine.tasks import (
+    MapFunction,
+    Payload,
+    ReduceFunction,
+    ReducePayload,
+    Task,
+    TaskFunction,
+    TaskResult,
+)
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
 from lake.core.storage.storage import Storage
@@ -26,16 +33,20 @@ class Lasting:
         return self._engine.may_have_lost_attempts
 
     def run(
-        self, tasks: Sequence[Task], function: TaskFunction | str, *, storage: Storage
+        self,
+        tasks: Sequence[Task[Payload]],
+        function: TaskFunction[Payload] | str,
+        *,
+        storage: Storage,
     ) -> Iterator[TaskResult]:
         return self._engine.run(tasks, function, storage=storage)
 
     def exchange(
         self,
-        tasks: Sequence[Task],
-        map_function: MapFunction | str,
-        reduce_function: ReduceFunction | str,
-        reduce_payloads: Sequence[Mapping[str, Any]],
+        tasks: Sequence[Task[Payload]],
+        map_function: MapFunction[Payload] | str,
+        reduce_function: ReduceFunction[ReducePayload] | str,
+        reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
