@@ -15,6 +15,7 @@ from lake.core.compaction.dangling_deletes import dangling_deletes
 from lake.core.compaction.grouping import FileGroup
 from lake.core.compaction.plan import CompactionPlan, plan_compaction
 from lake.core.compaction.rewrite import Rewriter, Rewritten
+from lake.core.compaction.tasks import CompareTask, compare
 from lake.core.compaction.verify import Disagreement, check_rows, metric_differences
 from lake.core.engine.tasks import Task
 from lake.core.errors import (
@@ -37,7 +38,6 @@ from lake.core.snapshots.live_files import live_files
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import staged
 
-_COMPARE = "lake.core.compaction.tasks:compare"
 _ROUNDS = 2
 # Beside a busy writer the head moves between load and swap; the rewritten files are worth more tries.
 _COMMIT_TRIES = 3
@@ -244,14 +244,14 @@ class _Run:
             CorruptFileError: they do not, and a count in the metadata of the old files is wrong.
         """
         worst = max(found, key=lambda item: (item.certain, not item.of_bounds))
-        payload = {
-            "reading": self.plan.reading(self.plan.deletes(done.group.files)).to_plain(),
-            "before": [item.to_plain() for item in done.slices],
-            "after": [FileSlice.of(file).to_plain() for file in done.files],
-            "files": [file.to_plain() for file in done.files],
-        }
+        payload = CompareTask(
+            reading=self.plan.reading(self.plan.deletes(done.group.files)),
+            before=done.slices,
+            after=[FileSlice.of(file) for file in done.files],
+            files=done.files,
+        )
         engine = self.session.engine(self.plan.input_bytes)
-        for result in engine.run([Task(payload)], _COMPARE, storage=self.plan.table.storage):
+        for result in engine.run([Task(payload)], compare, storage=self.plan.table.storage):
             if not result.value["same"]:
                 raise LakeError(f"{worst.text}: nothing was committed")
             if result.value["described"] is not None:

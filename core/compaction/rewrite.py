@@ -12,6 +12,15 @@ from typing import Any
 
 from lake.core.compaction.grouping import FileGroup, RowRange
 from lake.core.compaction.plan import CompactionPlan
+from lake.core.compaction.tasks import (
+    ReceiveTask,
+    RewriteTask,
+    SampleTask,
+    receive,
+    rewrite,
+    sample,
+    send,
+)
 from lake.core.compaction.verify import hash_together
 from lake.core.engine.tasks import Task
 from lake.core.errors import LakeError
@@ -22,8 +31,6 @@ from lake.core.session import Session
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
 from lake.core.types.arrow_schema import top_columns
 
-_TASKS = "lake.core.compaction.tasks"
-_REWRITE = f"{_TASKS}:rewrite"
 # Groups are sent together up to so many bytes: what is sent lies on the executors' disks.
 _SENT_BYTES = 16 * 1024**3
 # What one task reads and sends.
@@ -83,7 +90,7 @@ class Rewriter:
 
     def _rewrite_in_place(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
         plan, progress = self._plan, self._session.progress
-        tasks: list[Task[Any]] = []
+        tasks: list[Task[RewriteTask]] = []
         owners: list[Rewritten] = []
         for group in groups:
             ranges = group.ranges() if plan.order is None else group.cut(group.bytes, 1)
@@ -91,9 +98,9 @@ class Rewriter:
             state = Rewritten(group, slices, len(ranges))
             owners += [state] * len(ranges)
             tasks += [self._task(group, slices, rows) for rows in ranges]
-        bytes_per_row = [task.input_bytes / max(task.payload["rows"], 1) for task in tasks]
+        bytes_per_row = [task.input_bytes / max(task.payload.rows, 1) for task in tasks]
         progress.start("rewriting", tasks=len(tasks), total_bytes=_bytes(groups))
-        for result in self._engine.run(tasks, _REWRITE, storage=plan.table.storage):
+        for result in self._engine.run(tasks, rewrite, storage=plan.table.storage):
             state, value = owners[result.task], result.value
             state.rows += value["rows"]
             ended = "files" in value
@@ -118,19 +125,22 @@ class Rewriter:
         group: FileGroup,
         slices: Sequence[FileSlice],
         rows: RowRange,
-        extra: Mapping[str, Any] | None = None,
-    ) -> Task[Any]:
+        *,
+        first: int = 0,
+        bounds: Sequence[str] = (),
+    ) -> Task[RewriteTask]:
         plan = self._plan
         inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
-        payload = {
-            "files": [item.to_plain() for item in _cut(slices, rows)],
-            "rows": rows.rows,
-            "reading": plan.reading(plan.deletes(inputs)).to_plain(),
-            "write": self._writing(group).to_plain(),
-            "task": self._next_task(),
-            "verify": plan.options.verify,
-            **(extra or {}),
-        }
+        payload = RewriteTask(
+            task=self._next_task(),
+            files=_cut(slices, rows),
+            rows=rows.rows,
+            reading=plan.reading(plan.deletes(inputs)),
+            write=self._writing(group),
+            verify=plan.options.verify,
+            first=first,
+            bounds=bounds,
+        )
         return Task(payload, rows.input_bytes)
 
     def _next_task(self) -> int:
@@ -148,14 +158,14 @@ class Rewriter:
         """Sort groups whose rows meet in other tasks than read them."""
         states = [Rewritten(group, self._plan.slices(group), 0) for group in groups]
         bounds = self._bounds(states)
-        senders: list[Task[Any]] = []
-        receivers: list[dict[str, Any]] = []
+        senders: list[Task[RewriteTask]] = []
+        receivers: list[ReceiveTask] = []
         owners: list[Rewritten] = []
         for state, cut in zip(states, bounds, strict=True):
-            extra = {"first": len(receivers), "bounds": cut}
+            first = len(receivers)
             pieces = -(-state.group.bytes // _PIECE_BYTES)
             senders += [
-                self._task(state.group, state.slices, rows, extra)
+                self._task(state.group, state.slices, rows, first=first, bounds=cut)
                 for rows in state.group.cut(_PIECE_BYTES, pieces)
             ]
             receivers += [self._receiver(state.group) for _ in range(len(cut) + 1)]
@@ -164,8 +174,8 @@ class Rewriter:
         hashes: list[tuple[list[str], list[str]]] = []
         for result in self._engine.exchange(
             senders,
-            f"{_TASKS}:send",
-            f"{_TASKS}:receive",
+            send,
+            receive,
             receivers,
             storage=self._plan.table.storage,
         ):
@@ -184,17 +194,16 @@ class Rewriter:
         state.dropped += sum(claim["dropped"] for claim in value["claims"])
         self._session.progress.advance(tasks=1, rows=sum(file.record_count for file in files))
 
-    def _receiver(self, group: FileGroup) -> dict[str, Any]:
-        reading = self._plan.reading(()).to_plain() if self._plan.options.verify else None
-        return {
-            "write": self._writing(group).to_plain(),
-            "reading": reading,
-            "task": self._next_task(),
-        }
+    def _receiver(self, group: FileGroup) -> ReceiveTask:
+        return ReceiveTask(
+            task=self._next_task(),
+            write=self._writing(group),
+            reading=self._plan.reading(()) if self._plan.options.verify else None,
+        )
 
     def _bounds(self, states: Sequence[Rewritten]) -> list[list[str]]:
         """Return where each group's keys are cut, looking at the files of those that are."""
-        looks: list[Task[Any]] = []
+        looks: list[Task[SampleTask]] = []
         owners: list[int] = []
         for place, state in enumerate(states):
             if state.group.output_files > 1:
@@ -203,7 +212,7 @@ class Rewriter:
                 owners += [place] * len(found)
         samples: list[list[tuple[int, Mapping[str, Any]]]] = [[] for _ in states]
         storage = self._plan.table.storage
-        for result in self._engine.run(looks, f"{_TASKS}:sample", storage=storage):
+        for result in self._engine.run(looks, sample, storage=storage):
             samples[owners[result.task]].append((result.task, result.value))
         return [
             encoded(
@@ -212,7 +221,7 @@ class Rewriter:
             for mine, state in zip(samples, states, strict=True)
         ]
 
-    def _sample_tasks(self, state: Rewritten) -> list[Task[Any]]:
+    def _sample_tasks(self, state: Rewritten) -> list[Task[SampleTask]]:
         """Return tasks that look at the keys of some files of a group, evenly chosen."""
         order, group = self._plan.order_in(state.group), state.group
         if order is None:
@@ -225,13 +234,7 @@ class Rewriter:
         size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * group.output_files // len(chosen))
         return [
             Task(
-                {
-                    "files": [file.to_plain()],
-                    "reading": narrow.to_plain(),
-                    "order": order.to_plain(),
-                    "sampled": size,
-                    "task": number,
-                },
+                SampleTask(task=number, files=[file], reading=narrow, order=order, sampled=size),
                 file.size_bytes // max(1, len(reading.projection.fields)),
             )
             for number, file in enumerate(chosen)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from lake.core.engine.shuffle import ShuffleBuffer, claim, claimed
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import LakeError
 from lake.core.manifests.data_files import DataFile
+from lake.core.plain import PlainData
 from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
 from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.rows.writer import WriteSettings, open_writer
@@ -30,15 +31,70 @@ _SMALL_BYTES = 2 * 1024 * 1024
 _REPORTS = 50
 
 
-def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteTask(PlainData):
+    """Write or send a range of rows.
+
+    Args:
+        task: its number, part of the names of files.
+        files: what is read.
+        rows: how many rows that is by the metadata, deleted or not.
+        reading: how files are read.
+        write: how rows are written.
+        verify: whether the content of the rows is hashed.
+        first: the number of the group's first receiver.
+        bounds: where ranges of sort keys are cut.
+    """
+
+    task: int
+    files: Sequence[FileSlice]
+    rows: int
+    reading: ReadSettings
+    write: WriteSettings
+    verify: bool
+    first: int = 0
+    bounds: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveTask(PlainData):
+    """Write the rows of one range; with `reading`, read them again to hash them."""
+
+    task: int
+    write: WriteSettings
+    reading: ReadSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleTask(PlainData):
+    """Report `sampled` sort keys of the rows of files."""
+
+    task: int
+    files: Sequence[FileSlice]
+    reading: ReadSettings
+    order: RowOrder
+    sampled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareTask(PlainData):
+    """Compare the rows of files before and after; `files` describes those after."""
+
+    reading: ReadSettings
+    before: Sequence[FileSlice]
+    after: Sequence[FileSlice]
+    files: Sequence[DataFile]
+
+
+def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Write a range of rows to new files, as they come or sorted; reports rows as they are read, then the files."""
-    settings = WriteSettings.from_plain(payload["write"])
-    reading = ReadSettings.from_plain(payload["reading"])
-    files = [FileSlice.from_plain(file) for file in payload["files"]]
-    content = ContentHash() if payload["verify"] else None
+    settings = task.write
+    reading = task.reading
+    files = task.files
+    content = ContentHash() if task.verify else None
     read = reported = 0
     with (
-        open_ordered_writer(context, settings, task=payload["task"]) as writer,
+        open_ordered_writer(context, settings, task=task.task) as writer,
         closing(Deletes(context.storage, reading, files)) as deletes,
     ):
         # One thread decodes while this one encodes: both cores work on one output file.
@@ -49,7 +105,7 @@ def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mappin
                 content.add(batch)
             writer.write(batch)
             read += batch.num_rows
-            if (read - reported) * _REPORTS >= payload["rows"]:
+            if (read - reported) * _REPORTS >= task.rows:
                 yield {"rows": read - reported}
                 reported = read
         written = writer.close()
@@ -62,14 +118,14 @@ def rewrite(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mappin
     }
 
 
-def sample(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def sample(task: SampleTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Report some keys of the rows of files, deleted or not; reads their columns only."""
-    reading = ReadSettings.from_plain(payload["reading"])
+    reading = task.reading
     order, found = (
-        RowOrder.from_plain(payload["order"]),
-        KeySample(payload["sampled"], payload["task"]),
+        task.order,
+        KeySample(task.sampled, task.task),
     )
-    files = [FileSlice.from_plain(file) for file in payload["files"]]
+    files = task.files
     for file in files:
         for batch in read_batches(context.storage, file, reading):
             context.check_cancelled()
@@ -77,19 +133,16 @@ def sample(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping
     yield found.to_plain()
 
 
-def send(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int, bytes]]:
+def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send each row of a range of files to the task in whose range of keys it lies.
 
-    The group's first such task is told what was read. The payload is that of `rewrite`, and ``first`` (the
-    number of the group's first receiver) and ``bounds`` (where ranges of keys are cut).
+    The group's first receiver gets a report of what was read.
     """
-    settings = WriteSettings.from_plain(payload["write"])
-    reading = ReadSettings.from_plain(payload["reading"])
-    order, ranges = settings.order or RowOrder(), Ranges(decoded(payload["bounds"]))
-    files = [FileSlice.from_plain(file) for file in payload["files"]]
-    content = ContentHash() if payload["verify"] else None
-    first: int = payload["first"]
-    outbox = ShuffleBuffer(first + len(payload["bounds"]) + 1)
+    settings, reading, files = task.write, task.reading, task.files
+    order, ranges = settings.order or RowOrder(), Ranges(decoded(task.bounds))
+    content = ContentHash() if task.verify else None
+    first = task.first
+    outbox = ShuffleBuffer(first + len(task.bounds) + 1)
     rows = 0
     with closing(Deletes(context.storage, reading, files)) as deletes:
         batches = _together(_of_files(files, reading, deletes, context))
@@ -106,12 +159,12 @@ def send(payload: Mapping[str, Any], context: TaskContext) -> Iterator[tuple[int
 
 
 def receive(
-    payload: Mapping[str, Any], blobs: Iterator[bytes], context: TaskContext
+    task: ReceiveTask, blobs: Iterator[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
     """Write the rows that were sent to one task in order; reports the files, and what senders told."""
-    settings = WriteSettings.from_plain(payload["write"])
+    settings = task.write
     claims = []
-    files = open_writer(context.storage, settings, task=payload["task"], attempt=context.attempt)
+    files = open_writer(context.storage, settings, task=task.task, attempt=context.attempt)
     order = settings.order or RowOrder()
     with OrderedWriter(files, order, settings.schema, context.check_cancelled) as writer:
         for blob in blobs:
@@ -124,51 +177,48 @@ def receive(
         written = writer.close()
         plain = [file.to_plain() for file in written]
         found = None
-        if payload["reading"] is not None:
-            slices = [FileSlice.of(file).to_plain() for file in written]
-            found = _hash_of(slices, ReadSettings.from_plain(payload["reading"]), context)
+        if task.reading is not None:
+            slices = [FileSlice.of(file) for file in written]
+            found = _hash_of(slices, task.reading, context)
     yield {"claims": claims, "files": plain, "hash": found}
 
 
-def compare(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def compare(task: CompareTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Compare the rows of two lists of files, value by value, and describe those of the second list."""
-    reading = ReadSettings.from_plain(payload["reading"])
-    before = _hash_of(payload["before"], reading, context)
-    after = _hash_of(payload["after"], _without_deletes(reading), context)
-    written = [DataFile.from_plain(file) for file in payload["files"]]
+    reading = task.reading
+    before = _hash_of(task.before, reading, context)
+    after = _hash_of(task.after, _without_deletes(reading), context)
+    written = task.files
     entry = None
     if before == after and written:
-        rows = _rows_of(payload["after"], _without_deletes(reading), context)
+        rows = _rows_of(task.after, _without_deletes(reading), context)
         with closing(rows):
             entry = described(rows, reading.projection, written[0]).to_plain()
     yield {"same": before == after, "described": entry}
 
 
 def _compare(
-    expected: str, written: list[DataFile], reading: ReadSettings, context: TaskContext
+    expected: str, written: Sequence[DataFile], reading: ReadSettings, context: TaskContext
 ) -> None:
     """Read the written files again and compare every value.
 
     Raises:
         LakeError: they hold other rows than were read.
     """
-    files = [FileSlice.of(file).to_plain() for file in written]
+    files = [FileSlice.of(file) for file in written]
     found = _hash_of(files, _without_deletes(reading), context)
     if found != expected:
         raise LakeError(f"the content hash was {expected} and is {found}: nothing was committed")
 
 
-def _hash_of(
-    files: Iterable[Mapping[str, Any]], reading: ReadSettings, context: TaskContext
-) -> str:
-    with closing(_rows_of(files, reading, context)) as rows:
+def _hash_of(slices: Sequence[FileSlice], reading: ReadSettings, context: TaskContext) -> str:
+    with closing(_rows_of(slices, reading, context)) as rows:
         return hash_all(rows)
 
 
 def _rows_of(
-    files: Iterable[Mapping[str, Any]], reading: ReadSettings, context: TaskContext
+    slices: Sequence[FileSlice], reading: ReadSettings, context: TaskContext
 ) -> Generator[pa.RecordBatch]:
-    slices = [FileSlice.from_plain(file) for file in files]
     with closing(Deletes(context.storage, reading, slices)) as deletes:
         yield from prefetch(_of_files(slices, reading, deletes, context))
 

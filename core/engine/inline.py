@@ -57,7 +57,7 @@ class InlineEngine:
     def run(
         self,
         tasks: Sequence[Task[Payload]],
-        function: TaskFunction[Payload] | str,
+        function: TaskFunction[Payload],
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
@@ -78,8 +78,8 @@ class InlineEngine:
     def exchange(
         self,
         tasks: Sequence[Task[Payload]],
-        map_function: MapFunction[Payload] | str,
-        reduce_function: ReduceFunction[ReducePayload] | str,
+        map_function: MapFunction[Payload],
+        reduce_function: ReduceFunction[ReducePayload],
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,

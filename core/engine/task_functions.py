@@ -24,15 +24,12 @@ _PACKAGE = "lake.core."
 _TRACE_LIMIT = 4000
 
 
-def name_of(function: Callable[..., Any] | str) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     """Return the name ``"module:function"`` by which workers find a task's function.
 
     Raises:
         EngineError: it is not a function that a module below lake's core defines under its name.
     """
-    if isinstance(function, str):
-        resolve(function)
-        return function
     name = f"{function.__module__}:{function.__qualname__}"
     if resolve(name) is not function:
         raise EngineError(f"not a task function: {name!r} is another function")

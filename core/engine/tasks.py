@@ -90,7 +90,7 @@ class Engine(Protocol):
     def run(
         self,
         tasks: Sequence[Task[Payload]],
-        function: TaskFunction[Payload] | str,
+        function: TaskFunction[Payload],
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
@@ -104,8 +104,8 @@ class Engine(Protocol):
     def exchange(
         self,
         tasks: Sequence[Task[Payload]],
-        map_function: MapFunction[Payload] | str,
-        reduce_function: ReduceFunction[ReducePayload] | str,
+        map_function: MapFunction[Payload],
+        reduce_function: ReduceFunction[ReducePayload],
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,

@@ -178,7 +178,7 @@ class SparkEngine:
     def run(
         self,
         tasks: Sequence[Task[Payload]],
-        function: TaskFunction[Payload] | str,
+        function: TaskFunction[Payload],
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
@@ -190,8 +190,8 @@ class SparkEngine:
     def exchange(
         self,
         tasks: Sequence[Task[Payload]],
-        map_function: MapFunction[Payload] | str,
-        reduce_function: ReduceFunction[ReducePayload] | str,
+        map_function: MapFunction[Payload],
+        reduce_function: ReduceFunction[ReducePayload],
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,

@@ -35,7 +35,7 @@ class Lasting:
     def run(
         self,
         tasks: Sequence[Task[Payload]],
-        function: TaskFunction[Payload] | str,
+        function: TaskFunction[Payload],
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
@@ -44,8 +44,8 @@ class Lasting:
     def exchange(
         self,
         tasks: Sequence[Task[Payload]],
-        map_function: MapFunction[Payload] | str,
-        reduce_function: ReduceFunction[ReducePayload] | str,
+        map_function: MapFunction[Payload],
+        reduce_function: ReduceFunction[ReducePayload],
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,

@@ -210,13 +210,13 @@ def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) 
 
 def test_no_word_of_java_reaches_the_terminal(tmp_path: Path) -> None:
     code = (
-        "from lake.core.drill import write_on\n"
+        "from lake.core.engine.task_functions import echo\n"
         "from lake.core.engine.tasks import Task\n"
         "from lake.core.engine.spark.engine import SparkEngine\n"
         "from lake.core.settings import Settings\n"
         "from lake.core.storage.storage import Storage\n"
         "engine = SparkEngine(Settings(master='local[1]'))\n"
-        "print(len(list(engine.run([Task({})], 'lake.core.engine.task_functions:echo', storage=Storage()))))\n"
+        "print(len(list(engine.run([Task({})], echo, storage=Storage()))))\n"
         "engine.stop()\n"
     )
 
