@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lake.core.manifests.data_files import DataFile
@@ -48,6 +48,7 @@ _OUTER = st.builds(
 
 
 @given(value=_OUTER)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_value_comes_back_equal(value: Outer) -> None:
     assert Outer.from_plain(json.loads(json.dumps(value.to_plain()))) == value
 
