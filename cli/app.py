@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from lake.cli.arguments import CommandLine, arrange, option_table
+from lake.cli.display import Display
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.errors import InvalidRequestError
 from lake.core.interrupts import Interrupts
@@ -55,6 +57,7 @@ class State:
     branch: str | None = None
     as_json: bool = False
     quiet: bool = False
+    display: Display = field(default_factory=Display)
     settings: Settings | None = None
     ignore_stops: Callable[[], None] = lambda: None
     opened: Session | None = None
@@ -110,6 +113,20 @@ def load_verb(name: str) -> TyperCommand:
     # Help wraps paragraphs; \b keeps the example on one line, so that it can be copied.
     command.help = (command.help or "").replace("\nExample:", "\n\b\nExample:")
     return command
+
+
+def arrange_arguments(arguments: Sequence[str]) -> CommandLine:
+    """Return a command line with the global options in front of the verb.
+
+    Raises:
+        InvalidRequestError: the last option lacks its value.
+    """
+    root = option_table(typer.main.get_command(build_app()))
+    return arrange(arguments, root, _options_of)
+
+
+def _options_of(verb: str) -> dict[str, bool]:
+    return option_table(load_verb(verb)) if verb in VERBS else {}
 
 
 class _Verbs(TyperGroup):
@@ -176,9 +193,21 @@ def _root(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print more, e.g. each file with the reason.")
     ] = False,
+    vertical: Annotated[
+        bool, typer.Option("--vertical", help="On a terminal, print a row as a block of lines.")
+    ] = False,
+    columns: Annotated[
+        str,
+        typer.Option(metavar="fit|all", help="On a terminal, columns that fit it, or all of them."),
+    ] = "fit",
+    color: Annotated[
+        str, typer.Option(metavar="auto|always|never", help="Use colors; NO_COLOR is honoured.")
+    ] = "auto",
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version", "-V", callback=_show_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     """Maintain Apache Iceberg tables.
@@ -195,6 +224,11 @@ def _root(
     state: State = context.obj
     state.command = context.invoked_subcommand
     state.quiet = quiet
+    state.display = Display(
+        vertical=vertical,
+        all_columns=parse_choice(columns, "--columns", ("fit", "all")) == "all",
+        color=parse_choice(color, "--color", ("auto", "always", "never")),
+    )
     state.settings = Settings(
         catalog=catalog,
         warehouse=warehouse,

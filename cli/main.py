@@ -16,7 +16,8 @@ from itertools import pairwise
 
 import typer
 
-from lake.cli.app import VERBS, State, build_app
+from lake.cli.app import VERBS, State, arrange_arguments, build_app
+from lake.cli.arguments import CommandLine, suggestion
 from lake.cli.progress import make_progress
 from lake.cli.render import Renderer
 from lake.cli.signals import SignalHandlers
@@ -52,33 +53,35 @@ def main(
     """
     if argv is None:
         _open_streams()
-    given = sys.argv[1:] if argv is None else argv
-    as_json, arguments = _json_first(given)
+        # Before the module of a verb is imported, whose libraries would import pandas.
+        keep_pandas_out()
+    line, mistake = _arranged(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in line.options
     state = State(
         open_session=_opener(open_session or open_real_session, as_json=as_json),
         as_json=as_json,
-        command=next((text for text in arguments if text in VERBS), None),
+        command=line.command if line.command in VERBS else None,
+        table=_table_named(line),
     )
-    state.table = _table_named(arguments, state.command)
     redact = _redaction(state)
     renderer = Renderer(as_json=as_json, redact=redact, clock=SystemClock())
     if argv is None:
         _own_the_process(redact)
     with SignalHandlers(own_process=argv is None) as handlers:
-        ending = _work(arguments, state, handlers, early)
+        ending = mistake or _work(line, state, handlers, early)
         handlers.release(_exit_code(ending))
         return _print_ending(ending, state, renderer)
 
 
 def _work(
-    arguments: list[str], state: State, handlers: SignalHandlers, early: Sequence[int]
+    line: CommandLine, state: State, handlers: SignalHandlers, early: Sequence[int]
 ) -> _Ending:
     """Run the command and close its session. Exceptions are returned, not raised."""
     state.ignore_stops = handlers.ignore
     try:
         try:
             handlers.replay_early(early)
-            ending = _run(arguments, state)
+            ending = _run(line, state)
         finally:
             handlers.ignore()
     except StoppedError as error:
@@ -93,7 +96,8 @@ def _work(
     return ending
 
 
-def _run(arguments: list[str], state: State) -> _Ending:
+def _run(line: CommandLine, state: State) -> _Ending:
+    arguments = line.arguments
     for option, argument in pairwise(["", *arguments]):
         reason = _unreadable(argument, option)
         if reason:
@@ -103,7 +107,7 @@ def _run(arguments: list[str], state: State) -> _Ending:
     except LakeError as error:
         return error
     except typer.TyperException as error:
-        return _usage_error(error, state)
+        return _usage_error(error, line)
     except BrokenPipeError as error:
         return 0 if _reader_left() else error
     except SystemExit:
@@ -136,7 +140,7 @@ def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
     code = _exit_code(ending)
     try:
         if isinstance(ending, Outcome):
-            renderer.success(ending, state.warnings, quiet=state.quiet)
+            renderer.success(ending, state.warnings, quiet=state.quiet, display=state.display)
         elif isinstance(ending, Exception):
             renderer.failure(
                 _as_error(ending, renderer),
@@ -172,10 +176,13 @@ def _exit_code(ending: _Ending) -> int:
     return ending.exit_code if isinstance(ending, Outcome | LakeError) else 1
 
 
-def _usage_error(error: typer.TyperException, state: State) -> LakeError | int:
+def _usage_error(error: typer.TyperException, line: CommandLine) -> LakeError | int:
     """Convert Typer's usage error to lake's; for a bare ``lake`` print the help first."""
-    known = state.command if state.command in VERBS else None
+    known = line.command if line.command in VERBS else None
     hint = f"see lake {known} --help" if known else "see lake --help for the commands and options"
+    meant = None if known else suggestion(line.command or "", list(VERBS))
+    if meant:
+        hint = f"did you mean {meant}?"
     message = error.format_message()
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
@@ -183,18 +190,22 @@ def _usage_error(error: typer.TyperException, state: State) -> LakeError | int:
     return InvalidRequestError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 
 
-def _json_first(arguments: Sequence[str]) -> tuple[bool, list[str]]:
-    """Return whether ``--json`` was given, and the arguments with it moved to the front."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    head = [text for text in arguments[:end] if text != "--json"]
-    wanted = len(head) < end
-    return wanted, [*(["--json"] if wanted else []), *head, *arguments[end:]]
+def _arranged(arguments: Sequence[str]) -> tuple[CommandLine, InvalidRequestError | None]:
+    """Return the command line with global options in front, or as it is and what is wrong with it."""
+    try:
+        line = arrange_arguments(arguments)
+    except InvalidRequestError as error:
+        options = [text for text in arguments if text == "--json"]
+        return CommandLine(options=options, rest=list(arguments)), error
+    if line.command == "help":
+        verb = next((text for text in line.rest if text in VERBS), None)
+        return CommandLine(options=line.options, command=verb, rest=["--help"]), None
+    return line, None
 
 
-def _table_named(arguments: Sequence[str], command: str | None) -> str | None:
+def _table_named(line: CommandLine) -> str | None:
     """Return the table's name as given, for errors that occur before the verb runs."""
-    following = arguments[arguments.index(command) + 1 :] if command else ()
-    return next((text for text in following if not text.startswith("-") and "." in text), None)
+    return next((text for text in line.rest if not text.startswith("-") and "." in text), None)
 
 
 def _opener(open_session: OpenSession, *, as_json: bool) -> Callable[[Settings, bool], Session]:
@@ -262,7 +273,6 @@ def _own_the_process(redact: Callable[..., str]) -> None:
         sys.stderr.write(redact("".join(trace), limit=None))
 
     threading.excepthook = print_trace
-    keep_pandas_out()
 
 
 def _reader_left() -> bool:

@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lake.cli.display import Display
 from lake.core.clock import Clock
 from lake.core.errors import LakeError
 from lake.core.outcome import Outcome, Status
 from lake.core.redaction import one_line
 from lake.core.units import format_duration, format_size
 
-_UNBROKEN = 24
 _DEFECT_HINT = "this is a defect of lake: please report it with the trace above"
 
 
@@ -38,7 +38,9 @@ class Renderer:
         self._clock = clock
         self._started = clock.monotonic()
 
-    def success(self, outcome: Outcome, warnings: Sequence[str], *, quiet: bool) -> None:
+    def success(
+        self, outcome: Outcome, warnings: Sequence[str], *, quiet: bool, display: Display
+    ) -> None:
         """Print the outcome of a command."""
         warning_lines = self._clean([*outcome.warnings, *warnings])
         if self.as_json:
@@ -46,7 +48,7 @@ class Renderer:
             return
         self._print_warnings(warning_lines)
         if not quiet:
-            self._print_people(outcome)
+            self._print_people(outcome, display)
         elif outcome.status is Status.PARTIAL:
             self._print_message(self._summary(outcome))
 
@@ -111,12 +113,12 @@ class Renderer:
         sys.stdout.write(json.dumps(_json_ready(document), default=str, allow_nan=False) + "\n")
         sys.stdout.flush()
 
-    def _print_people(self, outcome: Outcome) -> None:
+    def _print_people(self, outcome: Outcome, display: Display) -> None:
         tables = [detail for detail in outcome.details if detail[2]]
         for title, columns, rows in tables:
             if len(tables) > 1:
                 sys.stdout.write(f"\n{one_line(title)}\n")
-            _print_table(columns, rows)
+            _print_table(columns, rows, display)
         sys.stdout.flush()
         # On a pipe the rows are data, so the summary goes to standard error.
         if tables and not sys.stdout.isatty():
@@ -155,33 +157,34 @@ class Renderer:
         sys.stderr.flush()
 
 
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    texts = [
-        [_cell(column, value) for column, value in zip(columns, row, strict=True)] for row in rows
-    ]
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], display: Display) -> None:
     if not sys.stdout.isatty():
-        lines = ["\t".join(row) for row in [[_cell("", name) for name in columns], *texts]]
-        sys.stdout.write("\n".join(lines) + "\n")
+        lines = [
+            [_cell(name) for name in columns],
+            *([_cell(item) for item in row] for row in rows),
+        ]
+        sys.stdout.write("".join("\t".join(line) + "\n" for line in lines))
         return
-    from rich import box  # noqa: PLC0415 - only a terminal needs it
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table as Grid  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from lake.cli import tables  # noqa: PLC0415 - only a terminal needs Rich
 
-    grid = Grid(box=box.SIMPLE)
-    for number, column in enumerate(columns):
-        numeric = all(isinstance(row[number], int | float | None) for row in rows)
-        # An id that is wrapped over two lines cannot be copied.
-        short = all(len(row[number]) <= _UNBROKEN and " " not in row[number] for row in texts)
-        grid.add_column(
-            Text(_cell("", column)),
-            overflow="fold",
-            no_wrap=short,
-            justify="right" if numeric else "left",
-        )
-    for row in texts:
-        grid.add_row(*(Text(text) for text in row))
-    Console(file=sys.stdout, markup=False, emoji=False, highlight=False).print(grid)
+    console = display.console(sys.stdout)
+    drawn = [
+        tables.column(name, [_sized(name, row[number]) for row in rows])
+        for number, name in enumerate(columns)
+    ]
+    if display.vertical:
+        lines_drawn = tables.draw_records(drawn)
+    else:
+        lines_drawn = tables.draw(drawn, console.width, every=display.all_columns)
+    for line in lines_drawn:
+        console.print(line)
+
+
+def _sized(column: str, value: Any) -> Any:
+    """Return a number of bytes as a size with its unit."""
+    if "bytes" in column.split("_") and isinstance(value, int) and not isinstance(value, bool):
+        return format_size(value)
+    return value
 
 
 def _for_people(key: str, value: Any) -> str:
@@ -190,11 +193,9 @@ def _for_people(key: str, value: Any) -> str:
     return format_size(value) if "bytes" in key.split("_") else f"{value:,}"
 
 
-def _cell(column: str, value: Any) -> str:
+def _cell(value: Any) -> str:
     if value is None:
         return ""
-    if "bytes" in column.split("_") and sys.stdout.isatty():
-        return one_line(_for_people(column, value))
     return one_line(_base64(value) if isinstance(value, bytes) else str(value))
 
 

@@ -11,6 +11,8 @@ _lake() {
     case "$verb $previous" in
         " --catalog-type") words="sql hadoop" ;;
         " --engine") words="auto spark inline" ;;
+        " --columns") words="fit all" ;;
+        " --color") words="auto always never" ;;
         " --catalog"|" --warehouse"|" --master"|" --remote"|" --spark-conf") return ;;
         "ingest --format") words="parquet csv json arrow orc avro" ;;
         "ingest --distribution") words="none hash range" ;;
@@ -27,7 +29,7 @@ _lake() {
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
-            "") words="ingest scan snapshots compact expire replay demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --version --help -h" ;;
+            "") words="ingest scan snapshots compact expire replay demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --version -V --help -h" ;;
             ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --branch --dry-run --help -h" ;;
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
             snapshots) words="--all --branch --help -h" ;;

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.tables.iceberg_tables import FixedClock
 
+from lake.cli.display import Display
 from lake.cli.progress import Bar, Lines, make_progress
 from lake.cli.render import Renderer
 from lake.core.outcome import Outcome, Status
@@ -44,7 +45,7 @@ def shown(
 ) -> str:
     monkeypatch.setattr("sys.stdout", stream)
     renderer = Renderer(as_json=as_json, redact=Redactor(), clock=FixedClock())
-    renderer.success(ended, [], quiet=False)
+    renderer.success(ended, [], quiet=False, display=Display())
     return stream.getvalue()
 
 
@@ -91,7 +92,9 @@ def test_quiet_prints_nothing_but_warnings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     renderer = Renderer(as_json=False, redact=Redactor(), clock=FixedClock())
-    renderer.success(outcome(warnings=["beware", "beware"]), ["also"], quiet=True)
+    renderer.success(
+        outcome(warnings=["beware", "beware"]), ["also"], quiet=True, display=Display()
+    )
 
     assert capsys.readouterr() == ("", "warning: beware\nwarning: also\n")
 
