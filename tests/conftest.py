@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import tiers
 from support.cli.command_line import CommandLine
 from support.cli.lasting_engine import end_shared_spark
 from support.peers import flink_peer, java_peer
@@ -16,8 +19,29 @@ from support.tables import flink_fixtures
 
 # Long files come first, so that no process is left with one of them when the others have ended.
 _LONGEST = ("cluster", "services", "java", "world", "commands")
-_ALL = bool(os.environ.get("LAKE_SOAK"))
-_ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+_LEFT_OUT = pytest.StashKey[Counter[str]]()
+_CPU_SECONDS = pytest.StashKey[float]()
+
+
+@pytest.fixture(scope="session")
+def _no_java(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Java that Spark would choose and that does not start."""
+    home = tmp_path_factory.mktemp("no-java")
+    (home / "release").write_text('JAVA_VERSION="17.0.0"\n')
+    (home / "bin").mkdir()
+    program = home / "bin" / "java"
+    program.write_text("#!/bin/sh\necho 'a test of the quick tier started Java' >&2\nexit 1\n")
+    program.chmod(0o755)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def _no_java_in_the_quick_tier(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let a quick test that starts Spark fail: it lacks the marker of its tier."""
+    if request.node.get_closest_marker(tiers.QUICK):
+        monkeypatch.setenv("JAVA_HOME", str(request.getfixturevalue("_no_java")))
 
 
 @pytest.fixture(autouse=True)
@@ -97,20 +121,62 @@ def flink_jobs() -> Iterator[flink_peer.FlinkPeer]:
 
 def _need_java() -> None:
     if reason := java_peer.missing():
-        if _ON_CI:
+        if tiers.ON_CI:
             pytest.fail(f"no test may skip on CI, but this machine lacks {reason}")
         pytest.skip(f"needs {reason}")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests out unless they are asked for; order the files by how long their folders' take."""
-    left = [item for item in items if not _ALL and item.get_closest_marker("long")]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Select the quick tier, and two processes, for a call that names neither tests nor a selection."""
+    if not any(word.startswith("-m") for word in config.invocation_params.args):
+        config.option.markexpr = tiers.default_selection(config)
+    # A process of xdist parses the same arguments, and starts no others.
+    is_worker = hasattr(config, "workerinput")
+    if getattr(config.option, "numprocesses", 0) is None and not is_worker:
+        # One file runs in this process, so that --pdb and -s work.
+        distributed = tiers.is_whole_run(config) and not config.option.usepdb
+        config.option.numprocesses = 2 if distributed else 0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count the tests that a selection leaves out; a process of xdist reports its own."""
+    config.stash[_LEFT_OUT] = Counter()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tiers; order the files by how long their folders' take."""
+    tiers.mark(items)
     here = Path(__file__).parent
     places = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: places.get(item.path.relative_to(here).parts[0], len(places)))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Remember what is left out, for the report at the end."""
+    if items:
+        items[0].config.stash[_LEFT_OUT] += tiers.counts_of(items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Report from a process of xdist what it left out."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["left_out"] = dict(session.config.stash[_LEFT_OUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process of xdist left out: all of them collect the same tests."""
+    reported = getattr(node, "workeroutput", {}).get("left_out")
+    if reported is not None:
+        node.config.stash[_LEFT_OUT] = Counter(reported)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """End with the tests that did not run, by tier, and how to run them."""
+    for line in tiers.report_of(config.stash[_LEFT_OUT]):
+        terminalreporter.write_line(line, yellow=True)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -128,10 +194,37 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Measure the processor time of a test, with that of the processes that it waited for."""
+    before = _cpu_seconds()
+    try:
+        return (yield)
+    finally:
+        item.stash[_CPU_SECONDS] = _cpu_seconds() - before
+
+
+def _cpu_seconds() -> float:
+    used = [resource.getrusage(kind) for kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
-    """Let no test skip on CI: what is skipped there is tested nowhere."""
+    """Let no test skip on CI, and keep slow ones out of the quick tier."""
     report = yield
-    if _ON_CI and report.skipped and not hasattr(report, "wasxfail"):
+    seconds = item.stash.get(_CPU_SECONDS, 0.0)
+    report.user_properties.append(("cpu_seconds", seconds))
+    if not tiers.ON_CI:
+        return report
+    if report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped on CI: {report.longrepr}"
+    quick_run = item.config.option.markexpr == tiers.QUICK
+    allowed = tiers.cpu_seconds_allowed(item)
+    if report.when == "call" and quick_run and seconds > allowed:
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{item.nodeid} took {seconds:.1f} s of the processor, but a test of the quick tier takes at most "
+            f"{allowed:g} s: make it cheaper, or mark it as slow"
+        )
     return report

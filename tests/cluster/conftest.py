@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the long ones."""
     for item in items:
         if item.name in _LONG:
-            item.add_marker("long")
+            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def test_a_sorted_compaction_gives_each_task_a_range(
 
 
 @pytest.mark.parametrize(
-    "deletes", ["position", pytest.param("equality", marks=pytest.mark.long), "copy-on-write"]
+    "deletes", ["position", pytest.param("equality", marks=pytest.mark.slow), "copy-on-write"]
 )
 def test_an_upsert_leaves_the_sources_row_of_each_key(
     lake_there: CommandLine, tmp_path: Path, deletes: str

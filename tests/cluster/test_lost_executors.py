@@ -56,7 +56,7 @@ def test_a_compaction_survives(
 
 
 @pytest.mark.parametrize(
-    "deletes", ["position", pytest.param("equality", marks=pytest.mark.long), "copy-on-write"]
+    "deletes", ["position", pytest.param("equality", marks=pytest.mark.slow), "copy-on-write"]
 )
 def test_an_upsert_survives(
     lake_there: CommandLine, held: Callable[..., Result], tmp_path: Path, deletes: str

@@ -15,6 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import FixedClock
 from support.tables.metadata_edits import edit_metadata, java_would_refuse, read_metadata
+from support.tiers import examples
 
 from lake.core.catalogs.selection import open_catalog
 from lake.core.metadata.commit_times import in_order, is_disordered, latest_ms
@@ -224,7 +225,7 @@ def metadata(snapshot_log: list[int], metadata_log: list[int], last: int) -> Tab
 
 @given(st.lists(MOMENTS, max_size=6), st.lists(MOMENTS, max_size=6), MOMENTS, MOMENTS)
 @example([NOW, NOW + 5 * MINUTE, NOW], [NOW, NOW + 5 * MINUTE], NOW, NOW)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_java_accepts_the_times_after_any_change(
     snapshot_log: list[int], metadata_log: list[int], last: int, made: int
 ) -> None:

@@ -20,6 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tiers import examples
 
 TEXTS = ["abc", "a_c", "a%c", "aéc", "a\nc", "a\0c", "ac", "b", "\\", "", None]
 
@@ -167,7 +168,9 @@ BY_F = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "f"))
 
 
 @settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(40),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     drawn=filters(),

@@ -82,6 +82,7 @@ def test_a_retracting_log_moves_rows_between_partitions(
         assert shown(rows_of(lake, tmp_path)) == shown(list(model.rows.values()))
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("spec", [UNPARTITIONED, BY_BUCKET], ids=["unpartitioned", "by bucket"])
 def test_spark_keeps_the_order_of_each_keys_changes(
     lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: PartitionSpec

@@ -38,6 +38,7 @@ from support.tables.iceberg_tables import (
     pyiceberg_catalog,
     refused_with,
 )
+from support.tiers import examples
 
 from lake.core.flink.commits import LAKE_OPERATOR_ID
 from lake.core.staging.staged_run import job_id_of
@@ -517,7 +518,7 @@ def test_a_run_whose_discard_was_killed_is_loaded_anew(table: CommandLine, tmp_p
 # Damaged
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(victim=st.integers(0, 1), part=st.floats(0, 1, exclude_max=True))
 def test_a_manifest_cut_anywhere_is_no_run(
     tmp_path_factory: pytest.TempPathFactory, victim: int, part: float

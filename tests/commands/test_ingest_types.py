@@ -50,6 +50,7 @@ from pyiceberg.types import (
 )
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tiers import examples
 
 from lake.core.engine.inline import InlineEngine
 from lake.core.session import Session, open_session
@@ -220,10 +221,12 @@ def _round_trip(
 
 
 MANY = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 # Each starts a JVM's session: a failure is shown as it was found.
-FEW = settings(MANY, max_examples=2, phases=[Phase.generate])
+FEW = settings(MANY, max_examples=examples(2), phases=[Phase.generate])
 
 
 @MANY
@@ -264,6 +267,7 @@ def test_every_type_survives_a_scan_to_text_and_back(
         assert _read(warehouse) == [_comparable(value) for value in rows["value"].to_pylist()]
 
 
+@pytest.mark.spark
 @FEW
 @given(case=tables(), kind=st.sampled_from(["parquet", "arrow"]))
 def test_every_type_survives_spark(

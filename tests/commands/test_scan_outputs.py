@@ -42,6 +42,7 @@ def spoil(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.spark
 def test_one_file_holds_the_rows_in_one_order_on_both_engines(table: Path, tmp_path: Path) -> None:
     found = {}
     for engine in ("inline", "spark"):

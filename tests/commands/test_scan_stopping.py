@@ -23,7 +23,7 @@ FILES, ROWS = 8, 500_000
         ("inline", "rows.json", signal.SIGINT),
         ("inline", "rows", signal.SIGTERM),
         ("spark", "rows.json", signal.SIGTERM),
-        pytest.param("spark", "rows", signal.SIGINT, marks=pytest.mark.long),
+        pytest.param("spark", "rows", signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
 def test_a_stopped_scan_leaves_nothing(

@@ -49,7 +49,7 @@ def children_of(process_id: int) -> list[str]:
         ("inline", signal.SIGINT),
         ("inline", signal.SIGTERM),
         ("spark", signal.SIGINT),
-        pytest.param("spark", signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param("spark", signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
 def test_a_stopped_ingest_leaves_the_table_and_its_folder_as_they_were(

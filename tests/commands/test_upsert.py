@@ -45,6 +45,7 @@ from support.tables.iceberg_tables import (
     open_session,
     pyiceberg_catalog,
 )
+from support.tiers import examples
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import RowDelta
@@ -128,7 +129,7 @@ SOURCE_ROWS = st.lists(
 )
 @settings(
     deadline=None,
-    max_examples=15,
+    max_examples=examples(15),
     suppress_health_check=[HealthCheck.too_slow],
     # A world takes a second: shrinking one would take minutes.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -14,7 +14,7 @@ from support.tables.iceberg_tables import pyiceberg_catalog
 pytestmark = pytest.mark.java
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_java_sees_on_a_branch_what_lake_did_there_and_nothing_on_main(
     warehouse: Path, tmp_path: Path, java: JavaPeer
 ) -> None:

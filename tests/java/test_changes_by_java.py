@@ -56,8 +56,8 @@ def lake_log(
 @pytest.mark.parametrize(
     ("version", "partitions"),
     [
-        pytest.param(1, "", marks=pytest.mark.long),
-        pytest.param(2, " PARTITIONED BY (bucket(2, id), day)", marks=pytest.mark.long),
+        pytest.param(1, "", marks=pytest.mark.slow),
+        pytest.param(2, " PARTITIONED BY (bucket(2, id), day)", marks=pytest.mark.slow),
         (3, ""),
     ],
 )
@@ -109,7 +109,7 @@ MERGE_ON_READ = COPY_ON_WRITE.replace("copy-on-write", "merge-on-read")
 
 @pytest.mark.parametrize(
     ("version", "granularity"),
-    [(2, "partition"), pytest.param(2, "file", marks=pytest.mark.long), (3, "file")],
+    [(2, "partition"), pytest.param(2, "file", marks=pytest.mark.slow), (3, "file")],
 )
 def test_changes_of_merge_on_read_tables_lead_from_javas_rows_to_javas_rows(
     java: Any, lake: CommandLine, version: int, granularity: str, tmp_path: Path

@@ -44,7 +44,7 @@ def filled(warehouse: Path, java: JavaPeer, version: int, *, partitioned: bool =
         ("inline", False),
         ("inline", True),
         ("spark", True),
-        pytest.param("spark", False, marks=pytest.mark.long),
+        pytest.param("spark", False, marks=pytest.mark.slow),
     ],
 )
 def test_version_2_keeps_its_rows(

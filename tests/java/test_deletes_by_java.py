@@ -66,7 +66,7 @@ SMALL_GROUPS = (
 @pytest.mark.parametrize(
     ("version", "parts", "granularity"),
     [
-        pytest.param(2, "", "file", marks=pytest.mark.long),
+        pytest.param(2, "", "file", marks=pytest.mark.slow),
         (2, "bucket(3, k)", "partition"),
         (3, "", "file"),
         (3, "g", "file"),

@@ -10,7 +10,7 @@ from soak.hot_keys import race
 
 
 @pytest.mark.java
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(("catalog", "version"), [("sql", 2), ("rest", 3)])
 def test_every_acknowledged_change_of_a_hot_key_is_there_once(
     java: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalog: str, version: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -15,9 +14,11 @@ from support.tables.iceberg_tables import pyiceberg_catalog
 
 pytestmark = pytest.mark.java
 
-SETTINGS = {"hashed elsewhere": ("true", "true", True)}
-if os.environ.get("LAKE_SOAK"):
-    SETTINGS |= {"flat": ("true", "false", False), "flat elsewhere": ("true", "false", True)}
+SETTINGS = {
+    "hashed elsewhere": ("true", "true", True),
+    "flat": ("true", "false", False),
+    "flat elsewhere": ("true", "false", True),
+}
 
 
 def shape(path: str) -> str:
@@ -27,7 +28,13 @@ def shape(path: str) -> str:
     return re.sub("[01]", "h", folder) + ("/h-n" if dashed else "/n")
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "hashed elsewhere",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("flat", "flat elsewhere")),
+    ],
+)
 def test_lake_and_java_put_files_into_the_same_places_and_clear_each_others(
     warehouse: Path, tmp_path: Path, java: JavaPeer, setting: str
 ) -> None:

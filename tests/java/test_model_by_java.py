@@ -31,6 +31,7 @@ from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.delete_files import commit_deletes, equality_file, position_file
 from support.tables.iceberg_tables import open_session
+from support.tiers import examples
 
 from lake.core.catalogs.catalog import Table
 from lake.core.snapshots.live_files import live_files
@@ -268,13 +269,13 @@ def _shown(rows: Sequence[Row]) -> list[str]:
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_any_order_of_commands_leaves_the_rows_of_the_model(java: JavaPeer) -> None:
     World.java = java
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         World,
         settings=settings(
-            max_examples=15,
+            max_examples=examples(15),
             stateful_step_count=8,
             deadline=None,
             # A history is short, and each step of making it shorter would take seconds.

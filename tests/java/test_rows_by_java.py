@@ -73,7 +73,7 @@ PARTITIONINGS = {
 }
 
 
-@pytest.mark.parametrize("version", [pytest.param("1", marks=pytest.mark.long), "2"])
+@pytest.mark.parametrize("version", [pytest.param("1", marks=pytest.mark.slow), "2"])
 @pytest.mark.parametrize("partitioning", PARTITIONINGS)
 def test_java_reads_the_rows_that_lake_ingested_and_compacted(
     java: JavaPeer, tmp_path: Path, partitioning: str, version: str

@@ -39,10 +39,12 @@ PRESIGNED = (
 )
 ENVIRONMENT = {"LAKE_TEST_API_TOKEN": "canary-environment-a9d14b"}
 CANARY = "canary-"
-# At which request; more in the long tests.
-STOPS = [(signal.SIGKILL, "POST")]
-if os.environ.get("LAKE_SOAK"):
-    STOPS += [(signal.SIGTERM, "GET"), (signal.SIGINT, "GET")]
+# The signal, and the request at which it arrives.
+STOPS = [
+    (signal.SIGKILL, "POST"),
+    pytest.param(signal.SIGTERM, "GET", marks=pytest.mark.slow),
+    pytest.param(signal.SIGINT, "GET", marks=pytest.mark.slow),
+]
 pytestmark = pytest.mark.filterwarnings("ignore:Deprecated in 0.8.0")
 
 

@@ -63,6 +63,8 @@ def _caught(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
 def _tested(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
     # What the packages' own names are told by is found before what is installed.
     env = {**os.environ, "PYTHONPATH": str(copy / "tests/typing"), "PYTHONDONTWRITEBYTECODE": "1"}
+    # Property tests try as many examples as on CI.
+    env["LAKE_SOAK"] = "1"
     command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.avro.container import (
     Block,
@@ -111,7 +112,7 @@ def renamed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(records(), st.sampled_from(["gzip", "zstd", "snappy", "uncompressed"]))
 def test_what_is_encoded_is_what_fastavro_reads(drawn: Any, codec: str) -> None:
     schema, table = drawn
@@ -124,7 +125,7 @@ def test_what_is_encoded_is_what_fastavro_reads(drawn: Any, codec: str) -> None:
     assert read.to_pylist() == renamed(table.to_pylist())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(records(), st.integers(20, 400))
 def test_what_fastavro_writes_is_what_is_decoded(drawn: Any, block_bytes: int) -> None:
     schema, table = drawn
@@ -145,7 +146,7 @@ def one_by_one(schema: Any, rows: list[dict[str, Any]], codec: str) -> bytes:
     return write_container(schema, blocks, metadata={}, codec=codec)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(records(), st.sampled_from(["gzip", "zstd", "snappy", "uncompressed"]))
 def test_a_file_with_a_block_for_each_record_is_decoded(drawn: Any, codec: str) -> None:
     schema, table = drawn
@@ -392,7 +393,7 @@ def test_blocks_that_hold_other_records_than_they_say_are_refused(blocks: Any) -
         )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_a_damaged_file_is_refused_or_read_and_never_hurts(data: st.DataObject) -> None:
     original = write_container(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from support.cli.command_line import CommandLine, Result
 from support.tables import flink_fixtures
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows
+from support.tiers import examples
 
 from lake.core.catalogs.hadoop import MetadataFile, current_metadata
 from lake.core.errors import CorruptFileError
@@ -172,7 +173,7 @@ numbers = st.integers(0, 12)
 hints = st.one_of(st.none(), numbers.map(str), st.sampled_from(["", "x", "-3", "99999999999"]))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.dictionaries(numbers, st.sampled_from(SUFFIXES), max_size=6), hints)
 def test_versions_are_found_as_java_finds_them(
     tmp_path_factory: pytest.TempPathFactory, versions: dict[int, str], hint: str | None

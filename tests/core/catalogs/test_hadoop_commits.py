@@ -30,6 +30,7 @@ from support.cli.command_line import CommandLine, Result
 from support.faults import hadoop_steps
 from support.tables import flink_fixtures
 from support.tables.iceberg_tables import SCHEMA, files_below
+from support.tiers import examples
 
 from lake.core.catalogs import hadoop
 from lake.core.catalogs.catalog import Catalog, Table
@@ -164,7 +165,7 @@ hints = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @example(
     suffixes=[".metadata.json"] * 5,
     beyond=(7, ".metadata.json"),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.oracles.history_model import History, Row
+from support.tiers import examples
 
 from lake.core.changelog import row_spool
 from lake.core.changelog.plan import plan_changes
@@ -76,7 +77,9 @@ def operations(history: History) -> dict[int, str]:
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("key", [(), ("id",)])
 @settings(
-    deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(10),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(actions, min_size=2, max_size=9), st.data())
 def test_changes_lead_from_any_snapshot_to_any_later_one(
@@ -111,7 +114,9 @@ def test_changes_lead_from_any_snapshot_to_any_later_one(
 
 @pytest.mark.parametrize("version", [2, 3])
 @settings(
-    deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(10),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(actions, min_size=2, max_size=9))
 def test_each_commit_is_told_by_the_least_changes(
@@ -154,7 +159,9 @@ def check_updates(log: list[dict[str, Any]]) -> None:
 
 
 @settings(
-    deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(10),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(actions, min_size=2, max_size=8), st.sampled_from(["id > 2", "name is null"]))
 def test_filtered_and_projected_changes_are_those_of_what_is_shown(

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.changelog.row_diff import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, match
 from lake.core.changelog.row_spool import RowSpool
@@ -60,7 +61,7 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(batches())
 def test_rows_have_one_code_iff_they_are_the_same(batch: pa.RecordBatch) -> None:
     codes, rows = row_codes(batch).tolist(), identities(batch)
@@ -70,7 +71,7 @@ def test_rows_have_one_code_iff_they_are_the_same(batch: pa.RecordBatch) -> None
             assert (mine == other) == (row == another)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(batches(), st.data())
 def test_changes_are_the_difference_of_both_sides(
     batch: pa.RecordBatch, data: st.DataObject
@@ -92,7 +93,7 @@ def test_changes_are_the_difference_of_both_sides(
     assert told[False] == gone - come
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(batches(), st.data())
 def test_updates_are_keys_that_went_once_and_came_once(
     batch: pa.RecordBatch, data: st.DataObject

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.columns.nullability import fill_masked
 
@@ -67,7 +68,7 @@ def kinds(draw: st.DrawFn) -> Kind:
     return kind
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data(), kind=kinds(), cut=st.booleans())
 def test_rows_stay_equal_and_parquet_takes_them(data: st.DataObject, kind: Kind, cut: bool) -> None:
     type_, values = kind

@@ -35,6 +35,7 @@ from support.tables.random_rows import (
     write,
     write_settings,
 )
+from support.tiers import examples
 
 from lake.core.columns.stored_columns import stored_schema
 from lake.core.errors import CorruptFileError, RefusedError
@@ -90,7 +91,7 @@ def schema_in(path: str) -> str:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(st.data())
 def test_rows_come_back_whatever_holds_a_field_of_the_type_unknown(kind: str, data: Any) -> None:
     plain = data.draw(schemas())

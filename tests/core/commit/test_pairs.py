@@ -169,9 +169,9 @@ def read(warehouse: Path) -> list[int]:
     ("version", "isolation"),
     [
         (3, "serializable"),
-        pytest.param(2, "snapshot", marks=pytest.mark.long),
-        pytest.param(2, "serializable", marks=pytest.mark.long),
-        pytest.param(3, "snapshot", marks=pytest.mark.long),
+        pytest.param(2, "snapshot", marks=pytest.mark.slow),
+        pytest.param(2, "serializable", marks=pytest.mark.slow),
+        pytest.param(3, "snapshot", marks=pytest.mark.slow),
     ],
 )
 def test_no_pair_of_commits_brings_a_row_back_or_loses_one(

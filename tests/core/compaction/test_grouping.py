@@ -13,6 +13,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, IntegerType, NestedField
+from support.tiers import examples
 
 from lake.core.compaction.grouping import FileGroup, output_files, pack, plan_groups, split_bytes
 from lake.core.compaction.options import CompactionOptions, compaction_options
@@ -128,7 +129,7 @@ some_files = lists_of_files(0)
 full_files = lists_of_files(1000)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     files=some_files,
     everything=st.booleans(),
@@ -161,7 +162,7 @@ def test_each_file_is_in_one_group_at_most_and_groups_keep_to_their_limits(
         assert order == sorted(order)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(files=some_files)
 def test_a_file_that_is_left_out_fits_or_lies_in_a_group_not_worth_it(files: list[File]) -> None:
     options = CompactionOptions()
@@ -177,7 +178,7 @@ def test_a_file_that_is_left_out_fits_or_lies_in_a_group_not_worth_it(files: lis
         assert chosen & {n for n, _ in own} == ({n for n, _ in misfits} if worth else set())
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(files=full_files)
 def test_after_a_compaction_there_is_nothing_left_to_do(files: list[File]) -> None:
     groups = plan(files, table_spec=1)
@@ -190,7 +191,7 @@ def test_after_a_compaction_there_is_nothing_left_to_do(files: list[File]) -> No
     assert plan(after, table_spec=1) == []
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(files=some_files)
 def test_ranges_cut_a_groups_rows_once_and_in_order(files: list[File]) -> None:
     for group in plan(files, table_spec=1, rewrite_all=True):
@@ -208,7 +209,7 @@ def test_ranges_cut_a_groups_rows_once_and_in_order(files: list[File]) -> None:
         assert 1 <= len(group.ranges()) <= group.output_files
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(files=full_files)
 def test_there_are_as_many_ranges_as_java_makes_files(files: list[File]) -> None:
     options = CompactionOptions()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from support.tiers import examples
 
 from lake.core.compaction.verify import check_rows, hash_all, metric_differences
 from lake.core.errors import CorruptFileError, LakeError
@@ -71,7 +72,7 @@ def batch(values: list[dict[str, object]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(values, schema=ROW)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(values=rows, seed=st.randoms(use_true_random=False), cut=st.integers(0, 12))
 def test_neither_order_nor_batches_change_the_hash(
     values: list[dict[str, object]], seed: random.Random, cut: int
@@ -84,7 +85,7 @@ def test_neither_order_nor_batches_change_the_hash(
     assert hash_all([whole]) == hash_all([shuffled.slice(cut), shuffled.slice(0, cut)])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(values=rows, others=rows, column=st.sampled_from(ROW.names))
 def test_another_value_anywhere_changes_the_hash(
     values: list[dict[str, object]], others: list[dict[str, object]], column: str

@@ -24,6 +24,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from support.oracles.delete_rules import applies
 from support.tables.random_rows import shown
+from support.tiers import examples
 
 from lake.core.deletes.apply import Deletes, EqualityGroups
 from lake.core.deletes.puffin import PuffinWriter
@@ -256,7 +257,7 @@ FILTERS: Mapping[str, Any] = {
 }
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_what_is_left_is_what_the_model_leaves(
     tmp_path_factory: pytest.TempPathFactory, choice: st.DataObject

@@ -20,6 +20,7 @@ from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.tables.random_rows import batch_of, write_settings
+from support.tiers import examples
 
 from lake.core.deletes.delta_writer import (
     DELETE,
@@ -168,7 +169,7 @@ KEYS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(upserts(), KEYS, st.sampled_from([2, 3]))
 def test_upserts_leave_the_last_row_of_each_key(
     tmp_path_factory: pytest.TempPathFactory,
@@ -214,7 +215,7 @@ def retractions(draw: st.DrawFn) -> tuple[list[list[list[Change]]], list[Row]]:
     return commits, list(rows.values())
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     retractions(),
     st.sampled_from([UNPARTITIONED_PARTITION_SPEC, BY_PART, BY_BUCKET]),
@@ -268,7 +269,7 @@ class RowByRow:
             self.by_position.add(previous)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(upserts(), st.sampled_from([UPSERT, RETRACT]), st.booleans(), st.sampled_from([2, 3]))
 def test_any_stream_of_changes_is_written_as_row_by_row(
     tmp_path_factory: pytest.TempPathFactory,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.deletes.equality import EqualityDeletes
 from lake.core.deletes.spilled_equality import RowKeys
@@ -36,7 +37,7 @@ def batch_of(types, rows):
 
 
 @given(case=cases(), memory_bytes=st.sampled_from([0, 300, 1000, 10**8]), chunk=st.booleans())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_rows_go_whose_key_a_later_delete_has(case, memory_bytes, chunk):
     types, deletes, data = case
     largest = {}
@@ -72,7 +73,7 @@ def test_rows_go_whose_key_a_later_delete_has(case, memory_bytes, chunk):
 
 
 @given(case=cases())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_keys_on_disk_whose_hashes_are_equal_are_told_apart(case):
     real = encoding.EncodedKeys.hashes
     encoding.EncodedKeys.hashes = lambda self: real(self) & np.uint64(1 << 63)

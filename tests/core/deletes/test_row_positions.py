@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.deletes.row_positions import RowPositions
 from lake.core.errors import CorruptFileError
@@ -23,7 +24,7 @@ def positions_of(values: set[int]) -> RowPositions:
     return RowPositions(np.array(list(values), np.int64))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(POSITIONS, POSITIONS)
 def test_a_set_of_positions_behaves_as_a_set(left: set[int], right: set[int]) -> None:
     found = positions_of(left)
@@ -40,7 +41,7 @@ def test_a_set_of_positions_behaves_as_a_set(left: set[int], right: set[int]) ->
         assert found.mask(start, 40).tolist() == expected
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(POSITIONS, st.integers(0, 100_000))
 def test_a_blob_holds_what_was_put_in(values: set[int], run: int) -> None:
     found = positions_of(values | set(range(run)))

@@ -18,6 +18,7 @@ from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.tables.random_rows import write_settings
+from support.tiers import examples
 
 from lake.core.deletes.row_positions import RowPositions
 from lake.core.deletes.writers import (
@@ -143,7 +144,7 @@ def test_a_table_property_of_delete_files_goes_before_that_of_data_files(tmp_pat
 ROWS = st.sets(st.one_of(st.integers(0, 50), st.integers(0, 2**40)), max_size=20)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.tuples(ROWS, ROWS), max_size=4))
 def test_vectors_of_one_puffin_file_hold_old_and_new_positions(
     tmp_path_factory: pytest.TempPathFactory, data_files: list[tuple[set[int], set[int]]]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.faults import engine_drill as drill
+from support.tiers import examples
 
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.engine.tasks import Engine, MapFunction, ReduceFunction, Task
@@ -62,7 +63,9 @@ def check(engine: Engine, sent: Sent, reducers: int) -> None:
 
 @given(case=_sent())
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_inline_reducers_get_what_was_sent_to_them(inline: Engine, case: tuple[Sent, int]) -> None:
     check(inline, *case)
@@ -70,7 +73,9 @@ def test_inline_reducers_get_what_was_sent_to_them(inline: Engine, case: tuple[S
 
 @given(case=_sent())
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_spark_reducers_get_what_was_sent_to_them(spark: Engine, case: tuple[Sent, int]) -> None:
     check(spark, *case)

@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from support.tiers import examples
 
 from lake.core.errors import RefusedError
 from lake.core.expiration.flink_retention import held_branches
@@ -159,7 +160,7 @@ options = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(metadata=histories(), options=options)
 def test_a_restore_finds_the_same_checkpoint_after_any_expiry(
     metadata: TableMetadata, options: RetentionOptions
@@ -172,7 +173,7 @@ def test_a_restore_finds_the_same_checkpoint_after_any_expiry(
             assert restored(left, branch, job, operator) == (checkpoint, age)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(metadata=histories(), options=options)
 def test_nothing_stays_that_no_rule_and_no_restore_needs(
     metadata: TableMetadata, options: RetentionOptions

@@ -40,6 +40,7 @@ from pyiceberg.types import (
     UnknownType,
     UUIDType,
 )
+from support.tiers import examples
 
 from lake.core.columns.text_encoding import json_lines
 from lake.core.errors import BadInputError, InvalidRequestError
@@ -152,7 +153,7 @@ def plainly(value: Any, kind: Any) -> Any:
     return value
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(ROWS, st.integers(0, 4))
 def test_json_lines_hold_every_value(rows: list[dict[str, Any]], skipped: int) -> None:
     batch = batch_of(rows).slice(skipped)
@@ -231,7 +232,7 @@ def test_lake_reads_back_what_it_wrote(format_name: str, tmp_path: Path) -> None
     ]
     schema = SCHEMA.select(*names)
 
-    @settings(deadline=None, max_examples=25)
+    @settings(deadline=None, max_examples=examples(25))
     @given(ROWS)
     def check(rows: list[dict[str, Any]]) -> None:
         batch = batch_of([{name: row[name] for name in names} for row in rows], schema)

@@ -63,6 +63,7 @@ from support.tables.random_filters import (
     predicates,
     values,
 )
+from support.tiers import examples
 
 from lake.core.errors import BadInputError, NotFoundError
 from lake.core.expressions.filters import (
@@ -130,7 +131,7 @@ def sql_literal(value: Any) -> str:
 SQL_OPS = tuple(op for op in ALL_OPS if not op.endswith("nan"))
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(
     expression=filters({"n": NUMBERS, "s": WORDS}, SQL_OPS),
     rows=st.lists(st.tuples(values(NUMBERS), values(WORDS)), min_size=1, max_size=12),
@@ -153,7 +154,7 @@ PYICEBERG_KINDS = [kind for kind in KINDS if not ("_ns" in repr(kind) or repr(ki
 PYICEBERG_OPS = tuple(op for op in ALL_OPS if op not in {"not-in", "is-nan", "not-nan"})
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(data=st.data(), kind=st.sampled_from(PYICEBERG_KINDS), negations=st.booleans())
 def test_a_filter_keeps_the_rows_that_pyiceberg_keeps(
     data: Any, kind: Kind, negations: bool
@@ -172,7 +173,7 @@ def test_a_filter_keeps_the_rows_that_pyiceberg_keeps(
     assert mask.null_count == 0
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(data=st.data(), kind=kinds)
 def test_no_row_matches_both_a_filter_and_its_negation(data: Any, kind: Kind) -> None:
     expression = data.draw(filters({"x": kind}))
@@ -283,7 +284,7 @@ SIGNS = {
 }
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(
     sign=st.sampled_from(sorted(SIGNS)),
     negated=st.booleans(),
@@ -388,7 +389,7 @@ def test_a_timestamp_within_a_day_is_compared_exactly_with_dates() -> None:
     ]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(data=st.data(), kind=kinds)
 def test_a_filter_comes_back_from_plain_data_as_it_was(data: Any, kind: Kind) -> None:
     expression = data.draw(filters({"a.x": kind, "x": kind}))
@@ -402,7 +403,7 @@ def test_a_filter_comes_back_from_plain_data_as_it_was(data: Any, kind: Kind) ->
         assert repr(bind_filter(carried, schema)) == repr(bind_filter(source, schema))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(data=st.data(), kind=kinds)
 def test_binding_a_bound_filter_again_changes_nothing(data: Any, kind: Kind) -> None:
     bound = bind_filter(data.draw(predicates({"x": kind})), schema_of(x=kind.type_))

@@ -38,6 +38,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
 )
+from support.tiers import examples
 
 from lake.core.errors import BadInputError
 from lake.core.expressions.filters import bind_filter, filter_columns, row_mask
@@ -127,7 +128,7 @@ def where(draw: Any, depth: int = 3) -> str:
     return f"({inner})" if join == "()" else f"{inner} {join} {draw(where(depth - 1))}"
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=examples(600))
 @given(text=where(), rows=ROWS)
 def test_a_filter_keeps_the_rows_that_sqlite_keeps_for_the_same_text(text: str, rows: Any) -> None:
     batch = pa.RecordBatch.from_pydict(
@@ -388,7 +389,7 @@ FRAGMENTS = (
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(st.lists(st.sampled_from(FRAGMENTS.split(" ")), max_size=12))
 def test_any_text_is_a_filter_or_bad_input(words: list[str]) -> None:
     schema = schema_of(x=StringType(), y=IntegerType())

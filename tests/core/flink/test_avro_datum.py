@@ -10,6 +10,7 @@ import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.errors import CorruptFileError
 from lake.core.flink.avro_datum import read_by_field_id
@@ -71,7 +72,7 @@ def _decode(schema: Any, data: bytes) -> dict[int, Any]:
 
 
 @given(columns=st.lists(_typed(), max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_records_are_decoded_by_field_id(columns: list[tuple[Any, Any, Any]]) -> None:
     fields = [
         {"name": f"c{index}", "type": kind, "field-id": 500 + index}

@@ -37,6 +37,7 @@ from support.tables.checkpoint_writer import (
     sorted_map,
     subtask_state,
 )
+from support.tiers import examples
 
 from lake.core.flink.checkpoint import read_checkpoint
 from lake.core.flink.state import (
@@ -310,7 +311,7 @@ class _Writer:
 
 @pytest.mark.parametrize("version", range(2, 8))
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_what_sinks_had_to_commit_is_found_among_any_other_state(
     version: int, data: st.DataObject
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tables.checkpoint_writer import frame
+from support.tiers import examples
 
 from lake.core.errors import CorruptFileError
 from lake.core.flink.byte_reader import ByteReader
@@ -28,7 +29,7 @@ def test_the_checksum_is_castagnolis() -> None:
 
 
 @given(data=st.binary(max_size=400), chunk=st.integers(1, 100), plain=st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_chunks_of_either_kind_give_back_what_they_hold(
     data: bytes, chunk: int, plain: bool
 ) -> None:

@@ -39,6 +39,7 @@ from support.tables.random_rows import (
     write,
     write_settings,
 )
+from support.tiers import examples
 
 from lake.core.errors import (
     BadInputError,
@@ -81,7 +82,7 @@ def many(folder: Path, kind: str, rows: int = 6000) -> FileSlice:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=examples(12))
 @given(st.data())
 def test_nested_rows_come_back_as_they_were(kind: str, data: Any) -> None:
     schema = data.draw(schemas())
@@ -101,7 +102,7 @@ def test_nested_rows_come_back_as_they_were(kind: str, data: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=examples(6))
 @given(st.data())
 def test_every_type_comes_back_to_the_bit(kind: str, data: Any) -> None:
     schema = Schema(
@@ -158,7 +159,7 @@ def nested(number: int) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=examples(6))
 @given(st.data())
 def test_fastavro_reads_the_same_nested_rows(data: Any) -> None:
     schema = data.draw(schemas())
@@ -210,7 +211,7 @@ def as_avro(value: Any, kind: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=examples(6))
 @given(cuts=st.lists(st.floats(0, 1), max_size=5))
 def test_slices_by_bytes_hold_every_row_once(kind: str, cuts: Sequence[float]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -226,7 +227,7 @@ def test_slices_by_bytes_hold_every_row_once(kind: str, cuts: Sequence[float]) -
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=examples(6))
 @given(cuts=st.lists(st.integers(0, 6000), max_size=5))
 def test_slices_by_rows_hold_every_row_once(kind: str, cuts: Sequence[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.errors import InvalidRequestError, RefusedError
 from lake.core.keys import encoding
@@ -87,7 +88,7 @@ def batch_of(types, rows, *, sliced=False):
 
 
 @given(case=key_rows(), pieces=st.integers(1, 3), sliced=st.booleans(), data=st.data())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_the_index_finds_what_a_dictionary_finds(case, pieces, sliced, data):
     types, keys, probes = case
     ranks = data.draw(
@@ -97,7 +98,7 @@ def test_the_index_finds_what_a_dictionary_finds(case, pieces, sliced, data):
 
 
 @given(case=key_rows(), kept=st.sampled_from([0, 1, 1 << 63, 3 << 62]))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_keys_whose_hashes_are_equal_are_told_apart(case, kept):
     types, keys, probes = case
     real = encoding.EncodedKeys.hashes
@@ -129,7 +130,7 @@ def check(types, keys, probes, ranks, *, pieces=1, sliced=False):
 
 
 @given(case=key_rows(), count=st.integers(1, 100))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_equal_keys_are_in_one_partition(case, count):
     types, keys, _ = case
     whole = partition_of(hash_keys(batch_of(types, keys)), count)

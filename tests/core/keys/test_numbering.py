@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.keys import numbering
 from lake.core.keys.encoding import EncodedKeys
@@ -37,19 +38,19 @@ def check(batches: list[list[tuple[Any, ...]]], kinds: list[pa.DataType]) -> Non
     assert len(numbers) == len(seen)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(st.lists(ONE, max_size=30), max_size=5))
 def test_equal_keys_have_one_number(batches: list[list[tuple[Any, ...]]]) -> None:
     check(batches, [pa.int64()])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(st.lists(TWO, max_size=30), max_size=5))
 def test_equal_keys_of_two_columns_have_one_number(batches: list[list[tuple[Any, ...]]]) -> None:
     check(batches, KINDS)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.lists(TWO, max_size=30), max_size=5))
 def test_keys_whose_hashes_are_all_the_same_are_told_apart(
     batches: list[list[tuple[Any, ...]]],

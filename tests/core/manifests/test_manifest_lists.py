@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.faults.memory_storage import MemoryStorage
+from support.tiers import examples
 
 from lake.core.errors import CorruptFileError, NotFoundError
 from lake.core.manifests.api import encode_manifest_list, read_manifest_list, read_manifest_lists
@@ -47,7 +48,7 @@ def read(
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(
         st.tuples(

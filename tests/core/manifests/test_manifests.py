@@ -55,6 +55,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 from support.tables.iceberg_tables import unsealed
+from support.tiers import examples
 
 from lake.core.avro.container import Block, read_container, write_container
 from lake.core.errors import BadInputError, CorruptFileError
@@ -304,7 +305,9 @@ CASES = st.tuples(
     st.sampled_from([(1, 0), (2, 0), (2, 1), (3, 0), (3, 1)]),
     st.lists(st.sampled_from(sorted(PARTITIONS)), max_size=3, unique=True),
 )
-PROPERTY = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+PROPERTY = settings(
+    deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @PROPERTY

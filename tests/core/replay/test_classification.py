@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.flink.manifest_names import END_OF_INPUT
 from lake.core.replay.classification import (
@@ -297,7 +298,7 @@ def surroundings(draw: st.DrawFn) -> Surroundings:
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(items(), max_size=8), surroundings())
 def test_no_judgement_commits_what_snapshots_have_or_calls_proven_what_is_not(
     found: list[Evidence], around: Surroundings
@@ -325,7 +326,7 @@ def test_no_judgement_commits_what_snapshots_have_or_calls_proven_what_is_not(
     assert keys == sorted(keys)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.lists(
         items(), max_size=8, unique_by=lambda item: (item.job, item.checkpoint_id, item.attempt)
@@ -345,7 +346,7 @@ def test_the_order_in_which_things_are_found_changes_nothing(
     assert {id(one.evidence): (one.found.state, one.doubt) for one in result} == expected
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(items(), max_size=8), surroundings(), st.integers(1, 10**9).map(lambda n: n * 1000))
 def test_only_the_distance_of_times_matters(
     found: list[Evidence], around: Surroundings, shift: int

@@ -41,6 +41,7 @@ from support.tables.random_rows import (
     write,
     write_settings,
 )
+from support.tiers import examples
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles
@@ -73,7 +74,7 @@ def below(folder: Path) -> list[Path]:
 # Every type
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.data())
 def test_nested_rows_come_back_as_they_were(data: Any) -> None:
     schema = data.draw(schemas())
@@ -87,7 +88,7 @@ def test_nested_rows_come_back_as_they_were(data: Any) -> None:
     assert shown(found.to_pylist()) == shown(pa.Table.from_batches(rows).to_pylist())
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.data())
 def test_every_type_comes_back_to_the_bit(data: Any) -> None:
     schema = Schema(
@@ -108,7 +109,7 @@ def test_every_type_comes_back_to_the_bit(data: Any) -> None:
         )
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples(8))
 @given(st.data())
 def test_pyiceberg_reads_the_same_nested_rows(data: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -262,7 +263,7 @@ def test_no_rows_make_no_file(tmp_path: Path, batch: list[pa.RecordBatch]) -> No
 # Partitions
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(
     st.lists(st.lists(st.integers(0, 12), max_size=30), max_size=6), st.sampled_from([300, 2**28])
 )

@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry, Summary
 from pyiceberg.types import LongType, NestedField
+from support.tiers import examples
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
 from lake.core.scan.incremental import Increment, plan_increment
@@ -216,7 +217,7 @@ def by_the_rules(
     return [item for item in kept if known[item].summary.operation is APPEND]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(histories(), st.booleans())
 def test_increments_of_any_history_follow_the_rules(
     history: tuple[TableMetadata, int, int], inclusive: bool
@@ -233,7 +234,7 @@ def test_increments_of_any_history_follow_the_rules(
         assert chosen(metadata, start, end, inclusive=inclusive) == expected
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.integers(2, 12), st.data())
 def test_increments_one_behind_the_other_are_one_increment(count: int, data: st.DataObject) -> None:
     metadata = line(count)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.errors import InvalidRequestError
 from lake.core.scan.splits import Piece, SplitOptions, cut, cut_all, merged, pack, weights
@@ -34,7 +35,7 @@ def packed_by_the_book(weights: list[int], size: int, lookback: int) -> list[lis
     return done + [members for _, members in bins]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.integers(1, 200), max_size=60), st.integers(1, 150), st.integers(1, 12))
 def test_packing_is_first_fit_with_a_lookback_and_the_heaviest_goes_first(
     weights: list[int], size: int, lookback: int
@@ -44,7 +45,7 @@ def test_packing_is_first_fit_with_a_lookback_and_the_heaviest_goes_first(
     assert found == packed_by_the_book(weights, size, lookback)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.integers(0, 5000), st.integers(1, 700), st.lists(st.integers(0, 5000), max_size=8))
 def test_pieces_of_a_file_cover_it_once(length: int, size: int, offsets: list[int]) -> None:
     pieces = cut(7, length, offsets, SplitOptions(size=size))
@@ -80,7 +81,7 @@ def test_a_piece_weighs_its_bytes_but_at_least_its_opening() -> None:
     assert weights(np.array([10, 250]), SplitOptions(open_cost=100)).tolist() == [100, 250]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.lists(
         st.tuples(

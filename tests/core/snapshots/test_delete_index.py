@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from support.oracles.delete_rules import applies
+from support.tiers import examples
 
 from lake.core.errors import CorruptFileError
 from lake.core.manifests.schemas import ENTRY_COLUMNS
@@ -163,7 +164,7 @@ def index_of(deletes: Sequence[Delete]) -> tuple[DeleteIndex, list[Delete]]:
     return index, [delete for files in groups.values() for delete in files]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(worlds(), st.data())
 def test_pairs_are_those_of_the_specification(
     world: tuple[list[File], list[Delete]], choice: st.DataObject
@@ -242,7 +243,7 @@ def metrics(rows: Sequence[Row], ids: Sequence[int], *, complete: bool) -> dict[
     return dict(found)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.data())
 def test_bounds_leave_out_no_delete_of_a_key_that_a_file_has(choice: st.DataObject) -> None:
     rows = st.lists(st.tuples(*VALUES.values()), min_size=1, max_size=4)

@@ -70,6 +70,7 @@ from support.tables.random_filters import (
     kinds,
     values,
 )
+from support.tiers import examples
 
 from lake.core.expressions.filters import bind_filter, row_mask
 from lake.core.expressions.parser import parse_filter
@@ -134,7 +135,7 @@ def rounded(kind: Kind, column: Sequence[Any]) -> list[Any]:
     ]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(data=st.data(), kind=st.sampled_from(PYICEBERG_KINDS), same=st.booleans())
 def test_metrics_leave_out_what_pyiceberg_leaves_out(data: Any, kind: Kind, same: bool) -> None:
     ops = SAME_OPS if same else ALL_OPS
@@ -170,7 +171,7 @@ def sure_of(files: Sequence[File], kind: Kind, expression: BooleanExpression) ->
     return mask.to_pylist()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(data=st.data(), kind=st.sampled_from(PYICEBERG_KINDS), same=st.booleans())
 def test_metrics_make_sure_of_no_more_than_pyiceberg_does(
     data: Any, kind: Kind, same: bool
@@ -189,7 +190,7 @@ def test_metrics_make_sure_of_no_more_than_pyiceberg_does(
 transforms = kinds.flatmap(lambda kind: st.tuples(st.just(kind), st.sampled_from(kind.transforms)))
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(data=st.data(), drawn=transforms, same=st.booleans())
 def test_partitions_leave_out_what_pyiceberg_leaves_out(
     data: Any, drawn: tuple[Kind, str], same: bool
@@ -225,7 +226,7 @@ def partition_files(kind: Kind, transform: str, column: Sequence[Any]) -> list[F
     return [File(record_count=1, partition={PARTITION_ID: apply(value)}) for value in column]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(data=st.data(), drawn=transforms)
 def test_partitions_make_sure_of_no_more_than_pyiceberg_does(
     data: Any, drawn: tuple[Kind, str]
@@ -285,7 +286,7 @@ def metadata_of(schema: Schema, *specs: PartitionSpec) -> TableMetadata:
     return metadata.model_copy(update={"partition_specs": list(specs)})
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(data=st.data(), kind=st.sampled_from(PYICEBERG_KINDS), same=st.booleans())
 def test_summaries_leave_out_the_manifests_that_pyiceberg_leaves_out(
     data: Any, kind: Kind, same: bool
@@ -336,7 +337,7 @@ def manifest_file(summaries: Sequence[dict[str, Any]]) -> ManifestFile:
 Y, STRUCT, Z = 2, 3, 4
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(data=st.data(), drawn=transforms, other=kinds)
 def test_no_matching_row_is_ever_left_out_and_sure_files_match_whole(
     data: Any, drawn: tuple[Kind, str], other: Kind
@@ -344,7 +345,7 @@ def test_no_matching_row_is_ever_left_out_and_sure_files_match_whole(
     judge_pruning(data, drawn, other, EVERY_OP)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(data=st.data(), transform=st.sampled_from(["identity", "truncate[2]", "bucket[4]"]))
 def test_patterns_leave_out_no_matching_row_and_sure_files_match_whole(
     data: Any, transform: str
@@ -580,7 +581,7 @@ def test_text_around_the_surrogates_is_ordered_by_code_point() -> None:
         assert kept_of([file], TEXT, EqualTo("x", value)) == [kept]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(data=st.data(), kind=kinds)
 def test_a_large_set_of_values_is_searched_whole(data: Any, kind: Kind) -> None:
     numbers = data.draw(st.lists(st.integers(-1000, 1000), min_size=201, max_size=260, unique=True))

@@ -17,6 +17,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.tables.random_rows import write_settings
+from support.tiers import examples
 
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import StoppedError
@@ -49,7 +50,7 @@ def sort_all(ids: list[int | None], batch_rows: int, sorter: RowSorter) -> list[
     return [row for part in sorter.ordered() for row in without_keys(part).to_pylist()]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(st.one_of(st.none(), st.integers(-5, 5), st.integers(0, 10**6)), max_size=300),
     st.integers(1, 40),
@@ -100,7 +101,7 @@ def test_a_stopped_task_leaves_no_file(tmp_path: Path) -> None:
 # Ranges
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.one_of(st.none(), st.integers(0, 40)), min_size=1, max_size=200), st.data())
 def test_each_row_goes_to_one_range_and_ranges_touch_only_at_their_bounds(
     ids: list[int | None], data: st.DataObject

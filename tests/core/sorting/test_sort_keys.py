@@ -35,6 +35,7 @@ from pyiceberg.types import (
     TimestampType,
 )
 from support.tables.random_rows import EVERY_TYPE
+from support.tiers import examples
 
 from lake.core.sorting.key_bytes import PREFIX, byte_order, places_among
 from lake.core.sorting.sort_keys import RowOrder
@@ -108,7 +109,7 @@ def batch_of(schema: Schema, rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(ordered_rows(), st.integers(0, 3))
 def test_keys_order_rows_of_every_type_as_the_specification_does(
     drawn: tuple[Schema, RowOrder, list[Row]], skipped: int
@@ -152,7 +153,7 @@ TRANSFORMED = [
 ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.sampled_from(TRANSFORMED), st.data())
 def test_transforms_order_as_their_values_do(case: Any, data: st.DataObject) -> None:
     kind, transform, values = case
@@ -193,7 +194,7 @@ def interleaved(columns: Sequence[bytes], most: int) -> bytes:
     return bytes(int(bits[place : place + 8], 2) for place in range(0, len(bits), 8))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(
         st.tuples(
@@ -231,7 +232,7 @@ def ordered_double(value: float | None) -> bytes:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_every_type_has_a_place_in_a_z_order(kind: IcebergType) -> None:
-    @settings(deadline=None, max_examples=15)
+    @settings(deadline=None, max_examples=examples(15))
     @given(st.lists(EVERY_TYPE[kind], min_size=2, max_size=6))
     def check(values: list[Any]) -> None:
         schema = Schema(NestedField(1, "x", kind, required=False))
@@ -270,7 +271,7 @@ TEXTS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(TEXTS, st.integers(0, 2))
 def test_byte_order_is_the_order_of_whole_keys(texts: list[bytes], skipped: int) -> None:
     keys = binary_keys(texts).slice(skipped)
@@ -280,7 +281,7 @@ def test_byte_order_is_the_order_of_whole_keys(texts: list[bytes], skipped: int)
     assert order is None or sorted(order.tolist()) == list(range(len(keys)))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(TEXTS, TEXTS)
 def test_places_among_bounds_are_by_their_first_bytes(
     texts: list[bytes], more: list[bytes]

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from lake.core.errors import BadInputError, LakeError
 from lake.core.ingest.table_creation import NewColumns
@@ -71,7 +72,9 @@ def test_a_large_arrow_batch_is_cut(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(30),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(rows=st.integers(1, 300), group=st.integers(1, 60), target=st.integers(1, 5000))
 def test_pieces_of_a_parquet_file_hold_each_row_once(

@@ -27,6 +27,7 @@ from pyiceberg.types import (
     StructType,
     TimestamptzType,
 )
+from support.tiers import examples
 
 from lake.core.errors import BadInputError
 from lake.core.sources import json_lines
@@ -94,7 +95,7 @@ def small_blocks(patch: pytest.MonkeyPatch, size: int) -> None:
     patch.setattr(json_lines, "_BLOCK_BYTES", size)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rows=st.lists(ROW, min_size=1, max_size=6), ascii_only=st.booleans())
 def test_both_readers_give_the_same_rows(rows: list[dict[str, Any]], ascii_only: bool) -> None:
     block = block_of(*(json.dumps(row, ensure_ascii=ascii_only) for row in rows))
@@ -158,7 +159,7 @@ def with_defaults(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rows=st.lists(DEFAULTED_ROW, min_size=1, max_size=5), width=st.sampled_from([1, 1 << 20]))
 def test_what_a_line_lacks_is_filled_and_null_stays(rows: list[dict[str, Any]], width: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -30,6 +30,7 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
+from support.tiers import examples
 
 from lake.core.errors import BadInputError
 from lake.core.sources.inference import Kind, joined, kind_of
@@ -65,7 +66,7 @@ WRITTEN: list[tuple[IcebergType, st.SearchStrategy[Any], Any]] = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), form=st.sampled_from(WRITTEN), blanks=st.booleans())
 def test_what_is_written_as_text_is_read_as_the_value(
     data: st.DataObject, form: tuple[IcebergType, st.SearchStrategy[Any], Any], blanks: bool
@@ -187,7 +188,7 @@ CELLS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.lists(CELLS, max_size=4), max_size=4))
 def test_blocks_join_to_a_type_that_reads_every_block(blocks: list[list[str | None]]) -> None:
     kind = Kind.NOTHING

@@ -37,6 +37,7 @@ from support.tables.random_filters import (
     kinds,
     values,
 )
+from support.tiers import examples
 
 from lake.core.types.bounds import (
     bound_array,
@@ -56,7 +57,7 @@ TEXT = st.text(CHARACTERS, max_size=8)
 BYTES = st.binary(max_size=6) | st.lists(st.sampled_from([0, 254, 255]), max_size=6).map(bytes)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(value=TEXT | BYTES, length=st.integers(1, 5))
 def test_truncated_bounds_bracket_the_value(value: Any, length: int) -> None:
     lower, upper = truncate_lower(value, length), truncate_upper(value, length)
@@ -67,7 +68,7 @@ def test_truncated_bounds_bracket_the_value(value: Any, length: int) -> None:
         assert as_bytes(value) <= as_bytes(upper)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(prefix=TEXT, rest=TEXT, other=TEXT)
 def test_the_end_of_a_prefix_divides_text_by_that_prefix(
     prefix: str, rest: str, other: str
@@ -92,13 +93,13 @@ def test_the_character_after_d7ff_is_no_surrogate() -> None:
     assert truncate_upper(b"\x00\xff\xff", 2) == b"\x01"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(value=st.text(st.characters(max_codepoint=0xD7FE), max_size=8), length=st.integers(1, 5))
 def test_upper_bounds_of_text_are_those_of_pyiceberg(value: str, length: int) -> None:
     assert truncate_upper(value, length) == truncate_upper_bound_text_string(value, length)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(data=st.data(), kind=kinds)
 def test_bounds_are_decoded_as_pyiceberg_decodes_them(data: Any, kind: Kind) -> None:
     column = data.draw(st.lists(values(kind), min_size=1, max_size=10))
@@ -119,7 +120,7 @@ def equal(left: Any, right: Any) -> bool:
     return math.isnan(left) if nan else bool(left == right)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(data=st.data(), kind=kinds, raw=st.lists(st.binary(max_size=20), min_size=1, max_size=6))
 def test_any_bytes_are_a_value_or_unknown(data: Any, kind: Kind, raw: list[bytes]) -> None:
     decoded = decode_bounds(pa.array(raw, pa.binary()), kind.type_)

@@ -34,6 +34,8 @@ from lake.core.errors import EngineError
 from lake.core.settings import Settings
 from lake.core.storage.storage import Storage
 
+pytestmark = pytest.mark.spark
+
 CANARY = "canary-51f0d7e2"
 _PATIENCE_SECONDS = 300.0
 
@@ -285,7 +287,7 @@ def test_a_signals_exception_comes_through_while_waiting(own: SparkEngine) -> No
     echo(own)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_sparks_own_start_does_when_the_direct_one_fails(
     own: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,8 +407,8 @@ def test_a_java_that_is_killed_meanwhile_is_told_as_that(own: SparkEngine, tmp_p
 @pytest.mark.parametrize(
     "damage",
     [
-        pytest.param("garbage", marks=pytest.mark.long),
-        pytest.param("cut", marks=pytest.mark.long),
+        pytest.param("garbage", marks=pytest.mark.slow),
+        pytest.param("cut", marks=pytest.mark.slow),
         "flipped",
     ],
 )
@@ -437,7 +439,7 @@ def test_a_damaged_archive_does_not_break_the_start(
     assert any("SharedArchiveFile" in word for word in _command(own))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_archive_that_breaks_the_start_is_removed(
     own: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

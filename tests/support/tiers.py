@@ -1,0 +1,111 @@
+"""Tiers of tests: which ones a call of pytest runs by default, and which tier a test belongs to.
+
+A test belongs to the quick tier unless a marker says otherwise. The other tiers need a JDK, servers or minutes.
+Markers follow from the folder of a test and from its parameters (`mark`); a test that uses Spark or Java without
+a parameter that says so is marked in its file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+QUICK = "quick"
+# A test with markers of several tiers is counted in the first one.
+OTHERS = ("slow", "cluster", "services", "java", "simulation", "spark")
+ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+# Of the processor: the clock on the wall depends on what else the machine does.
+_QUICK_CPU_SECONDS = 3.0
+# On CI a property test tries this many times the examples that it tries elsewhere.
+_MORE_EXAMPLES = 5
+
+_TESTS = Path(__file__).parents[1]
+_FOLDERS = {
+    "cluster": "cluster",
+    "services": "services",
+    "java": "java",
+    "world": "simulation",
+    "hostile": "simulation",
+}
+
+
+def examples(count: int) -> int:
+    """Return how many examples a property test tries: ``count`` on CI and in long searches, else a fifth of it."""
+    return (
+        count
+        if ON_CI or "LAKE_SOAK" in os.environ
+        else max(min(count, 10), count // _MORE_EXAMPLES)
+    )
+
+
+def is_whole_run(config: pytest.Config) -> bool:
+    """Return whether a call names no test, or the whole folder of tests."""
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        return True
+    given = {Path(config.invocation_params.dir, argument).resolve() for argument in config.args}
+    return given <= {_TESTS, _TESTS.parent}
+
+
+def default_selection(config: pytest.Config) -> str:
+    """Return the marker expression of a call that has none.
+
+    A whole run consists of the quick tier. A call that names files or folders runs all of them but slow tests,
+    and one that names a test (``file::test``) runs it, whatever its tier.
+    """
+    if is_whole_run(config):
+        return QUICK
+    return "" if any("::" in argument for argument in config.args) else "not slow"
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Add the markers of tiers."""
+    for item in items:
+        folder = item.path.relative_to(_TESTS).parts[0]
+        if folder in _FOLDERS:
+            item.add_marker(_FOLDERS[folder])
+        if _uses_spark(item):
+            item.add_marker("spark")
+        if tier_of(item) == QUICK:
+            item.add_marker(QUICK)
+
+
+def _uses_spark(item: pytest.Item) -> bool:
+    if "spark" in getattr(item, "fixturenames", ()):
+        return True
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and "spark" in [
+        value for value in callspec.params.values() if isinstance(value, str)
+    ]
+
+
+def tier_of(item: pytest.Item) -> str:
+    """Return the tier in which a test is counted."""
+    return next((name for name in OTHERS if item.get_closest_marker(name)), QUICK)
+
+
+def cpu_seconds_allowed(item: pytest.Item) -> float:
+    """Return how much of the processor a test of the quick tier may take on CI."""
+    is_property = hasattr(getattr(item, "obj", None), "hypothesis")
+    return _QUICK_CPU_SECONDS * (_MORE_EXAMPLES if is_property else 1)
+
+
+def counts_of(items: Iterable[pytest.Item]) -> Counter[str]:
+    """Return the number of tests in each tier."""
+    return Counter(tier_of(item) for item in items)
+
+
+def report_of(left_out: Counter[str]) -> list[str]:
+    """Return the lines that say which tests did not run and how to run them."""
+    if not left_out:
+        return []
+    counts = [f"{left_out[name]:,} {name}" for name in (QUICK, *OTHERS) if left_out[name]]
+    lines = [f"not run: {left_out.total():,} tests ({', '.join(counts)})"]
+    if left_out[QUICK]:
+        return [*lines, "run all tests: pytest -m ''"]
+    names = [name for name in OTHERS if left_out[name]]
+    wanted = " or ".join(names) if len(names) < len(OTHERS) else f"not {QUICK}"
+    return [*lines, f"run them: pytest -m '{wanted}'; run all tests: pytest -m ''"]
