@@ -40,6 +40,7 @@ from support.tables.iceberg_tables import (
     stopped,
     write_file,
 )
+from support.tables.table_harness import TableHarness
 
 from lake.cli.signals import SignalHandlers
 from lake.core.catalogs.sql import SqlBackend
@@ -76,39 +77,20 @@ UNKNOWN = [
 ]
 
 
-class World:
+class World(TableHarness):
     """A table, a session on it, and short ways to commit."""
 
     def __init__(self, warehouse: Path, **properties: str) -> None:
-        self.warehouse = warehouse
-        make_table(warehouse, **properties)
-        self.clock = FixedClock()
-        self.session = open_session(warehouse, self.clock)
-        self.table = self.session.table("db.t")
+        super().__init__(warehouse, **properties)
+        self.table = self.load()
 
     def commit(self, operation: Operation, **options: object) -> Committed:
-        done = commit_snapshot(
-            self.session,
-            self.table,
-            operation,
-            operation_id=str(uuid.uuid4()),
-            **options,  # type: ignore[arg-type]
-        )
+        done = self.commit_on(self.table, operation, **options)
         self.table = done.table
         return done
 
     def append(self, *ids: int, **options: object) -> Committed:
         return self.commit(AppendFiles(added=[write_file(self.table, ids)]), **options)
-
-    def other_append(self, *ids: int) -> None:
-        other = open_session(self.warehouse, self.clock)
-        table = other.table("db.t")
-        operation = AppendFiles(added=[write_file(table, ids)])
-        commit_snapshot(other, table, operation, operation_id=str(uuid.uuid4()))
-
-    @property
-    def ids(self) -> list[int]:
-        return ids_in(self.warehouse)
 
 
 @pytest.fixture
@@ -452,7 +434,7 @@ def test_what_a_catalog_does_not_accept_after_it_landed_is_there(
 
 @pytest.mark.parametrize("times", range(1, 5))
 def test_appends_of_other_writers_in_between_are_kept(world: World, times: int) -> None:
-    inject(world.session, [after(lambda: world.other_append(100))] * times)
+    inject(world.session, [after(lambda: world.append_elsewhere(100))] * times)
 
     world.append(1)
 
@@ -527,7 +509,7 @@ def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(wo
 def test_a_rewrite_is_not_disturbed_by_appends_and_keeps_their_rows(world: World) -> None:
     first = write_file(world.table, [1])
     base = world.commit(AppendFiles(added=[first])).snapshot_id
-    inject(world.session, [after(lambda: world.other_append(2))])
+    inject(world.session, [after(lambda: world.append_elsewhere(2))])
 
     world.commit(
         RewriteFiles(
@@ -592,7 +574,7 @@ def test_an_overwrite_beside_an_append_obeys_the_isolation_level(
 ) -> None:
     first = write_file(world.table, [1])
     base = world.commit(AppendFiles(added=[first])).snapshot_id
-    inject(world.session, [after(lambda: world.other_append(2))])
+    inject(world.session, [after(lambda: world.append_elsewhere(2))])
     operation = OverwriteFiles(
         added=[write_file(world.table, [9])],
         removed_paths=[first.path],
@@ -656,7 +638,7 @@ def test_a_metadata_file_that_goes_while_the_table_is_loaded_is_not_missed(
 
     def slow(catalog: SqlCatalog, row: Any) -> Any:
         for number in others:
-            world.other_append(number)
+            world.append_elsewhere(number)
         return found(catalog, row)
 
     monkeypatch.setattr(SqlCatalog, "_convert_orm_to_iceberg", slow)

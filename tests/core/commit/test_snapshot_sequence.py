@@ -14,26 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.table import Table as IcebergTable
 from pyiceberg.transforms import IdentityTransform
 from support.tables.iceberg_tables import (
-    FixedClock,
     after,
     applied_then,
     files_below,
     ids_in,
     inject,
-    make_table,
-    open_session,
-    pyiceberg_catalog,
     refused_with,
     write_file,
 )
+from support.tables.table_harness import TableHarness
+from support.tiers import examples
 
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.added_entries import columns_of
-from lake.core.commit.commit import Committed, commit_snapshot, commit_snapshots
+from lake.core.commit.commit import Committed, commit_snapshots
 from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
@@ -57,16 +54,13 @@ from lake.core.properties.table_properties import SNAPSHOT
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 
 
-class World:
+class World(TableHarness):
     """A table, a session on it, and short ways to commit several steps."""
 
     def __init__(self, warehouse: Path, **options: object) -> None:
         pyiceberg_patches.apply()
-        self.warehouse = warehouse
-        make_table(warehouse, **options)  # type: ignore[arg-type]
-        self.clock = FixedClock()
-        self.session = open_session(warehouse, self.clock)
-        self.table = self.session.table("db.t")
+        super().__init__(warehouse, **options)
+        self.table = self.load()
         self.asked = 0
 
     def commit(self, *operations: Operation, **options: object) -> Committed:
@@ -95,24 +89,6 @@ class World:
         partitioned = not self.table.spec.is_unpartitioned()
         partition = (struct.pack("<q", ids[0]),) if partitioned else ()
         return write_file(self.table, ids, partition=partition)
-
-    def other_append(self, *ids: int) -> None:
-        other = open_session(self.warehouse, self.clock)
-        table = other.table("db.t")
-        commit_snapshot(
-            other,
-            table,
-            AppendFiles(added=[write_file(table, ids)]),
-            operation_id=str(uuid.uuid4()),
-        )
-
-    @property
-    def ids(self) -> list[int]:
-        return ids_in(self.warehouse)
-
-    @property
-    def iceberg(self) -> IcebergTable:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t")
 
     def metadata_files(self) -> set[str]:
         return {name for name in files_below(self.warehouse) if name.endswith(".avro")}
@@ -199,7 +175,7 @@ def test_a_step_may_remove_what_the_step_before_it_added(world: World) -> None:
 
 def test_steps_on_another_branch_leave_main_alone(world: World) -> None:
     world.commit(world.append(1))
-    world.iceberg.manage_snapshots().create_branch(
+    world.pyiceberg.manage_snapshots().create_branch(
         snapshot_id=world.table.metadata.current_snapshot_id or 0, branch_name="audit"
     ).commit()
     world.table = world.table.refreshed()
@@ -218,7 +194,7 @@ def test_after_a_conflict_the_steps_are_decided_again_on_the_new_head(world: Wor
         taken = {1} if table.metadata.snapshots else set()
         return [step for number, step in steps.items() if number not in taken]
 
-    inject(world.session, [after(lambda: world.other_append(1))])
+    inject(world.session, [after(lambda: world.append_elsewhere(1))])
     done = world.decide(decide)
 
     assert world.asked == 2
@@ -233,15 +209,15 @@ def test_what_was_written_for_steps_that_fell_away_is_removed(world: World) -> N
     def decide(table: Table) -> list[Step]:
         return steps[1:] if table.metadata.snapshots else steps
 
-    inject(world.session, [after(lambda: world.other_append(1))])
+    inject(world.session, [after(lambda: world.append_elsewhere(1))])
     world.decide(decide)
 
     held = {
         name
-        for snapshot in world.iceberg.metadata.snapshots
+        for snapshot in world.pyiceberg.metadata.snapshots
         for name in [
             snapshot.manifest_list,
-            *(item.manifest_path for item in snapshot.manifests(world.iceberg.io)),
+            *(item.manifest_path for item in snapshot.manifests(world.pyiceberg.io)),
         ]
     }
     assert {Path(name).name for name in held} == {
@@ -260,7 +236,7 @@ def test_when_nothing_is_left_to_do_nothing_is_committed(world: World) -> None:
 
 def test_when_nothing_is_left_after_a_conflict_its_manifests_go(world: World) -> None:
     step = Step(operation=world.append(1))
-    inject(world.session, [after(lambda: world.other_append(1))])
+    inject(world.session, [after(lambda: world.append_elsewhere(1))])
 
     done = world.decide(lambda table: [] if table.metadata.snapshots else [step])
 
@@ -334,7 +310,8 @@ def test_many_steps_merge_their_manifests_as_single_commits_do(tmp_path: Path) -
     done = world.commit(*(world.append(number) for number in range(12)))
 
     counts = [
-        len(snapshot.manifests(world.iceberg.io)) for snapshot in world.iceberg.metadata.snapshots
+        len(snapshot.manifests(world.pyiceberg.io))
+        for snapshot in world.pyiceberg.metadata.snapshots
     ]
     assert counts == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4]
     for number, snapshot_id in enumerate(done.snapshot_ids, 1):
@@ -345,15 +322,15 @@ def test_a_merge_after_a_conflict_has_the_numbers_of_the_attempt_that_landed(
     tmp_path: Path,
 ) -> None:
     world = World(tmp_path, commit__manifest__min_count_to_merge="3")
-    inject(world.session, [after(lambda: world.other_append(100))])
+    inject(world.session, [after(lambda: world.append_elsewhere(100))])
 
     done = world.commit(*(world.append(number) for number in range(4)))
 
     assert world.ids == [0, 1, 2, 3, 100]
     numbers = {
         entry.sequence_number
-        for manifest in done.table.metadata.current_snapshot().manifests(world.iceberg.io)
-        for entry in manifest.fetch_manifest_entry(world.iceberg.io)
+        for manifest in done.table.metadata.current_snapshot().manifests(world.pyiceberg.io)
+        for entry in manifest.fetch_manifest_entry(world.pyiceberg.io)
     }
     assert numbers == {1, 2, 3, 4, 5}
 
@@ -448,7 +425,7 @@ def test_encrypted_files_and_unknown_specs_are_refused(world: World) -> None:
     assert world.metadata_files() == set()
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(kinds=st.lists(st.sampled_from(["append", "replace", "overwrite"]), min_size=1, max_size=6))
 def test_steps_leave_what_the_same_commits_one_by_one_leave(
     tmp_path_factory: pytest.TempPathFactory, kinds: list[str]

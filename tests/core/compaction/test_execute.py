@@ -33,12 +33,12 @@ from support.tables.iceberg_tables import (
     files_below,
     ids_in,
     inject,
-    make_table,
     open_session,
-    pyiceberg_catalog,
     refused_with,
     write_file,
 )
+from support.tables.table_harness import TableHarness
+from support.tiers import examples
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles
@@ -65,48 +65,33 @@ def rows(*ids: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{row}" for row in ids]})
 
 
-class World:
+class World(TableHarness):
     """A table of many small files, a session on it, and other writers."""
 
     def __init__(
         self, warehouse: Path, *, spec: PartitionSpec | None = None, **properties: str
     ) -> None:
-        self.warehouse = warehouse
-        table = make_table(warehouse, **({"spec": spec} if spec else {}), **properties)
+        super().__init__(warehouse, **({"spec": spec} if spec else {}), **properties)
+        table = self.pyiceberg
         for number in range(5):
             table.append(rows(1, 2) if spec else rows(2 * number, 2 * number + 1))
-        self.session = open_session(warehouse, FixedClock())
         self.session.settings = type(self.session.settings)(
             warehouse=str(warehouse), engine="inline"
         )
         self.before = files_below(warehouse)
 
-    def other(self) -> Any:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t")
-
     def plan(self, **options: object) -> CompactionPlan:
         asked = compaction_options({"min_input_files": 2, **options}, {}, {})
-        return plan_compaction(self.session.table("db.t"), asked)
+        return plan_compaction(self.load(), asked)
 
     def compact(self, *faults: Fault | None, **options: object) -> Outcome:
         plan = self.plan(**options)
         inject(self.session, list(faults))
         return execute(self.session, plan)
 
-    @property
-    def paths(self) -> list[str]:
-        return sorted(task.file.file_path for task in self.other().scan().plan_files())
-
-    @property
-    def ids(self) -> list[int]:
-        return ids_in(self.warehouse)
-
-    def data_files(self) -> set[str]:
-        return {name for name in files_below(self.warehouse) if name.endswith(".parquet")}
-
     def assert_no_data_file_is_left_over(self) -> None:
         """Every data file on disk is one that some snapshot holds."""
-        table = self.other()
+        table = self.pyiceberg
         held = {
             Path(path.removeprefix("file://")).name
             for path in table.inspect.all_files()["file_path"].to_pylist()
@@ -142,16 +127,16 @@ def test_a_plan_that_is_only_shown_is_the_one_that_is_run(world: World, where: s
 
 
 def test_appends_meanwhile_are_no_conflict(world: World) -> None:
-    done = world.compact(after(lambda: world.other().append(rows(100))))
+    done = world.compact(after(lambda: world.pyiceberg.append(rows(100))))
 
     assert (done.status, done.result["failed_groups"]) == (Status.DONE, 0)
     assert world.ids == [*range(10), 100]
-    assert len(world.paths) == 2
+    assert len(world.live_paths()) == 2
 
 
 def test_a_busy_writer_that_always_comes_first_is_outlasted(tmp_path: Path) -> None:
     world = World(tmp_path, commit__retry__num_retries="1")
-    faults = [after(lambda: world.other().append(rows(100))) for _ in range(5)]
+    faults = [after(lambda: world.pyiceberg.append(rows(100))) for _ in range(5)]
 
     done = world.compact(*faults)
 
@@ -162,8 +147,8 @@ def test_a_busy_writer_that_always_comes_first_is_outlasted(tmp_path: Path) -> N
 
 def test_groups_that_do_not_clash_are_committed_and_the_others_planned_again(parts: World) -> None:
     def rewritten() -> None:
-        parts.other().overwrite(rows(2, 2, 2), overwrite_filter=EqualTo("id", 2))
-        parts.other().append(rows(2))
+        parts.pyiceberg.overwrite(rows(2, 2, 2), overwrite_filter=EqualTo("id", 2))
+        parts.pyiceberg.append(rows(2))
 
     done = parts.compact(after(rewritten))
 
@@ -178,7 +163,7 @@ def test_groups_that_do_not_clash_are_committed_and_the_others_planned_again(par
 
 
 def test_a_group_that_clashed_is_committed_by_the_second_plan(parts: World) -> None:
-    first = next(path for path in parts.paths if "id=2" in path)
+    first = next(path for path in parts.live_paths() if "id=2" in path)
 
     done = parts.compact(after(lambda: drop_file(parts, first)))
 
@@ -187,7 +172,7 @@ def test_a_group_that_clashed_is_committed_by_the_second_plan(parts: World) -> N
     assert done.result["rewritten_files"] == 9
     assert len(done.snapshot_ids) == 2
     assert parts.ids == [1] * 5 + [2] * 4
-    assert len(parts.paths) == 2
+    assert len(parts.live_paths()) == 2
     parts.assert_no_data_file_is_left_over()
 
 
@@ -204,7 +189,7 @@ def drop_file(world: World, path: str) -> None:
 
 def test_nothing_is_changed_when_all_that_was_planned_is_gone(world: World) -> None:
     plan = world.plan()
-    world.other().overwrite(rows(7))
+    world.pyiceberg.overwrite(rows(7))
     before = files_below(world.warehouse)
 
     with pytest.raises(CommitConflictError):
@@ -227,17 +212,17 @@ def test_two_compactions_at_once_keep_every_row_once(world: World) -> None:
 
 
 def test_a_position_delete_meanwhile_is_found_however_many_commits_follow(world: World) -> None:
-    path = world.paths[0]
+    path = world.live_paths()[0]
 
     def others() -> None:
         commit_position_delete(world.warehouse, path, 0)
-        world.other().append(rows(100))
+        world.pyiceberg.append(rows(100))
 
     done = world.compact(after(others))
 
     assert (done.status, done.result["rows_dropped_by_deletes"]) == (Status.DONE, 1)
     assert len(world.ids) == 10
-    assert path not in world.paths
+    assert path not in world.live_paths()
     world.assert_no_data_file_is_left_over()
 
 
@@ -288,10 +273,10 @@ def test_an_equality_delete_meanwhile_is_applied_to_files_of_a_new_sequence_numb
 
 
 def test_a_rollback_meanwhile_is_a_conflict(world: World) -> None:
-    first = world.other().history()[0].snapshot_id
+    first = world.pyiceberg.history()[0].snapshot_id
 
     def rolled_back() -> None:
-        world.other().manage_snapshots().rollback_to_snapshot(first).commit()
+        world.pyiceberg.manage_snapshots().rollback_to_snapshot(first).commit()
 
     with pytest.raises(CommitConflictError):
         world.compact(after(rolled_back))
@@ -317,7 +302,7 @@ def test_an_answer_lost_after_the_commit_is_recognised(world: World) -> None:
 
     assert done.status is Status.DONE
     assert world.ids == list(range(10))
-    assert len(world.paths) == 1
+    assert len(world.live_paths()) == 1
 
 
 def test_an_unanswered_commit_keeps_every_file(world: World) -> None:
@@ -331,7 +316,7 @@ def test_an_unanswered_commit_keeps_every_file(world: World) -> None:
 def test_partial_progress_keeps_what_was_committed_when_a_later_group_fails(
     parts: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = next(path for path in parts.paths if "id=2" in path)
+    broken = next(path for path in parts.live_paths() if "id=2" in path)
     plan = parts.plan(partial_progress=True, max_commits=2)
     Path(broken.removeprefix("file://")).write_bytes(b"PAR1")
     in_turn(monkeypatch)
@@ -360,7 +345,7 @@ def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_partial_progress_a_failing_group_changes_nothing(parts: World) -> None:
-    broken = next(path for path in parts.paths if "id=2" in path)
+    broken = next(path for path in parts.live_paths() if "id=2" in path)
     plan = parts.plan()
     Path(broken.removeprefix("file://")).write_bytes(b"PAR1")
 
@@ -480,7 +465,7 @@ def test_a_task_that_the_engine_loses_is_noticed(
 def test_an_output_never_has_the_name_of_an_input(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = world.paths[0]
+    taken = world.live_paths()[0]
 
     def same_name(task: tasks.RewriteTask, context: Any) -> Iterator[Any]:
         for value in tasks.rewrite(task, context):
@@ -495,7 +480,7 @@ def test_an_output_never_has_the_name_of_an_input(
     with pytest.raises(LakeError, match="remove what it adds"):
         world.compact()
 
-    assert taken in world.paths
+    assert taken in world.live_paths()
     assert world.ids == list(range(10))
 
 
@@ -513,7 +498,7 @@ def test_a_file_of_another_format_than_its_entry_says_changes_nothing(world: Wor
 # Any order of other writers
 
 EVENTS: dict[str, Callable[[World], None]] = {
-    "append": lambda world: world.other().append(rows(100)),
+    "append": lambda world: world.pyiceberg.append(rows(100)),
     "drop": lambda world: drop_file(world, data_paths(world)[-1]),
     "position delete": lambda world: commit_position_delete(
         world.warehouse, data_paths(world)[0], 1
@@ -523,7 +508,7 @@ EVENTS: dict[str, Callable[[World], None]] = {
 counter = itertools.count()
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=examples(12))
 @given(events=st.lists(st.sampled_from(sorted(EVENTS)), min_size=1, max_size=3))
 def test_no_order_of_other_writers_loses_or_doubles_a_row(
     tmp_path_factory: pytest.TempPathFactory, events: list[str]

@@ -12,18 +12,16 @@ from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.types import StringType
 from support.oracles.history_model import History
 from support.tables.iceberg_tables import (
-    FixedClock,
     after,
     applied_then,
     files_below,
     ids_in,
     inject,
-    make_table,
     open_session,
-    pyiceberg_catalog,
     refused_with,
     write_file,
 )
+from support.tables.table_harness import TableHarness
 
 from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles, RewriteFiles
@@ -42,52 +40,30 @@ from lake.core.outcome import Outcome, Status
 DAY_MS = 24 * 3_600_000
 
 
-class World:
+class World(TableHarness):
     """A table whose snapshots are a day apart."""
-
-    def __init__(self, warehouse: Path, **properties: str) -> None:
-        self.warehouse = warehouse
-        make_table(warehouse, **properties)
-        self.clock = FixedClock()
-        self.session = open_session(warehouse, self.clock)
 
     @property
     def table(self) -> Any:
-        return self.session.table("db.t")
-
-    @property
-    def pyiceberg(self) -> Any:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t")
+        return self.load()
 
     def append(self, *ids: int, **summary: str) -> int:
         self.clock.now += DAY_MS
         table = self.table
         named = {key.replace("__", ".").replace("_", "-"): value for key, value in summary.items()}
-        done = commit_snapshot(
-            self.session,
-            table,
-            AppendFiles(added=[write_file(table, ids)]),
-            operation_id=str(uuid.uuid4()),
-            summary=named,
-        )
-        return done.snapshot_id
+        added = AppendFiles(added=[write_file(table, ids)])
+        return self.commit_on(table, added, summary=named).snapshot_id
 
     def rewrite_all(self, *ids: int) -> int:
         self.clock.now += DAY_MS
         table = self.table
-        files = [task.file.file_path for task in self.pyiceberg.scan().plan_files()]
-        done = commit_snapshot(
-            self.session,
-            table,
-            RewriteFiles(
-                added=[write_file(table, ids)],
-                removed_paths=files,
-                base_snapshot_id=table.metadata.current_snapshot_id,
-                data_sequence_number=table.metadata.last_sequence_number,
-            ),
-            operation_id=str(uuid.uuid4()),
+        rewrite = RewriteFiles(
+            added=[write_file(table, ids)],
+            removed_paths=self.live_paths(),
+            base_snapshot_id=table.metadata.current_snapshot_id,
+            data_sequence_number=table.metadata.last_sequence_number,
         )
-        return done.snapshot_id
+        return self.commit_on(table, rewrite).snapshot_id
 
     def expire(self, days: float | None = None, **options: Any) -> Outcome:
         moment = None if days is None else self.clock.now - int(days * DAY_MS)

@@ -9,21 +9,18 @@ from typing import Any
 
 import pytest
 from support.tables.iceberg_tables import (
-    FixedClock,
     after,
     files_below,
     ids_in,
     inject,
-    make_table,
     open_session,
-    pyiceberg_catalog,
     refused_with,
     stopped,
     write_file,
 )
+from support.tables.table_harness import TableHarness
 
 from lake.cli.signals import SignalHandlers
-from lake.core.commit.commit import commit_snapshot
 from lake.core.commit.operations import AppendFiles, RewriteFiles
 from lake.core.errors import CommitUnknownError, NotAuthorisedError, StoppedError, TimedOutError
 from lake.core.expiration import journal
@@ -42,36 +39,27 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-class World:
+class World(TableHarness):
     """A table of which one old snapshot can go, with files of its own."""
 
     def __init__(self, warehouse: Path) -> None:
-        self.warehouse = warehouse
-        make_table(warehouse)
-        self.clock = FixedClock()
-        self.session = open_session(warehouse, self.clock)
+        super().__init__(warehouse)
         for number in range(3):
             self.append(number)
-        table = self.session.table("db.t")
-        files = [task.file.file_path for task in self.pyiceberg.scan().plan_files()]
+        table = self.load()
         rewrite = RewriteFiles(
             added=[write_file(table, range(3))],
-            removed_paths=files,
+            removed_paths=self.live_paths(),
             base_snapshot_id=table.metadata.current_snapshot_id or 0,
         )
         self.first = table.metadata.snapshots[0].snapshot_id
-        commit_snapshot(self.session, table, rewrite, operation_id=str(uuid.uuid4()))
+        self.commit_on(table, rewrite)
         self.clock.now += 10 * DAY_MS
         self.append(3)
 
     def append(self, number: int) -> None:
-        table = self.session.table("db.t")
-        added = AppendFiles(added=[write_file(table, [number])])
-        commit_snapshot(self.session, table, added, operation_id=str(uuid.uuid4()))
-
-    @property
-    def pyiceberg(self) -> Any:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t")
+        table = self.load()
+        self.commit_on(table, AppendFiles(added=[write_file(table, [number])]))
 
     def expire(self) -> Outcome:
         session = open_session(self.warehouse, self.clock)

@@ -20,11 +20,12 @@ from support.tables.iceberg_tables import (
     files_below,
     ids_in,
     inject,
-    make_table,
     open_session,
     pyiceberg_catalog,
     refused_with,
 )
+from support.tables.table_harness import TableHarness
+from support.tiers import examples
 
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.tasks import TaskResult
@@ -35,14 +36,12 @@ from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 
 
-class World:
+class World(TableHarness):
     """A table and ways to load ids into it."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "warehouse")
         self.folder = folder
-        self.warehouse = folder / "warehouse"
-        make_table(self.warehouse)
-        self.session = self.open()
 
     def open(self) -> Session:
         return open_session(self.warehouse, FixedClock())
@@ -60,17 +59,9 @@ class World:
     def other(self, *ids: int, **options: Any) -> Callable[[], Outcome]:
         return lambda: self.ingest(*ids, session=self.open(), **options)
 
-    @property
-    def ids(self) -> list[int]:
-        return ids_in(self.warehouse)
-
-    def data_files(self) -> set[str]:
-        return {name for name in files_below(self.warehouse) if name.endswith(".parquet")}
-
     def live_files(self) -> set[str]:
-        entries = pyiceberg_catalog(self.warehouse).load_table("db.t").inspect.files()
         root = f"file://{self.warehouse}/"
-        return {path.removeprefix(root) for path in entries["file_path"].to_pylist()}
+        return {path.removeprefix(root) for path in self.live_paths()}
 
 
 @pytest.fixture
@@ -233,7 +224,9 @@ FILTERS = {
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     files=st.lists(st.lists(VALUES, min_size=1, max_size=5), min_size=1, max_size=3),

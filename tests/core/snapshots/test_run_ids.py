@@ -13,15 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.exceptions import ForbiddenError
 from support.tables.iceberg_tables import (
-    FixedClock,
     after,
     inject,
-    make_table,
     open_session,
-    pyiceberg_catalog,
     refused_with,
     write_file,
 )
+from support.tables.table_harness import TableHarness
+from support.tiers import examples
 
 from lake.core.commit.commit import Committed, commit_snapshot
 from lake.core.commit.operations import AppendFiles
@@ -34,22 +33,12 @@ from lake.core.snapshots.run_ids import EXPIRED_RUN_IDS, MAX_NOTED, RUN_ID, RUN_
 DAY_MS = 24 * 3_600_000
 
 
-class World:
+class World(TableHarness):
     """A table whose commits are a day apart, and another engine that expires without notes."""
-
-    def __init__(self, warehouse: Path, **properties: str) -> None:
-        self.warehouse = warehouse
-        make_table(warehouse, **properties)
-        self.clock = FixedClock()
-        self.session = open_session(warehouse, self.clock)
 
     @property
     def table(self) -> Any:
-        return self.session.table("db.t")
-
-    @property
-    def other(self) -> Any:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t")
+        return self.load()
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -59,19 +48,12 @@ class World:
     def run(self, run_id: str | None, branch: str = "main") -> Committed:
         self.clock.now += DAY_MS
         table, marks = self.table, {RUN_ID: run_id} if run_id else {}
-        return commit_snapshot(
-            self.session,
-            table,
-            AppendFiles(added=[write_file(table, [1])]),
-            operation_id=str(uuid.uuid4()),
-            branch=branch,
-            summary=marks,
-            guard=marks,
-        )
+        added = AppendFiles(added=[write_file(table, [1])])
+        return self.commit_on(table, added, branch=branch, summary=marks, guard=marks)
 
     def expire_elsewhere(self) -> None:
         """Remove all snapshots but the heads, and forget nothing of the parents, as Java does."""
-        table = self.other
+        table = self.pyiceberg
         heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
         ids = [item.snapshot_id for item in table.metadata.snapshots]
         gone = [one for one in ids if one not in heads]
@@ -113,7 +95,7 @@ def test_a_run_counts_after_another_engine_expired_its_snapshot(
 def test_a_run_that_was_rolled_back_does_not_count(world: World) -> None:
     first = world.run("r1")
     world.run("r2")
-    world.other.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
 
     assert world.has("r1")
     assert not world.has("r2")
@@ -126,7 +108,7 @@ def test_a_run_that_was_rolled_back_does_not_count(world: World) -> None:
 def test_a_run_that_was_rolled_back_and_expired_does_not_count(world: World, logged: bool) -> None:
     first = world.run("r1")
     world.run("r2")
-    world.other.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
     world.expire_elsewhere()
     for entry in () if logged else world.table.metadata.metadata_log:
         Path(entry.metadata_file.removeprefix("file://")).unlink()
@@ -138,7 +120,7 @@ def test_a_run_that_was_rolled_back_and_expired_does_not_count(world: World, log
 def test_a_later_commit_notices_a_rollback_before_the_expiry(world: World) -> None:
     first = world.run("r1")
     world.run("r2")
-    world.other.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
     world.run(None)
     world.run("r3")
     world.expire_elsewhere()
@@ -151,11 +133,11 @@ def test_the_log_of_metadata_shows_what_was_rolled_back_before_others_committed(
 ) -> None:
     first = world.run("r1")
     world.run("r2")
-    world.other.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
     for number in range(3):
-        world.other.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
+        world.pyiceberg.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
     world.expire_elsewhere()
-    world.other.append(pa.table({"id": pa.array([9], pa.int64()), "name": ["n"]}))
+    world.pyiceberg.append(pa.table({"id": pa.array([9], pa.int64()), "name": ["n"]}))
 
     assert [world.has("r1"), world.has("r2")] == [True, False]
     for entry in world.table.metadata.metadata_log:
@@ -167,13 +149,15 @@ def test_the_log_of_metadata_shows_what_was_rolled_back_before_others_committed(
 def test_a_run_counts_where_its_branch_was_merged_and_dropped(world: World) -> None:
     world.run("r1")
     head = world.table.metadata.current_snapshot_id
-    world.other.manage_snapshots().create_branch(head, "side").create_branch(head, "bad").commit()
+    world.pyiceberg.manage_snapshots().create_branch(head, "side").create_branch(
+        head, "bad"
+    ).commit()
     done = world.run("r2", "side")
     world.run("r3", "bad")
-    world.other.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
-    world.other.manage_snapshots().remove_branch("side").remove_branch("bad").commit()
+    world.pyiceberg.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
+    world.pyiceberg.manage_snapshots().remove_branch("side").remove_branch("bad").commit()
     for number in range(2):
-        world.other.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
+        world.pyiceberg.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
     world.expire_elsewhere()
 
     assert [world.has(name) for name in ("r1", "r2", "r3")] == [True, True, False]
@@ -181,12 +165,12 @@ def test_a_run_counts_where_its_branch_was_merged_and_dropped(world: World) -> N
 
 def test_a_run_counts_on_a_branch_that_was_moved_forward_to_it(world: World) -> None:
     world.run("r1")
-    world.other.manage_snapshots().create_branch(
+    world.pyiceberg.manage_snapshots().create_branch(
         world.table.metadata.current_snapshot_id, "side"
     ).commit()
     done = world.run("r2", "side")
     assert not world.has("r2")
-    world.other.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
+    world.pyiceberg.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
     world.expire_elsewhere()
 
     assert world.has("r2")
@@ -197,7 +181,7 @@ def test_a_run_that_was_picked_to_a_branch_counts_after_its_first_snapshot_expir
     world: World,
 ) -> None:
     world.run("r0")
-    world.other.manage_snapshots().create_branch(
+    world.pyiceberg.manage_snapshots().create_branch(
         world.table.metadata.current_snapshot_id, "side"
     ).commit()
     done = world.run("r1", "side")
@@ -219,7 +203,7 @@ def test_a_run_that_was_picked_to_a_branch_counts_after_its_first_snapshot_expir
 
 def test_runs_of_two_branches_are_noted_apart(world: World) -> None:
     world.run("r1")
-    world.other.manage_snapshots().create_branch(
+    world.pyiceberg.manage_snapshots().create_branch(
         world.table.metadata.current_snapshot_id, "side"
     ).commit()
     table = world.table
@@ -287,7 +271,7 @@ def test_an_expiry_by_lake_marks_its_time(world: World) -> None:
 
 def test_what_earlier_versions_noted_counts_for_thirty_days(world: World) -> None:
     world.run(None)
-    with world.other.transaction() as changing:
+    with world.pyiceberg.transaction() as changing:
         changing.set_properties({EXPIRED_RUN_IDS: json.dumps({"old": world.clock.now})})
     world.run(None)
     world.run(None)
@@ -306,7 +290,7 @@ def test_what_earlier_versions_noted_counts_for_thirty_days(world: World) -> Non
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", '{"a": 1}', '{"a": ["x", 1]}'])
 def test_notes_that_cannot_be_read_stop_no_commit(world: World, text: str) -> None:
     world.run("r1")
-    with world.other.transaction() as changing:
+    with world.pyiceberg.transaction() as changing:
         changing.set_properties({RUN_IDS: text, EXPIRED_RUN_IDS: text})
 
     world.run("r2")
@@ -333,7 +317,7 @@ def test_the_number_of_notes_is_bounded(world: World) -> None:
     world.expire_elsewhere()
     now = world.clock.now
     many = {f"run-{number}": [2**62 + number, 1, now] for number in range(MAX_NOTED + 500)}
-    with world.other.transaction() as changing:
+    with world.pyiceberg.transaction() as changing:
         changing.set_properties({RUN_IDS: json.dumps(many | world.notes)})
     world.run("last")
 
@@ -346,9 +330,9 @@ def test_the_number_of_notes_is_bounded(world: World) -> None:
 def test_notes_of_a_branch_that_is_gone_go(world: World) -> None:
     world.run("r1")
     head = world.table.metadata.current_snapshot_id
-    world.other.manage_snapshots().create_branch(head, "side").commit()
+    world.pyiceberg.manage_snapshots().create_branch(head, "side").commit()
     world.run("r2", "side")
-    world.other.manage_snapshots().remove_branch("side").commit()
+    world.pyiceberg.manage_snapshots().remove_branch("side").commit()
     world.run(None)
     assert f"{RUN_IDS}.side" in world.table.properties
 
@@ -387,7 +371,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=_STEPS)
 def test_a_run_that_a_commit_saw_in_the_history_is_never_loaded_twice(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
@@ -403,7 +387,7 @@ def test_a_run_that_a_commit_saw_in_the_history_is_never_loaded_twice(
             back = history[-2][0]
             if world.table.metadata.snapshot_by_id(back):
                 history.pop()
-                world.other.manage_snapshots().rollback_to_snapshot(back).commit()
+                world.pyiceberg.manage_snapshots().rollback_to_snapshot(back).commit()
         elif step == "expire by lake":
             world.expire(0)
         elif step == "expire elsewhere":
