@@ -212,7 +212,7 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
         )
     if committed.already:
         # The same run, by another process.
-        staging.drop(committed.table, [file.path for file in written.files])
+        staging.delete_unreferenced(committed.table, [file.path for file in written.files])
         return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
     staging.unpublish_manifests()
     return _outcome(plan, Status.DONE, written, operation_id, committed)

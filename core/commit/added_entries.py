@@ -1,4 +1,4 @@
-"""Files that a commit adds, brought into columns whichever way they were given."""
+"""Convert the files that a commit adds into tables of manifest entries."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.metadata import TableMetadata
 
-# What the snapshot that adds a file gives it; ids of its rows come from the manifest list that first holds it.
-_GIVEN = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+# Columns that are inherited from the snapshot and the manifest list that add the file.
+_INHERITED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
 
 def columns_of(files: Files, metadata: TableMetadata) -> list[FileColumns]:
-    """Return files as added entries without anything inherited, those of each spec in one table, in order of specs.
+    """Return files as added entries without inherited values: one table for each spec, ordered by spec id.
 
     Raises:
-        BadInputError: the table has no such spec.
+        BadInputError: the table does not have such a spec.
         RefusedError: a file is encrypted.
     """
     tables: dict[int, list[pa.Table]] = {}
     for part in _as_columns(files, metadata):
-        tables.setdefault(part.spec_id, []).append(_bare(part, metadata))
+        tables.setdefault(part.spec_id, []).append(_without_inherited(part, metadata))
     return [FileColumns(spec_id, pa.concat_tables(tables[spec_id])) for spec_id in sorted(tables)]
 
 
@@ -49,12 +49,12 @@ def _as_columns(files: Files, metadata: TableMetadata) -> Iterator[FileColumns]:
         yield FileColumns(spec_id, entries)
 
 
-def _bare(files: FileColumns, metadata: TableMetadata) -> pa.Table:
+def _without_inherited(files: FileColumns, metadata: TableMetadata) -> pa.Table:
     entries, spec = files.entries, _spec(metadata, files.spec_id)
     if entries["key_metadata"].null_count < entries.num_rows:
         raise RefusedError("some of the files are encrypted, which lake does not write")
     columns = {name: entries[name] for name in ENTRY_COLUMNS}
-    columns |= {name: pa.nulls(entries.num_rows, ENTRY_COLUMNS[name]) for name in _GIVEN}
+    columns |= {name: pa.nulls(entries.num_rows, ENTRY_COLUMNS[name]) for name in _INHERITED}
     columns["status"] = pa.repeat(pa.scalar(ADDED, pa.int32()), entries.num_rows)
     kind = stored_partition_type(spec, metadata.schema(), columns["partition"].type)
     if kind.fields:

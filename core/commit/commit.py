@@ -1,8 +1,8 @@
-"""The one door for new snapshots: validate, write manifests, swap, and know what became of it.
+"""The only path for new snapshots: validate, write manifests, swap the metadata, and determine the outcome.
 
-A commit is tried again only after the catalog said that it did not happen and the table shows no trace of
-it. Any other error leaves the outcome open: the table is searched for the operation id, and if that is not
-found nothing is removed. Source of waits and defaults: Iceberg's SnapshotProducer and TableProperties.
+A commit is retried only after the catalog reported that it did not happen and the table shows no trace of
+it. After any other error the outcome is unknown: the table is searched for the operation id, and if it is not
+found, nothing is deleted. Source of waits and defaults: Iceberg's SnapshotProducer and TableProperties.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lake.core import locations as paths
 from lake.core.avro.codecs import codec_of_manifests
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.errors import first_line, locked_error
-from lake.core.commit.operations import Operation, Step
+from lake.core.commit.operations import Operation, SnapshotStep
 from lake.core.commit.snapshot_sequence import SnapshotSequence
 from lake.core.errors import (
     BadInputError,
@@ -60,35 +60,35 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _SHOWN = 200
-# Of errors, as `isinstance` takes them.
+# Classes of errors, as `isinstance` accepts them.
 _Kinds = type[Exception] | tuple[type[Exception], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A commit that landed.
+    """A commit that succeeded.
 
     Args:
         table: the table after it.
-        snapshot_ids: the snapshots that hold the change, in order; none when nothing was left to do.
-        steps: what was done for each of them now.
-        already: True when an earlier run had made the change and nothing was committed now.
+        snapshot_ids: the snapshots that contain the change, in order; empty if there was nothing to do.
+        steps: the steps of this call, one for each of its snapshots.
+        already: True if an earlier run had made the change and this call committed nothing.
     """
 
     table: Table
     snapshot_ids: tuple[int, ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[SnapshotStep, ...] = ()
     already: bool = False
 
     @property
     def snapshot_id(self) -> int:
-        """The snapshot that holds the whole change."""
+        """The snapshot that contains the whole change."""
         return self.snapshot_ids[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a request is repeated, and the waits in milliseconds."""
+    """The number of retries of a request, and the waits in milliseconds."""
 
     retries: int
     min_wait_ms: int
@@ -97,7 +97,7 @@ class RetryPolicy:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], settings: Sequence[Setting[int]]) -> RetryPolicy:
-        """Read the four settings of a policy, in the order of its parts.
+        """Read the four settings of a policy, in the order of its fields.
 
         Raises:
             InvalidRequestError: a property has a value that is not allowed.
@@ -112,12 +112,12 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """What one request asks of the catalog.
+    """One request to the catalog.
 
     Args:
-        requirements: what must hold of the table.
-        updates: what then changes.
-        files: what it makes live, or what is needed once it has landed: owned while that is possible.
+        requirements: conditions on the table.
+        updates: changes of the table.
+        files: files that the change makes live, or that are needed once it is committed; protected from deletion.
     """
 
     requirements: tuple[TableRequirement, ...]
@@ -126,7 +126,7 @@ class ChangeSet:
 
 
 def find_summary(metadata: TableMetadata, wanted: Mapping[str, str]) -> Snapshot | None:
-    """Return the newest retained snapshot whose summary holds all the given keys and values."""
+    """Return the newest retained snapshot whose summary contains all the given keys and values."""
     for snapshot in reversed(metadata.snapshots):
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         if wanted and all(summary.get(key) == value for key, value in wanted.items()):
@@ -172,21 +172,21 @@ def commit_snapshot(
 
     Args:
         context: clock, ids and the register of files that may be live.
-        table: as the caller planned on it.
-        operation: what to do.
-        operation_id: a UUID, new for each commit; names files and marks the snapshot.
+        table: the table on which the caller planned.
+        operation: the changes of the table's files.
+        operation_id: a UUID, new for each commit; it is part of file names and of the snapshot's summary.
         branch: an existing branch (``main`` may be empty).
-        summary: more keys for the snapshot's summary.
-        guard: summary keys and values that mean an earlier run made this change; looked for on every
-            attempt, in the history of the very head that the swap requires.
-        requirements: more conditions, e.g. on the schema.
-        updates: changes that must land with the snapshot, e.g. a new schema.
+        summary: additional keys for the snapshot's summary.
+        guard: summary keys and values which show that an earlier run made this change; checked on every
+            attempt, in the history of the same head that the swap requires.
+        requirements: additional conditions, e.g. on the schema.
+        updates: changes to commit together with the snapshot, e.g. a new schema.
 
     Raises:
-        CommitConflictError: it did not happen; manifests written for it are gone again.
-        CommitUnknownError: it may have happened; nothing was removed.
+        CommitConflictError: the commit did not happen; the manifests written for it were deleted.
+        CommitUnknownError: it may have happened; nothing was deleted.
     """
-    step = Step(operation=operation, summary=summary or {})
+    step = SnapshotStep(operation=operation, summary=summary or {})
     return commit_snapshots(
         context,
         table,
@@ -202,7 +202,7 @@ def commit_snapshot(
 def commit_snapshots(
     context: RunContext,
     table: Table,
-    decide: Callable[[Table], Sequence[Step]],
+    decide: Callable[[Table], Sequence[SnapshotStep]],
     *,
     operation_id: str,
     branch: str = ancestry.MAIN,
@@ -210,91 +210,93 @@ def commit_snapshots(
     requirements: tuple[TableRequirement, ...] = (),
     updates: tuple[TableUpdate, ...] = (),
 ) -> Committed:
-    """Commit steps to a branch as one snapshot each, all or none of them.
+    """Commit steps to a branch as one snapshot each, either all or none of them.
 
     Args:
-        context: see `commit_snapshot`, also for what is not told here.
-        table: as the caller planned on it.
-        decide: returns the steps still to do on a table as it is now, first to last; asked on every attempt,
-            with the very head that the swap requires. What was written for a step that it returns again is
-            used again.
-        operation_id: marks all the snapshots.
+        context: like the arguments without a description here, see `commit_snapshot`.
+        table: the table on which the caller planned.
+        decide: returns the remaining steps for the current table, in order; called on every attempt,
+            with the same head that the swap requires. Files that were written for a step are reused if
+            it returns that step again.
+        operation_id: a UUID that marks all the snapshots.
         branch: an existing branch.
         guard: see `commit_snapshot`.
-        requirements: more conditions.
-        updates: changes that must land with the snapshots.
+        requirements: additional conditions.
+        updates: changes to commit together with the snapshots.
 
     Raises:
-        CommitConflictError: nothing happened; manifests written for it are gone again.
-        CommitUnknownError: it may have happened; nothing was removed.
+        CommitConflictError: the commit did not happen; the manifests written for it were deleted.
+        CommitUnknownError: it may have happened; nothing was deleted.
     """
     with WriteBehind(table.storage) as storage:
-        chain = SnapshotSequence(context, storage, operation_id)
-        commit = _Commit(context, decide, chain, branch, guard or {}, requirements, updates)
+        sequence = SnapshotSequence(context, storage, operation_id)
+        commit = _Commit(context, decide, sequence, branch, guard or {}, requirements, updates)
         return commit.run(table)
 
 
 @dataclass(slots=True)
 class _Commit:
-    """Asks, builds and sends until the snapshots landed or certainly cannot."""
+    """Prepares and sends requests until the snapshots are committed or certainly cannot be."""
 
     context: RunContext
-    decide: Callable[[Table], Sequence[Step]]
-    chain: SnapshotSequence
+    decide: Callable[[Table], Sequence[SnapshotStep]]
+    sequence: SnapshotSequence
     branch: str
     guard: Mapping[str, str]
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
     # The steps of the last attempt.
-    steps: Sequence[Step] = ()
-    # Whether the branch's property of run ids may change with the commit, and does in the last attempt.
-    notes: bool = True
-    noted: bool = False
+    steps: Sequence[SnapshotStep] = ()
+    # Whether the commit may change the branch's property of run ids, and whether the last attempt does.
+    notes_run_ids: bool = True
+    has_run_ids: bool = False
 
     def run(self, table: Table) -> Committed:
         try:
-            landed = self._sent(table)
+            after = self._commit(table)
         except CommitUnknownError as error:
-            error.operation_id = self.chain.operation_id
+            error.operation_id = self.sequence.operation_id
             raise
         except BaseException:
-            # Broken off while it was sent, the commit may have landed.
-            owned, written = self.context.protected_files, self.chain.written
-            self._forget(table, [one for one in written if paths.canonical(one) not in owned])
+            # If it was interrupted while the request was sent, the commit may have succeeded.
+            owned, written = self.context.protected_files, self.sequence.written
+            self._delete_unused(
+                table, [path for path in written if paths.canonical(path) not in owned]
+            )
             raise
-        own = _marked(landed.metadata, self.chain.operation_id)
+        own = _snapshots_with(after.metadata, self.sequence.operation_id)
         if own:
-            self._forget(landed, self.chain.unused(own))
-            return self._committed(landed, [snapshot.snapshot_id for snapshot in own])
-        earlier = self._landed(landed.metadata)
+            self._delete_unused(after, self.sequence.unused(own))
+            return self._committed(after, [snapshot.snapshot_id for snapshot in own])
+        earlier = self._find_committed(after.metadata)
         if earlier is None and self.steps:
-            # Only a rollback and expiry in the moment after could hide it; its files stay.
-            return self._committed(landed, self.chain.ids_of(self.steps))
-        self._forget(landed, self.chain.written)
+            # Hidden only by a rollback and an expiry directly after the commit; its files are kept.
+            return self._committed(after, self.sequence.ids_of(self.steps))
+        self._delete_unused(after, self.sequence.written)
         found = (earlier.snapshot_id,) if earlier else ()
-        return Committed(table=landed, snapshot_ids=found, already=True)
+        return Committed(table=after, snapshot_ids=found, already=True)
 
-    def _sent(self, table: Table) -> Table:
-        """Commit; where the catalog forbids the change of table properties, without noting the run ids."""
+    def _commit(self, table: Table) -> Table:
+        """Commit; if the catalog forbids changes of table properties, commit without the run ids."""
         try:
-            return commit_changes(self.context, table, self._prepare, self._landed)
+            return commit_changes(self.context, table, self._prepare, self._find_committed)
         except NotAuthorisedError:
-            if not self.noted:
+            if not self.has_run_ids:
                 raise
-            self.notes = False
-            after = commit_changes(self.context, table, self._prepare, self._landed)
+            self.notes_run_ids = False
+            after = commit_changes(self.context, table, self._prepare, self._find_committed)
             self.context.warn(
-                f"the catalog does not let {table.identifier} note run ids in its properties: they count until "
-                "their snapshots expire"
+                f"the catalog does not allow lake to note run ids in the properties of {table.identifier}: a run is "
+                "recognised only until its snapshot expires"
             )
             return after
 
     def _committed(self, table: Table, snapshot_ids: Sequence[int]) -> Committed:
-        steps = self.chain.steps_of(snapshot_ids)
+        steps = self.sequence.steps_of(snapshot_ids)
         return Committed(table=table, snapshot_ids=tuple(snapshot_ids), steps=tuple(steps))
 
-    def _landed(self, metadata: TableMetadata) -> Snapshot | None:
-        own = find_summary(metadata, {OPERATION_ID: self.chain.operation_id})
+    def _find_committed(self, metadata: TableMetadata) -> Snapshot | None:
+        own = find_summary(metadata, {OPERATION_ID: self.sequence.operation_id})
         return own or find_on_branch(metadata, self.branch, self.guard)
 
     def _prepare(self, table: Table) -> ChangeSet | None:
@@ -303,11 +305,11 @@ class _Commit:
             return None
         head = None if table.creating else ancestry.branch_head(table.metadata, self.branch)
         schema_id = _schema_id(table.metadata, self.updates)
-        snapshots = self.chain.build(table, head, self.steps, schema_id)
+        snapshots = self.sequence.build(table, head, self.steps, schema_id)
         return self._request(table, head, snapshots)
 
     def _is_guarded(self, table: Table) -> bool:
-        """Whether an earlier run made this change, though its snapshot may have expired since."""
+        """Whether an earlier run made this change, even if its snapshot has expired."""
         if self.guard.keys() == {RUN_ID}:
             since_ms = self.context.clock.now_ms() - CARRIED_MS
             return has_run(table, self.branch, self.guard[RUN_ID], since_ms)
@@ -324,13 +326,13 @@ class _Commit:
 
         from lake.core.metadata.snapshot_updates import AddSnapshot  # noqa: PLC0415
 
-        own = set(self.chain.written).difference(self.chain.unused(snapshots))
-        files = (*self.chain.paths_of(self.steps), *own)
+        own = set(self.sequence.written).difference(self.sequence.unused(snapshots))
+        files = (*self.sequence.paths_of(self.steps), *own)
         updates = (
             *table.creating,
             *self.updates,
             *(AddSnapshot(snapshot=snapshot) for snapshot in snapshots),
-            # The branch goes where all of them are: none of those before was ever its head.
+            # The branch moves to the last one: the snapshots before it were never its head.
             self._move(table.metadata, snapshots[-1].snapshot_id),
             *self._run_ids(table.metadata, snapshots),
         )
@@ -348,9 +350,11 @@ class _Commit:
         from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
 
         now_ms = self.context.clock.now_ms()
-        noted = noted_runs(metadata, self.branch, now_ms, added=snapshots) if self.notes else {}
-        self.noted = bool(noted)
-        return (SetPropertiesUpdate(updates=noted),) if noted else ()
+        has_run_ids = (
+            noted_runs(metadata, self.branch, now_ms, added=snapshots) if self.notes_run_ids else {}
+        )
+        self.has_run_ids = bool(has_run_ids)
+        return (SetPropertiesUpdate(updates=has_run_ids),) if has_run_ids else ()
 
     def _move(self, metadata: TableMetadata, snapshot_id: int) -> TableUpdate:
         from pyiceberg.table.update import SetSnapshotRefUpdate  # noqa: PLC0415
@@ -360,20 +364,20 @@ class _Commit:
             ref_name=self.branch,
             type="branch",
             snapshot_id=snapshot_id,
-            # The branch keeps its own retention.
+            # The branch keeps its retention settings.
             max_ref_age_ms=ref.max_ref_age_ms if ref else None,
             max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
             min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
         )
 
-    def _forget(self, table: Table, locations: list[str]) -> None:
-        self.chain.storage.give_up()
+    def _delete_unused(self, table: Table, locations: list[str]) -> None:
+        self.sequence.storage.give_up()
         outcome = table.storage.delete(locations)
         if outcome.failed:
             self.context.warn(f"{len(outcome.failed)} unused manifests could not be removed")
 
 
-def _marked(metadata: TableMetadata, operation_id: str) -> list[Snapshot]:
+def _snapshots_with(metadata: TableMetadata, operation_id: str) -> list[Snapshot]:
     return [
         snapshot
         for snapshot in metadata.snapshots
@@ -386,35 +390,35 @@ def commit_changes(
     context: RunContext,
     table: Table,
     prepare: Callable[[Table], ChangeSet | None],
-    landed: Callable[[TableMetadata], object | None],
+    find_commit: Callable[[TableMetadata], object | None],
 ) -> Table:
-    """Send a change until it lands or certainly cannot, and return the table after it.
+    """Send a change until it is committed or certainly cannot be, and return the table after it.
 
     Args:
-        context: clock, ids and the register of owned files.
-        table: where to start; later attempts load it again.
-        prepare: makes the request for a table as it is now; None means nothing is left to do. It is
-            called again after each conflict and validates afresh.
-        landed: finds the trace of this very change in metadata.
+        context: clock, ids and the register of protected files.
+        table: the table for the first attempt; it is reloaded for the later ones.
+        prepare: builds the request for the current table; None means that nothing is left to do. It is
+            called again after each conflict, and validates again.
+        find_commit: finds this change in metadata; None if it is not there.
 
     Raises:
-        RefusedError: as `require_writable`, or a server would drop what lake does not know.
-        CommitConflictError: the catalog refused every attempt, and no trace of it is in the table.
-        CommitUnknownError: an answer is missing and no trace was found (yet).
+        RefusedError: see `require_writable`; or a server would drop members that lake does not know.
+        CommitConflictError: the catalog refused every attempt, and the table shows no trace of the change.
+        CommitUnknownError: a response is missing and no trace was found (yet).
     """
     require_writable(table)
     _warn_of_times(context, table)
     policy = RetryPolicy.of(table.properties, COMMIT_RETRY)
     started = context.clock.monotonic()
     for attempt in range(1, policy.retries + 2):
-        if attempt > 1 and landed(table.metadata) is not None:
+        if attempt > 1 and find_commit(table.metadata) is not None:
             return table
-        # Nothing of this may fail once the request is sent.
+        # None of this may fail after the request was sent.
         check_commits(table.properties)
         try:
             request = prepare(table)
         except NotFoundError:
-            # An expiry takes the files of a head that others have moved on from: look at theirs.
+            # An expiry deletes the files of a head that other commits have replaced: continue with theirs.
             now = None if table.creating or attempt > policy.retries else table.refreshed()
             if now is None or now.metadata_location == table.metadata_location:
                 raise
@@ -423,24 +427,24 @@ def commit_changes(
         if request is None:
             return table
         _require_kept(table, request.updates)
-        after, refusal = _sent(context, table, request, landed)
+        after, refusal = _send_uninterrupted(context, table, request, find_commit)
         if after is not None:
             return after
         elapsed_ms = (context.clock.monotonic() - started) * 1000
         last = attempt > policy.retries or (elapsed_ms > policy.total_ms and attempt > 1)
         if last or table.creating:
             raise CommitConflictError(
-                f"the catalog refused the commit to {table.identifier}, {attempt} "
+                f"the catalog refused the commit to {table.identifier} after {attempt} "
                 f"{'try' if attempt == 1 else 'tries'}: {refusal}",
                 hint="nothing was changed; run the command again",
             )
         context.clock.sleep(policy.wait_seconds(attempt, context.ids.jitter()))
         table = table.refreshed()
-    raise CommitConflictError(f"the commit to {table.identifier} was never tried")
+    raise CommitConflictError(f"the commit to {table.identifier} was never attempted")
 
 
 def _warn_of_times(context: RunContext, table: Table) -> None:
-    """Warn of a table that Iceberg Java does not load, where the commit does not mend it."""
+    """Warn about a table that Iceberg Java does not load, if the commit cannot correct it."""
     if not table.catalog.makes_metadata and is_disordered(table.metadata):
         context.warn(
             f"the times in the metadata of {table.identifier} go back by more than a minute: Iceberg Java does not "
@@ -449,35 +453,35 @@ def _warn_of_times(context: RunContext, table: Table) -> None:
 
 
 def _require_kept(table: Table, updates: tuple[TableUpdate, ...]) -> None:
-    """Refuse to send a server anything in place of what it gave, with less in it.
+    """Refuse to send a server an element that lacks members of the one that it replaces.
 
     Raises:
-        RefusedError: the table has members that lake does not know, where the change replaces them.
+        RefusedError: the table has members that lake does not know, and the change replaces them.
     """
     if table.creating or table.catalog.makes_metadata:
         return
     lost = unknown_members(table.metadata, updates)
     if lost:
         raise RefusedError(
-            f"the change to {table.identifier} would drop what lake does not know: {', '.join(lost)[:_SHOWN]}",
-            hint="make the change with the engine that wrote them",
+            f"the change to {table.identifier} would drop unknown members: {', '.join(lost)[:_SHOWN]}",
+            hint="make this change with the engine that wrote them",
         )
 
 
-def _sent(
+def _send_uninterrupted(
     context: RunContext,
     table: Table,
     request: ChangeSet,
-    landed: Callable[[TableMetadata], object | None],
+    find_commit: Callable[[TableMetadata], object | None],
 ) -> tuple[Table | None, str]:
-    """Send once, and know what became of it before a stop breaks in; see `_send`."""
+    """Send once, and determine the outcome before a stop can interrupt; see `_send`."""
     owned = {paths.canonical(file) for file in request.files}
     after, refusal, unknown = None, "", None
     try:
         with uninterrupted():
             context.protected_files.update(owned)
             try:
-                after, refusal = _send(context, table, request, landed)
+                after, refusal = _send(context, table, request, find_commit)
             except CommitUnknownError as error:
                 unknown = error
             except LakeError:
@@ -491,7 +495,7 @@ def _sent(
     except (StoppedError, KeyboardInterrupt) as stop:
         if after is None and unknown is None:
             raise
-        # Too late for a commit that landed, or may have: what is left to do heeds it.
+        # The stop came too late for a commit that succeeded or may have: it is raised at the next checkpoint.
         context.interrupts.defer(stop)
     if unknown is not None:
         raise unknown
@@ -502,73 +506,77 @@ def _send(
     context: RunContext,
     table: Table,
     request: ChangeSet,
-    landed: Callable[[TableMetadata], object | None],
+    find_commit: Callable[[TableMetadata], object | None],
 ) -> tuple[Table | None, str]:
-    """Send once; return the table after it, or None and the refusal when it certainly did not happen."""
-    from pyiceberg import exceptions as theirs  # noqa: PLC0415
+    """Send once; return the table after it, or None and the refusal if it certainly did not happen."""
+    from pyiceberg import exceptions as errors  # noqa: PLC0415
 
     try:
         answer = table.send(request.requirements, request.updates, context.clock)
     except LakeError as error:
-        # Raised before anything is changed, but for a server's word to go on elsewhere: who says so may stand
-        # behind what did it.
+        # Raised before anything changed, except when a server redirects: a proxy may redirect after it has
+        # forwarded the commit.
         here = table.catalog.writes_metadata or not table.catalog.is_served
-        return _refused(context, table, landed, error, certain=Exception if here else ())
+        return _confirm_refusal(
+            context, table, find_commit, error, certain=Exception if here else ()
+        )
     except (
-        theirs.CommitFailedException,
-        theirs.TableAlreadyExistsError,
-        theirs.TooManyRequestsError,
+        errors.CommitFailedException,
+        errors.TableAlreadyExistsError,
+        errors.TooManyRequestsError,
     ) as error:
-        # A proxy that sends twice turns a success into a conflict: only the table knows.
-        after = _look(context, table, landed, error)
+        # A proxy that sends a request twice turns a success into a conflict: only the table shows which.
+        after = _find_after_refusal(context, table, find_commit, error)
         return after, first_line(error)
     except (
-        theirs.UnauthorizedError,
-        theirs.ForbiddenError,
-        theirs.AuthorizationExpiredError,
+        errors.UnauthorizedError,
+        errors.ForbiddenError,
+        errors.AuthorizationExpiredError,
     ) as error:
         refusal = NotAuthorisedError(f"not allowed to commit to {table.identifier}")
-        # Who may not look either was sent away altogether.
-        return _refused(context, table, landed, refusal, error, certain=NotAuthorisedError)
-    except theirs.NoSuchTableError as error:
+        # If reloading is refused too, the credentials are rejected outright, so the commit did not happen.
+        return _confirm_refusal(
+            context, table, find_commit, refusal, error, certain=NotAuthorisedError
+        )
+    except errors.NoSuchTableError as error:
         raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
-    except theirs.BadRequestError as error:
-        return _refused(context, table, landed, _not_accepted(table, error), error)
-    except Exception as error:  # noqa: BLE001 - whatever went wrong, the outcome is open, not failed
-        if held := locked_error(error, table.catalog.database):
-            return _locked_out(context, table, landed, held, error)
-        # A catalog in this process makes the new metadata before it swaps: what it cannot make, it has not. Of a
-        # server it is the answer that cannot be understood, to a commit that landed.
-        unmade = isinstance(error, theirs.ValidationError) or type(error) is ValueError
-        if unmade and not table.catalog.is_served:
-            return _refused(context, table, landed, _not_accepted(table, error), error)
-        return _settle(context, table, landed, error), ""
+    except errors.BadRequestError as error:
+        return _confirm_refusal(context, table, find_commit, _not_accepted(table, error), error)
+    except Exception as error:  # noqa: BLE001 - after any other error the outcome is unknown, not failed
+        if locked := locked_error(error, table.catalog.database):
+            return _locked_out(context, table, find_commit, locked, error)
+        # An in-process catalog builds the metadata before the swap, so this error proves that nothing was
+        # committed. From a server, it means an unreadable response to a commit that may have succeeded.
+        is_invalid = isinstance(error, errors.ValidationError) or type(error) is ValueError
+        if is_invalid and not table.catalog.is_served:
+            return _confirm_refusal(context, table, find_commit, _not_accepted(table, error), error)
+        return _await_visible(context, table, find_commit, error), ""
     for warning in answer.warnings:
         context.warn(warning)
-    if landed(answer.metadata) is None:
-        # Such as the table that something in between got, where it made a question of the request.
-        other = BadInputError("its answer does not show the change")
-        return _settle(context, table, landed, other), ""
-    # The catalog's word is the commit; a reload that fails now leaves only our view of it open.
-    return _settle(context, table, landed, None), ""
+    if find_commit(answer.metadata) is None:
+        # For example, a proxy may have turned the request into a load of the table.
+        other = BadInputError("its response does not contain the change")
+        return _await_visible(context, table, find_commit, other), ""
+    # The catalog confirmed the commit: if the reload fails now, only the local view of it is missing.
+    return _await_visible(context, table, find_commit, None), ""
 
 
 def _locked_out(
     context: RunContext,
     table: Table,
-    landed: Callable[[TableMetadata], object | None],
+    find_commit: Callable[[TableMetadata], object | None],
     refusal: TimedOutError,
     cause: Exception,
 ) -> tuple[Table, str]:
-    """Return the table where it shows the change all the same; see `_refused`.
+    """Return the table if it shows the change nevertheless; see `_confirm_refusal`.
 
     Raises:
-        TimedOutError: SQLite changed nothing, because another process holds its file.
+        TimedOutError: SQLite changed nothing, because another process has locked its file.
     """
     try:
-        return _refused(context, table, landed, refusal, cause, certain=TimedOutError)
+        return _confirm_refusal(context, table, find_commit, refusal, cause, certain=TimedOutError)
     except TimedOutError:
-        _forget_metadata(context, table, None)
+        _delete_own_metadata(context, table, None)
         raise
 
 
@@ -578,30 +586,30 @@ def _not_accepted(table: Table, cause: Exception) -> BadInputError:
     )
 
 
-def _refused(
+def _confirm_refusal(
     context: RunContext,
     table: Table,
-    landed: Callable[[TableMetadata], object | None],
+    find_commit: Callable[[TableMetadata], object | None],
     refusal: LakeError,
     cause: Exception | None = None,
     *,
     certain: _Kinds = (),
 ) -> tuple[Table, str]:
-    """Return the table where it shows the change that was refused; see `_look`.
+    """Return the table if it shows the change although it was refused; see `_find_after_refusal`.
 
     Raises:
-        LakeError: the refusal; it does not show it.
+        LakeError: the refusal; the table does not show the change.
     """
-    after = _look(context, table, landed, cause or refusal, certain=certain)
+    after = _find_after_refusal(context, table, find_commit, cause or refusal, certain=certain)
     if after is None:
         raise refusal from cause or refusal.__cause__
     return after, ""
 
 
-def _look(
+def _find_after_refusal(
     context: RunContext,
     table: Table,
-    landed: Callable[[TableMetadata], object | None],
+    find_commit: Callable[[TableMetadata], object | None],
     cause: BaseException,
     *,
     certain: _Kinds = (),
@@ -609,29 +617,29 @@ def _look(
     """Return the table if the change is in it, None if it certainly is not.
 
     Args:
-        context: see `commit_changes`, also for what is not told here.
-        table: as the change was sent for it.
-        landed: finds the change's trace.
-        cause: what the catalog said.
-        certain: failures of the look that leave no doubt of what it said.
+        context: like the arguments without a description here, see `commit_changes`.
+        table: the table for which the change was sent.
+        find_commit: finds the change in metadata.
+        cause: the catalog's error.
+        certain: errors of the reload that confirm the refusal.
 
     Raises:
-        CommitUnknownError: the look failed otherwise, and none after it showed the change.
+        CommitUnknownError: the reload failed otherwise, and no later reload showed the change.
     """
     try:
         missing = table.creating and not table.catalog.exists(table.identifier)
         now = None if missing else table.refreshed()
-    except Exception as error:  # noqa: BLE001 - that the look failed tells nothing of the commit
+    except Exception as error:  # noqa: BLE001 - a failed reload says nothing about the commit
         if isinstance(error, certain):
             return None
-        return _settle(context, table, landed, cause)
-    if now is not None and landed(now.metadata) is not None:
+        return _await_visible(context, table, find_commit, cause)
+    if now is not None and find_commit(now.metadata) is not None:
         return now
-    _forget_metadata(context, table, now)
+    _delete_own_metadata(context, table, now)
     return None
 
 
-def _forget_metadata(context: RunContext, table: Table, now: Table | None) -> None:
+def _delete_own_metadata(context: RunContext, table: Table, now: Table | None) -> None:
     """Remove the metadata file that a catalog in this process wrote for a commit that did not happen."""
     logged = {entry.metadata_file for entry in now.metadata.metadata_log} if now else set()
     live = logged | ({now.metadata_location} if now else set())
@@ -644,25 +652,25 @@ def _forget_metadata(context: RunContext, table: Table, now: Table | None) -> No
         context.warn("an unused metadata file could not be removed")
 
 
-def _settle(
+def _await_visible(
     context: RunContext,
     table: Table,
-    landed: Callable[[TableMetadata], object | None],
+    find_commit: Callable[[TableMetadata], object | None],
     cause: BaseException | None,
 ) -> Table:
-    """Look for the change until it shows; without a cause the catalog has confirmed it.
+    """Reload the table until it shows the change; without a cause, the catalog has confirmed it.
 
     Raises:
-        CommitUnknownError: it did not show.
+        CommitUnknownError: the change did not appear.
     """
     policy = RetryPolicy.of(table.properties, STATUS_CHECK)
     now: Table | None = None
     for attempt in range(1, policy.retries + 2):
         try:
             now = table.refreshed()
-        except Exception:  # noqa: BLE001 - that the look failed tells nothing of the commit
+        except Exception:  # noqa: BLE001 - a failed reload says nothing about the commit
             now = None
-        if now is not None and landed(now.metadata) is not None:
+        if now is not None and find_commit(now.metadata) is not None:
             return now
         if attempt <= policy.retries:
             context.clock.sleep(policy.wait_seconds(attempt, context.ids.jitter()))
@@ -671,12 +679,12 @@ def _settle(
     raise CommitUnknownError(
         f"the catalog did not confirm the commit to {table.identifier}: "
         f"{first_line(cause) if cause else 'the table could not be read afterwards'}",
-        hint="it may have landed: no file was removed; `lake snapshots` shows whether its operation id is there",
+        hint="it may have succeeded, so no file was removed; look for its operation id with `lake snapshots`",
     ) from cause
 
 
 def _drop_old_metadata(context: RunContext, before: Table, after: Table) -> None:
-    """Remove metadata files that fell out of the log, where the table's properties ask for it."""
+    """Delete metadata files that dropped out of the log, if the table's properties request it."""
     if not DELETE_OLD_METADATA.of(before.properties) or before.creating:
         return
     logged = {entry.metadata_file for entry in after.metadata.metadata_log}
@@ -689,12 +697,12 @@ def _drop_old_metadata(context: RunContext, before: Table, after: Table) -> None
         if metadata_files.is_metadata_name(location) and paths.deletable(location, after.roots)
     ]
     try:
-        left = len(after.storage.delete(old).failed)
+        failed = len(after.storage.delete(old).failed)
     except LakeError as error:
-        # The commit has landed all the same.
+        # The commit has succeeded regardless.
         context.warn(f"old metadata files were not removed: {error.message}")
         return
-    if left:
+    if failed:
         context.warn("some old metadata files could not be removed")
 
 

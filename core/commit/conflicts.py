@@ -1,7 +1,7 @@
-"""Whether what others committed since a plan was made leaves it true, by Iceberg Java's rules.
+"""Validate that a plan still holds after the commits made since it was planned, by Iceberg Java's rules.
 
-Source: MergingSnapshotProducer.validate* and validationHistory. The question is always asked from the
-snapshot that the plan was made on: asked from the head, deletes of all but the last commit go unseen.
+Source: MergingSnapshotProducer.validate* and validationHistory. Validation always starts from the snapshot
+on which the plan was made: from the head, only the deletes of the last commit would be seen.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Partition = tuple[int, tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CommitsSince:
-    """What was committed to a branch after a base snapshot.
+    """The commits to a branch after a base snapshot.
 
     Raises:
-        CommitConflictError: the base is no longer an ancestor, so what happened cannot be known.
+        CommitConflictError: the base is no longer an ancestor, so the commits since are unknown.
     """
 
     storage: Storage
@@ -65,7 +65,7 @@ class CommitsSince:
     def _added(self, content: int, operations: frozenset[str]) -> Iterator[pa.Table]:
         for snapshot in self._snapshots(operations):
             manifests = read_manifest_list(self.storage, snapshot.manifest_list)
-            # What was added is in no doubt: a conflict may be among what is missing.
+            # Added files must be known completely: a conflict may be among missing ones.
             if message := missing_added_files_message(self.metadata, snapshot, manifests):
                 raise CorruptFileError(message)
             own = manifests.filter(
@@ -76,18 +76,18 @@ class CommitsSince:
             )
             for row in own.to_pylist():
                 entries = read_manifest(self.storage, row, self.metadata)
-                mine = pc.and_(
+                is_added = pc.and_(
                     pc.equal(entries["status"], ADDED),
                     pc.equal(entries["snapshot_id"], snapshot.snapshot_id),
                 )
-                yield entries.filter(mine)
+                yield entries.filter(is_added)
 
     def added_data(self) -> Iterator[pa.Table]:
-        """Yield entries of data files added since, one spec a table."""
+        """Yield entries of data files added since, one table per spec."""
         return self._added(0, _ADDS_DATA)
 
     def added_deletes(self) -> Iterator[pa.Table]:
-        """Yield entries of delete files added since, one spec a table."""
+        """Yield entries of delete files added since, one table per spec."""
         return self._added(1, _ADDS_DELETES)
 
 
@@ -96,10 +96,10 @@ def refuse_new_data(
     matching: BooleanExpression | None,
     partitions: frozenset[Partition] | None = None,
 ) -> None:
-    """Refuse data files added since that may hold rows of the filter, or lie in the partitions.
+    """Refuse data files added since that may contain rows of the filter, or are in the partitions.
 
     Raises:
-        CommitConflictError: there is one.
+        CommitConflictError: there is such a file.
     """
     for entries in since.added_data():
         if matching is not None and entries.num_rows:
@@ -109,31 +109,31 @@ def refuse_new_data(
         _refuse_any(since, entries, partitions, "files")
 
 
-def no_new_deletes(since: CommitsSince, partitions: frozenset[Partition] | None = None) -> None:
-    """Refuse delete files added since, of the whole table or that may apply to the partitions.
+def refuse_new_deletes(since: CommitsSince, partitions: frozenset[Partition] | None = None) -> None:
+    """Refuse delete files added since that apply to the whole table or may apply to the partitions.
 
-    Their bounds speak of deleted keys and positions, not of rows, so no filter can excuse one.
+    Their bounds describe deleted keys and positions, not rows, so no filter can exclude one.
 
     Raises:
-        CommitConflictError: there is one.
+        CommitConflictError: there is such a file.
     """
     for entries in since.added_deletes():
         _refuse_any(since, entries, partitions, "delete files")
 
 
-def no_new_deletes_for(
+def refuse_new_deletes_for(
     since: CommitsSince, files: Mapping[str, Partition], *, ignore_equality: bool
 ) -> None:
     """Refuse deletes added since that may apply to the given files.
 
     Args:
-        since: what was committed.
+        since: the commits.
         files: path to (spec id, partition) of the files that are being replaced.
-        ignore_equality: True when the new files keep the old sequence number, so that newer equality
+        ignore_equality: True if the new files keep the old sequence number, so that newer equality
             deletes still apply to them.
 
     Raises:
-        ConflictingFilesError: there are some; its paths name the files they may apply to.
+        ConflictingFilesError: there are such deletes; its paths name the files to which they may apply.
     """
     hit: set[str] = set()
     for entries in since.added_deletes():
@@ -141,31 +141,31 @@ def no_new_deletes_for(
             entries = entries.filter(pc.not_equal(entries["content"], EQUALITY_DELETES))  # noqa: PLW2901
         targets = referenced_paths(entries).to_pylist()
         kinds = entries["content"].to_pylist()
-        for kind, place, target in zip(kinds, places(entries), targets, strict=True):
-            hit |= _touched(kind, place, target, files, since.metadata)
+        for kind, partition, target in zip(kinds, partitions_of(entries), targets, strict=True):
+            hit |= _touched(kind, partition, target, files, since.metadata)
     if hit:
         some = ", ".join(sorted(hit)[:3])
         raise ConflictingFilesError(
             f"found new deletes for {len(hit)} replaced data files: {some}",
             frozenset(hit),
-            hint="run the command again: it will plan with the new deletes",
+            hint="run the command again: the new plan includes the new deletes",
         )
 
 
 def _touched(
     content: int,
-    place: Partition,
+    deleted: Partition,
     target: bytes | None,
     files: Mapping[str, Partition],
     metadata: TableMetadata,
 ) -> set[str]:
-    """Return the files that a delete file may apply to; its target is the one that it is for alone."""
+    """Return the files to which a delete file may apply; its target is the only one, if it has a target."""
     if target is not None:
         return {target.decode(errors="replace")} & files.keys()
-    spec = metadata.specs().get(place[0])
+    spec = metadata.specs().get(deleted[0])
     if content == EQUALITY_DELETES and (spec is None or is_global(spec)):
         return set(files)
-    return {path for path, partition in files.items() if partition == place}
+    return {path for path, partition in files.items() if partition == deleted}
 
 
 def _refuse_any(
@@ -175,19 +175,19 @@ def _refuse_any(
         entries = entries.filter(pa.array(in_partitions(entries, partitions)))
     if entries.num_rows:
         raise CommitConflictError(
-            f"found {entries.num_rows} conflicting {what} committed since snapshot {since.base_id}, "
+            f"found {entries.num_rows} conflicting {what} committed after snapshot {since.base_id}, "
             f"e.g. {entries['file_path'][0].as_py()}",
             hint="run the command again",
         )
 
 
 def in_partitions(entries: pa.Table, partitions: frozenset[Partition]) -> list[bool]:
-    """Return for each entry whether its (spec id, partition) is among the given."""
-    return [place in partitions for place in places(entries)]
+    """Return for each entry whether its (spec id, partition) is one of the given ones."""
+    return [partition in partitions for partition in partitions_of(entries)]
 
 
-def places(entries: pa.Table) -> list[Partition]:
-    """Return each entry's (spec id, partition values), which are equal where the partitions are."""
+def partitions_of(entries: pa.Table) -> list[Partition]:
+    """Return each entry's (spec id, partition values); equal tuples mean equal partitions."""
     return list(
         zip(entries["spec_id"].to_pylist(), partition_tuples(entries["partition"]), strict=True)
     )

@@ -1,4 +1,4 @@
-"""Whether a table may get delete files: none of a kind it lacks, no second vector, no lost predecessor."""
+"""Validate new delete files: the format version allows them, no vector is duplicated, replaced ones are live."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from lake.core.storage.storage import Storage
 
 _COLUMNS = ("file_path", "file_format", "content_offset", "referenced_data_file")
-# Deletion vectors came with format version 3, and took the place of position delete files.
+# Format version 3 introduced deletion vectors and replaced position delete files by them.
 
 
-class DeleteClashes:
-    """Holds new delete files of one commit's steps against the live ones; each manifest is read once.
+class DeleteConflicts:
+    """Compares the new delete files of a commit's steps with the live ones; each manifest is read once.
 
     Args:
-        storage: where manifests lie.
-        fresh: entries of manifests that the commit wrote, by location, as far as they are at hand.
+        storage: the storage that contains the manifests.
+        written_entries: entries of manifests that this commit wrote, by location, as far as they are in memory.
     """
 
-    def __init__(self, storage: Storage, fresh: Mapping[str, pa.Table]) -> None:
+    def __init__(self, storage: Storage, written_entries: Mapping[str, pa.Table]) -> None:
         self._storage = storage
-        self._fresh = fresh
+        self._written_entries = written_entries
         self._targets: set[str] = set()
         self._replaced: set[DeleteKey] = set()
         self._read: dict[str, list[tuple[DeleteKey, str | None]]] = {}
 
-    def watch(self, added: Sequence[pa.Table], replaced: Iterable[DeleteKey]) -> None:
-        """Name what a step adds and replaces, before the first check."""
+    def declare_deletes(self, added: Sequence[pa.Table], replaced: Iterable[DeleteKey]) -> None:
+        """Declare the delete files that a step adds and replaces, before the first check."""
         self._targets |= _vector_targets(added)
         self._replaced.update(replaced)
 
@@ -53,44 +53,44 @@ class DeleteClashes:
         added: Sequence[pa.Table],
         replaced: frozenset[DeleteKey],
     ) -> None:
-        """Check that a table may get delete files, that those they replace are live, and no vector gets a twin.
+        """Check that new delete files are allowed, replace live ones, and do not duplicate a vector.
 
         Args:
-            metadata: the table's.
-            current: the manifest list that the step is built on.
+            metadata: the table's metadata.
+            current: the manifest list on which the step is built.
             added: entries of new delete files.
-            replaced: live delete files in whose place some of them come.
+            replaced: live delete files that some of them replace.
 
         Raises:
-            RefusedError: the table's format version has no such delete files.
-            ConflictingFilesError: a replaced one is gone, or another writer made a vector for the same file.
+            RefusedError: the table's format version does not allow such delete files.
+            ConflictingFilesError: a replaced one is no longer live, or another writer added a vector for a file.
         """
         _check_version(metadata.format_version, added)
         vectors = _vector_targets(added)
         if not (vectors or replaced):
             return
         live: set[DeleteKey] = set()
-        twins: set[str] = set()
+        duplicated: set[str] = set()
         for manifest in manifests_of(current, data=False):
-            for key, target in self._watched(metadata, manifest):
+            for key, target in self._relevant(metadata, manifest):
                 live.add(key)
                 if key not in replaced and target in vectors:
-                    twins.add(target)
-        if twins or replaced - live:
-            touched = frozenset(twins or vectors)
+                    duplicated.add(target)
+        if duplicated or replaced - live:
+            touched = frozenset(duplicated or vectors)
             raise ConflictingFilesError(
                 f"other deletes were committed meanwhile for {', '.join(sorted(touched)[:3])}",
                 touched,
                 hint=AGAIN,
             )
 
-    def _watched(
+    def _relevant(
         self, metadata: TableMetadata, manifest: Manifest
     ) -> list[tuple[DeleteKey, str | None]]:
-        """Return the delete files of a manifest that matter, and the data file that each vector is for."""
+        """Return the relevant delete files of a manifest, and the data file that each vector references."""
         path = manifest["manifest_path"]
         if path not in self._read:
-            entries = self._fresh.get(path)
+            entries = self._written_entries.get(path)
             if entries is None:
                 entries = read_manifest(
                     self._storage, manifest, metadata, columns=_COLUMNS, live_only=True
@@ -106,7 +106,7 @@ class DeleteClashes:
 
 
 def _vector_targets(deletes: Iterable[pa.Table]) -> set[str]:
-    """Return the data files that deletion vectors are for."""
+    """Return the data files that deletion vectors reference."""
     targets: set[str] = set()
     for entries in deletes:
         vectors = entries.filter(pc.equal(entries["file_format"], PUFFIN))
@@ -117,7 +117,7 @@ def _vector_targets(deletes: Iterable[pa.Table]) -> set[str]:
 def _check_version(version: int, added: Sequence[pa.Table]) -> None:
     if version == 1 and any(entries.num_rows for entries in added):
         raise RefusedError(
-            "a table of format version 1 has no row-level deletes",
+            "a table of format version 1 does not support row-level deletes",
             hint="upgrade the table to format version 2, or rewrite whole files",
         )
     takes_vectors = version >= DELETION_VECTORS_SINCE
@@ -125,4 +125,4 @@ def _check_version(version: int, added: Sequence[pa.Table]) -> None:
     for entries in added:
         formats = entries["file_format"].filter(pc.equal(entries["content"], POSITION_DELETES))
         if pc.any(pc.not_equal(pc.equal(formats, PUFFIN), takes_vectors), min_count=0).as_py():
-            raise RefusedError(f"a table of format version {version} takes no new {kind}")
+            raise RefusedError(f"a table of format version {version} does not support new {kind}")

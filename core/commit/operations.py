@@ -1,4 +1,4 @@
-"""What a commit may do to a table's files. Each is a value; `lake.core.commit.snapshot_producer` carries it out."""
+"""The operations of a commit on a table's files, as values; `lake.core.commit.snapshot_producer` executes them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """Files of one partition spec as columns, for those who have them so.
+    """Files of one partition spec in columnar form.
 
     Args:
-        spec_id: the spec.
-        entries: `ENTRY_COLUMNS`; what they say of status, snapshot, sequence numbers and row ids counts for nothing.
+        spec_id: the partition spec.
+        entries: `ENTRY_COLUMNS`; the status, snapshot id, sequence numbers and row ids in them are ignored.
     """
 
     spec_id: int
@@ -40,14 +40,14 @@ class AppendFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverwriteFiles:
-    """Replace files, or rows that match a filter, by others.
+    """Replace files, or rows that match a filter, with others.
 
     Args:
         added: the new files.
-        removed_paths: live files to remove; one that is gone is a conflict.
-        base_snapshot_id: what the caller had read when it decided.
+        removed_paths: live files to remove; one that is no longer live is a conflict.
+        base_snapshot_id: the snapshot that the caller had read when it decided.
         conflict_filter: bound filter of the rows that were replaced; None means every row of the table.
-        isolation: under ``serializable`` a concurrent file that may hold matching rows is a conflict too.
+        isolation: with ``serializable``, a concurrent file that may contain matching rows is a conflict too.
     """
 
     added: Files
@@ -59,13 +59,14 @@ class OverwriteFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePartitions:
-    """Replace all files of the partitions in which files are added (all files, if unpartitioned).
+    """Replace all files of the partitions to which files are added (all files, if unpartitioned).
 
     Args:
         added: the new files.
-        base_snapshot_id: what the caller had read when it decided.
-        validates: whether files that were added to those partitions meanwhile are a conflict; else they go too.
-        isolation: under ``serializable`` data files are one, under any level delete files.
+        base_snapshot_id: the snapshot that the caller had read when it decided.
+        validates: whether files that were added to those partitions meanwhile are a conflict; otherwise they are
+            replaced too.
+        isolation: with ``serializable``, added data files are a conflict; at every level, delete files are.
     """
 
     added: Files
@@ -76,7 +77,7 @@ class ReplacePartitions:
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeleteKey:
-    """Names a live delete file: its path, and for a deletion vector where in its Puffin file it lies."""
+    """The key of a live delete file: its path, and for a deletion vector its offset in the Puffin file."""
 
     path: str
     content_offset: int | None = None
@@ -84,15 +85,15 @@ class DeleteKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteFiles:
-    """Replace files by others with the same rows; deletion vectors of the replaced files go too.
+    """Replace files with others that contain the same rows; the replaced files' deletion vectors are removed too.
 
     Args:
         added: the new files.
-        removed_paths: the files they replace; one that is gone, or has got deletes, is a conflict.
-        base_snapshot_id: what the rewrite had read.
+        removed_paths: the files they replace; one that is no longer live, or has new deletes, is a conflict.
+        base_snapshot_id: the snapshot that the rewrite had read.
         data_sequence_number: the base snapshot's, so that equality deletes committed meanwhile still
-            apply to the rewritten rows; None gives the new snapshot's.
-        removed_deletes: delete files that apply to no file any more; one that is gone already is no conflict.
+            apply to the rewritten rows; None means the new snapshot's.
+        removed_deletes: delete files that no longer apply to any file; one that is no longer live is not a conflict.
     """
 
     added: Files
@@ -106,21 +107,21 @@ class RewriteFiles:
 class RowDelta:
     """Add rows and delete rows in one step.
 
-    Rows and deletes share the new sequence number: its equality deletes miss its own rows, its position
-    deletes may name them.
+    Rows and deletes share the new sequence number: the equality deletes do not apply to the added rows, the position
+    deletes may reference them.
 
     Args:
         added: new data files.
         deletes: new delete files.
-        replaced_deletes: delete files whose positions ``deletes`` holds again, e.g. deletion vectors that got
-            more positions; one that is gone is a conflict.
-        base_snapshot_id: what the caller had read when it decided.
-        validates: whether anything of the table was read to decide: then data files that position deletes
-            name must still be live and have no other new deletes.
-        conflict_filter: bound filter of the rows that were looked for; None means any row.
-        isolation: under ``serializable`` a concurrent data file that may hold such rows is a conflict too.
-        sole_spec: the partition spec that all data files must have, where the equality deletes reach no others;
-            one of another spec, e.g. by a writer that began before the spec changed, is a conflict.
+        replaced_deletes: delete files whose positions ``deletes`` contains again, e.g. deletion vectors with
+            additional positions; one that is no longer live is a conflict.
+        base_snapshot_id: the snapshot that the caller had read when it decided.
+        validates: whether the decision depends on data of the table: then data files that position deletes
+            reference must still be live and must not have other new deletes.
+        conflict_filter: bound filter of the rows that were searched for; None means any row.
+        isolation: with ``serializable``, a concurrent data file that may contain such rows is a conflict too.
+        sole_spec: the only partition spec that data files may have, if the equality deletes do not apply to others;
+            a data file with another spec, e.g. from a writer that began before the spec changed, is a conflict.
     """
 
     added: Files
@@ -137,12 +138,12 @@ Operation = AppendFiles | OverwriteFiles | ReplacePartitions | RewriteFiles | Ro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Step:
+class SnapshotStep:
     """One snapshot of a commit.
 
     Args:
-        operation: what it does.
-        summary: keys for its summary, beside those that tell what it did.
+        operation: its operation.
+        summary: additional keys for its summary.
     """
 
     operation: Operation

@@ -1,4 +1,4 @@
-"""In which data manifests a partition's live files lie."""
+"""Find the data manifests that contain live files of given partitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core.commit.conflicts import Partition, places
+from lake.core.commit.conflicts import Partition, partitions_of
 from lake.core.commit.removed_files import manifests_of
 from lake.core.manifests.api import read_manifest
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class LivePartitions:
-    """Finds the manifests of partitions; each is read once for all steps of a commit.
+    """Finds the manifests of partitions; each manifest is read once for all steps of a commit.
 
     Args:
-        storage: where manifests lie.
-        fresh: entries, with ``spec_id``, of manifests that the commit wrote, as far as they are at hand.
+        storage: the storage that contains the manifests.
+        written_entries: entries, with ``spec_id``, of manifests that this commit wrote, as far as they are in memory.
     """
 
-    def __init__(self, storage: Storage, fresh: Mapping[str, pa.Table]) -> None:
+    def __init__(self, storage: Storage, written_entries: Mapping[str, pa.Table]) -> None:
         self._storage = storage
-        self._fresh = fresh
+        self._written_entries = written_entries
         self._read: dict[str, frozenset[Partition]] = {}
 
     def holders(
@@ -37,7 +37,7 @@ class LivePartitions:
         current: Sequence[Manifest],
         wanted: frozenset[Partition] | None,
     ) -> list[Manifest]:
-        """Return the data manifests of a list with live files in the partitions; None means in any."""
+        """Return the data manifests in a list with live files in the given partitions; None means all partitions."""
         return [
             manifest
             for manifest in manifests_of(current, data=True)
@@ -47,10 +47,10 @@ class LivePartitions:
     def _of(self, metadata: TableMetadata, manifest: Manifest) -> frozenset[Partition]:
         path = manifest["manifest_path"]
         if path not in self._read:
-            entries = self._fresh.get(path)
+            entries = self._written_entries.get(path)
             if entries is None:
                 entries = read_manifest(
                     self._storage, manifest, metadata, columns=["partition"], live_only=True
                 )
-            self._read[path] = frozenset(places(entries))
+            self._read[path] = frozenset(partitions_of(entries))
         return self._read[path]

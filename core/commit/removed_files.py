@@ -1,4 +1,4 @@
-"""Which live files of a parent snapshot a commit removes, and which it counts on."""
+"""The live files of a parent snapshot that a commit removes, and those that it requires."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ AGAIN = "run the command again"
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes from the live entries.
+    """The entries to remove.
 
     Args:
-        paths: data files; the delete files that are for one of them alone go too.
-        manifests: the data manifests in which they are.
+        paths: data files; delete files that apply to one of them alone are removed too.
+        manifests: the data manifests that contain them.
         deletes: delete files.
     """
 
@@ -51,15 +51,15 @@ class Removal:
     def __bool__(self) -> bool:
         return bool(self.paths or self.deletes)
 
-    def among(self, storage: Storage, manifest: Manifest, metadata: TableMetadata) -> bool:
-        """Whether some of a manifest's live entries go; only what tells that is read of it."""
+    def affects(self, storage: Storage, manifest: Manifest, metadata: TableMetadata) -> bool:
+        """Whether some live entries of a manifest are removed; reads only the columns that are needed."""
         if manifest["content"] == DATA:
             return manifest["manifest_path"] in self.manifests
         found = read_manifest(storage, manifest, metadata, columns=_DELETE_COLUMNS, live_only=True)
-        return bool(pc.any(self.hits(found, is_data=False), min_count=0).as_py())
+        return bool(pc.any(self.matches(found, is_data=False), min_count=0).as_py())
 
-    def hits(self, entries: pa.Table, *, is_data: bool) -> pa.Array:
-        """Return for each entry of a manifest of data or of delete files whether it goes."""
+    def matches(self, entries: pa.Table, *, is_data: bool) -> pa.Array:
+        """Return for each entry of a data or delete manifest whether it is removed."""
         if is_data:
             return pc.is_in(entries["file_path"], value_set=_texts(self.paths))
         for_one = pc.is_in(
@@ -73,11 +73,11 @@ class FoundFiles:
     """Live data files.
 
     Args:
-        places: path to (spec id, partition).
-        manifests: the data manifests in which they are.
+        partitions: path to (spec id, partition).
+        manifests: the data manifests that contain them.
     """
 
-    places: dict[str, conflicts.Partition]
+    partitions: dict[str, conflicts.Partition]
     manifests: frozenset[str]
 
 
@@ -87,7 +87,7 @@ def find_live(
     current: Sequence[Manifest],
     wanted: frozenset[str],
 ) -> FoundFiles:
-    """Return where data files lie among the live ones of a manifest list.
+    """Find data files among the live ones of a manifest list.
 
     Raises:
         ConflictingFilesError: some are no longer live.
@@ -98,15 +98,17 @@ def find_live(
     columns = ["file_path", "partition"]
     for row in manifests_of(current, data=True) if wanted else ():
         entries = read_manifest(storage, row, metadata, columns=columns, live_only=True)
-        hits = entries.filter(pc.is_in(entries["file_path"], value_set=values))
-        if hits.num_rows:
+        matches = entries.filter(pc.is_in(entries["file_path"], value_set=values))
+        if matches.num_rows:
             manifests.add(row["manifest_path"])
-            found.update(zip(hits["file_path"].to_pylist(), conflicts.places(hits), strict=True))
+            found.update(
+                zip(matches["file_path"].to_pylist(), conflicts.partitions_of(matches), strict=True)
+            )
     missing = wanted - found.keys()
     if missing:
         some = ", ".join(sorted(missing)[:3])
         raise ConflictingFilesError(
-            f"{len(missing)} files that the change counts on are no longer in the table: {some}",
+            f"{len(missing)} files that the change requires are no longer in the table: {some}",
             frozenset(missing),
             hint=AGAIN,
         )
@@ -114,15 +116,15 @@ def find_live(
 
 
 def specs_of_live(
-    storage: Storage, metadata: TableMetadata, current: Sequence[Manifest], *, but: int
+    storage: Storage, metadata: TableMetadata, current: Sequence[Manifest], *, except_spec: int
 ) -> set[int]:
-    """Return the partition specs, but one, of the live data files of a manifest list."""
+    """Return the partition specs of the live data files in a manifest list, except one spec."""
     found: set[int] = set()
     for row in manifests_of(current, data=True):
         spec_id = row["partition_spec_id"]
-        if spec_id == but or spec_id in found:
+        if spec_id == except_spec or spec_id in found:
             continue
-        # A list may lack the counts; the few manifests of other specs tell.
+        # A list may lack the counts; there are few manifests of other specs to read.
         entries = read_manifest(storage, row, metadata, columns=["status"], live_only=True)
         if entries.num_rows:
             found.add(spec_id)
@@ -132,27 +134,27 @@ def specs_of_live(
 def check_sole_spec(
     storage: Storage, metadata: TableMetadata, current: Sequence[Manifest], spec_id: int
 ) -> None:
-    """Check that all live data files have a partition spec.
+    """Check that all live data files have one partition spec.
 
     Raises:
-        CommitConflictError: some have another.
+        CommitConflictError: some have another spec.
     """
-    others = specs_of_live(storage, metadata, current, but=spec_id)
+    others = specs_of_live(storage, metadata, current, except_spec=spec_id)
     if others:
         raise CommitConflictError(
-            f"files of other partition specs ({', '.join(map(str, sorted(others)))}) were committed "
-            "meanwhile, whose rows equality deletes do not reach",
+            f"data files with other partition specs ({', '.join(map(str, sorted(others)))}) were committed "
+            "meanwhile; the equality deletes do not apply to them",
             hint=AGAIN,
         )
 
 
 def manifests_of(current: Sequence[Manifest], *, data: bool) -> list[Manifest]:
-    """Return a manifest list's rows that are of data files, or of delete files."""
+    """Return the rows of a manifest list for data manifests, or for delete manifests."""
     return [row for row in current if (row["content"] == DATA) == data]
 
 
 def keys_of(entries: pa.Table) -> list[DeleteKey]:
-    """Return the names of delete files."""
+    """Return the keys of delete files."""
     columns = (entries["file_path"].to_pylist(), entries["content_offset"].to_pylist())
     return [DeleteKey(path, offset) for path, offset in zip(*columns, strict=True)]
 

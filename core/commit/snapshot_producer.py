@@ -1,6 +1,6 @@
-"""Turn an operation into the manifests of one new snapshot on a given parent.
+"""Produce the manifests of a new snapshot from an operation and the parent snapshot.
 
-What stays is not rewritten: manifests without a removed file are carried over as they are. Merging follows
+Manifests without a removed file are carried over unchanged. Merging follows
 Iceberg Java's ManifestMergeManager. Source: MergingSnapshotProducer, ManifestFilterManager.
 """
 
@@ -17,7 +17,7 @@ from lake.core import locations
 from lake.core.avro.codecs import codec_of_manifests
 from lake.core.commit import conflicts
 from lake.core.commit.added_entries import columns_of
-from lake.core.commit.delete_conflicts import DeleteClashes
+from lake.core.commit.delete_conflicts import DeleteConflicts
 from lake.core.commit.operations import (
     AppendFiles,
     FileColumns,
@@ -56,27 +56,27 @@ if TYPE_CHECKING:
     from lake.core.storage.storage import Storage
 
 _LIST_COUNTS = tuple(name for name in MANIFEST_SCHEMA.names if name.endswith("_count"))
-# A manifest's content, as its row in the list has it.
+# The content of a delete manifest in the manifest list.
 _DELETES = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What a new snapshot is built on.
+    """The snapshot on which a new one is built.
 
     Args:
-        snapshot: the branch's head, or the step before; None at the very beginning.
+        snapshot: the branch's head, or the previous step's snapshot; None for an empty branch.
         manifests: rows of its manifest list, newest first.
-        clashes: knows the live delete files that the commit's steps care for.
-        partitions: knows where the partitions lie that they replace.
-        fresh: live entries, with ``spec_id``, of manifests that earlier steps wrote, by location.
+        delete_conflicts: compares new delete files with the live ones.
+        partitions: finds the manifests of the partitions that the steps replace.
+        written_entries: live entries, with ``spec_id``, of manifests that earlier steps wrote, by location.
     """
 
     snapshot: Snapshot | None
     manifests: list[dict[str, Any]]
-    clashes: DeleteClashes
+    delete_conflicts: DeleteConflicts
     partitions: LivePartitions
-    fresh: dict[str, pa.Table]
+    written_entries: dict[str, pa.Table]
 
     @property
     def snapshot_id(self) -> int | None:
@@ -91,40 +91,46 @@ class Parent:
         snapshot: Snapshot | None,
         producers: Iterable[SnapshotProducer],
     ) -> Parent:
-        """Read a branch's head from storage, for so many steps in a row.
+        """Read a branch's head from storage, for consecutive steps.
 
         Raises:
-            CorruptFileError: its manifest list is damaged, or not whole: what it lacks would be lost.
+            CorruptFileError: its manifest list is damaged or incomplete: files missing from it would be lost.
         """
-        fresh: dict[str, pa.Table] = {}
-        clashes = DeleteClashes(storage, fresh)
+        written_entries: dict[str, pa.Table] = {}
+        delete_conflicts = DeleteConflicts(storage, written_entries)
         for producer in producers:
-            producer.watch(clashes)
+            producer.declare_deletes(delete_conflicts)
         listed = MANIFEST_SCHEMA.empty_table()
         if snapshot is not None:
             listed = read_list(storage, metadata, snapshot, read_twice=True)
             verify_manifest_list(storage, metadata, snapshot, listed)
             _check_head(metadata, snapshot, listed)
-        return cls(snapshot, listed.to_pylist(), clashes, LivePartitions(storage, fresh), fresh)
+        return cls(
+            snapshot,
+            listed.to_pylist(),
+            delete_conflicts,
+            LivePartitions(storage, written_entries),
+            written_entries,
+        )
 
-    def keep(self, added: _Added) -> None:
-        """Spare the steps to come the reading of what was just written."""
+    def remember(self, added: _Added) -> None:
+        """Keep the entries of a written manifest, so that later steps need not read it."""
         if len(added.rows) == 1:
             entries = added.entries
             ids = pa.repeat(pa.scalar(added.spec_id, pa.int32()), entries.num_rows)
             location = added.rows[0]["manifest_path"]
-            self.fresh[location] = entries.append_column("spec_id", ids)
+            self.written_entries[location] = entries.append_column("spec_id", ids)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One attempt's snapshot.
+    """The snapshot of one attempt.
 
     Args:
         manifests: rows of its manifest list, newest first.
-        operation: its name in the summary.
+        operation: the operation's name in the summary.
         summary: counters and totals.
-        added_rows: how many row ids it takes, in format version 3.
+        added_rows: the number of row ids that it uses, in format version 3.
     """
 
     manifests: list[dict[str, Any]]
@@ -135,15 +141,15 @@ class Draft:
 
 @dataclass(slots=True)
 class SnapshotProducer:
-    """Writes the manifests of one snapshot, attempt after attempt.
+    """Writes the manifests of one snapshot, for one or more attempts.
 
     Args:
-        table: where manifests go.
-        storage: the table's, or one in front of it.
-        operation: what the snapshot does.
-        snapshot_id: the new snapshot's, the same in every attempt.
-        operation_id: a UUID that names the files.
-        written: takes the location of whatever is written.
+        table: the table.
+        storage: the table's storage, or a writer in front of it.
+        operation: the snapshot's operation.
+        snapshot_id: the new snapshot's id, the same for every attempt.
+        operation_id: a UUID that is part of the file names.
+        written: receives the location of every file that is written.
     """
 
     table: Table
@@ -158,18 +164,20 @@ class SnapshotProducer:
 
     @property
     def paths(self) -> list[str]:
-        """The files that it adds, once it was drafted."""
+        """The files that it adds; valid after a draft."""
         columns = [*(self._data or []), *self._deletes]
         return [path for part in columns for path in part.entries["file_path"].to_pylist()]
 
-    def watch(self, clashes: DeleteClashes) -> None:
-        """Tell which delete files the operation brings and replaces."""
+    def declare_deletes(self, delete_conflicts: DeleteConflicts) -> None:
+        """Declare the delete files that the operation adds and replaces."""
         if isinstance(self.operation, RowDelta):
             _, deletes = self._columns(self.table.metadata)
-            clashes.watch([part.entries for part in deletes], self.operation.replaced_deletes)
+            delete_conflicts.declare_deletes(
+                [part.entries for part in deletes], self.operation.replaced_deletes
+            )
 
     def draft(self, metadata: TableMetadata, parent: Parent) -> Draft:
-        """Validate against everything since the base, then write what the new snapshot needs.
+        """Validate against all commits since the base, then write the files of the new snapshot.
 
         Raises:
             CommitConflictError: the operation no longer holds on this parent.
@@ -178,17 +186,17 @@ class SnapshotProducer:
         removal = self._removal(metadata, parent, data, deletes)
         counter = SummaryCounter()
         kept, rewritten = self._without(metadata, parent.manifests, removal, counter)
-        fresh = self._write_added(metadata, counter, parent)
+        new_rows = self._write_added(metadata, counter, parent)
         live = [
             row
-            for row in (*fresh, *rewritten, *kept)
+            for row in (*new_rows, *rewritten, *kept)
             if row["added_snapshot_id"] == self.snapshot_id or _has_live(row)
         ]
         rows = [
             *self._merge(metadata, [row for row in live if row["content"] == DATA]),
             *self._merge(metadata, [row for row in live if row["content"] != DATA]),
         ]
-        # As in Java, one that is left out because all its entries are deleted does not count as replaced.
+        # As in Java, a manifest that is dropped because all its entries are deleted does not count as replaced.
         empty = _paths(kept) - _paths(live)
         before = _paths(parent.manifests) - empty
         after = _paths(rows)
@@ -209,7 +217,7 @@ class SnapshotProducer:
         return {**mark, **counter.summary(previous), **counter.partitions(metadata)}
 
     def _columns(self, metadata: TableMetadata) -> tuple[list[FileColumns], list[FileColumns]]:
-        """Return the data files and the delete files that are added."""
+        """Return the added data files and the added delete files."""
         if self._data is None:
             deletes = self.operation.deletes if isinstance(self.operation, RowDelta) else ()
             self._deletes = columns_of(deletes, metadata)
@@ -241,7 +249,7 @@ class SnapshotProducer:
         data: list[FileColumns],
         deletes: list[FileColumns],
     ) -> Removal:
-        """Return what goes, having checked that the operation still holds on this parent."""
+        """Return the entries to remove, after validating that the operation still holds on this parent."""
         operation, storage = self.operation, self.storage
         head_id = parent.snapshot_id
         if isinstance(operation, AppendFiles):
@@ -257,10 +265,12 @@ class SnapshotProducer:
             if isinstance(operation, OverwriteFiles):
                 if operation.isolation == SERIALIZABLE:
                     conflicts.refuse_new_data(since, operation.conflict_filter)
-                conflicts.no_new_deletes(since)
+                conflicts.refuse_new_deletes(since)
             else:
                 keeps_sequence = operation.data_sequence_number is not None
-                conflicts.no_new_deletes_for(since, files.places, ignore_equality=keeps_sequence)
+                conflicts.refuse_new_deletes_for(
+                    since, files.partitions, ignore_equality=keeps_sequence
+                )
         dangling = operation.removed_deletes if isinstance(operation, RewriteFiles) else ()
         return Removal(removed, files.manifests, frozenset(dangling))
 
@@ -275,7 +285,7 @@ class SnapshotProducer:
     ) -> Removal:
         replaced = frozenset(operation.replaced_deletes)
         added = [part.entries for part in deletes]
-        parent.clashes.check(metadata, parent.manifests, added, replaced)
+        parent.delete_conflicts.check(metadata, parent.manifests, added, replaced)
         if operation.sole_spec is not None:
             check_sole_spec(self.table.storage, metadata, parent.manifests, operation.sole_spec)
         if operation.validates:
@@ -284,7 +294,7 @@ class SnapshotProducer:
             if since.head_id != since.base_id:
                 if operation.isolation == SERIALIZABLE:
                     conflicts.refuse_new_data(since, operation.conflict_filter)
-                conflicts.no_new_deletes_for(since, files.places, ignore_equality=False)
+                conflicts.refuse_new_deletes_for(since, files.partitions, ignore_equality=False)
         return Removal(deletes=replaced)
 
     def _replaced(
@@ -297,21 +307,21 @@ class SnapshotProducer:
     ) -> Removal:
         if not data:
             raise BadInputError("cannot determine the partitions to replace: no files were added")
-        places = _added_places(metadata, data)
+        partitions = _added_partitions(metadata, data)
         if operation.validates and since.head_id != since.base_id:
             if operation.isolation == SERIALIZABLE:
-                conflicts.refuse_new_data(since, None, places)
-            conflicts.no_new_deletes(since, places)
-        gone: list[str] = []
+                conflicts.refuse_new_data(since, None, partitions)
+            conflicts.refuse_new_deletes(since, partitions)
+        removed_paths: list[str] = []
         columns = ["file_path", "partition"]
-        holders = parent.partitions.holders(metadata, parent.manifests, places)
+        holders = parent.partitions.holders(metadata, parent.manifests, partitions)
         for row in holders:
             entries = read_manifest(self.storage, row, metadata, columns=columns, live_only=True)
-            if places is not None:
-                mask = pa.array(conflicts.in_partitions(entries, places), pa.bool_())
+            if partitions is not None:
+                mask = pa.array(conflicts.in_partitions(entries, partitions), pa.bool_())
                 entries = entries.filter(mask)
-            gone += entries["file_path"].to_pylist()
-        return Removal(frozenset(gone), frozenset(row["manifest_path"] for row in holders))
+            removed_paths += entries["file_path"].to_pylist()
+        return Removal(frozenset(removed_paths), frozenset(row["manifest_path"] for row in holders))
 
     def _without(
         self,
@@ -320,24 +330,24 @@ class SnapshotProducer:
         removal: Removal,
         counter: SummaryCounter,
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the manifests kept as they are, and new ones in place of those with removed files."""
+        """Return the manifests that are kept, and the new ones that replace those with removed files."""
         if not removal:
             return current, []
         storage = self.storage
         kept, rewritten = [], []
         for row in current:
-            if not removal.among(storage, row, metadata):
+            if not removal.affects(storage, row, metadata):
                 kept.append(row)
                 continue
             entries = read_manifest(storage, row, metadata, live_only=True, rewritten=True)
-            hit = removal.hits(entries, is_data=row["content"] == DATA)
+            hit = removal.matches(entries, is_data=row["content"] == DATA)
             counter.remove(entries.filter(hit), row["partition_spec_id"])
             marked = self._mark(entries, hit)
             rewritten += self._write(metadata, row["partition_spec_id"], marked, row["content"])
         return kept, rewritten
 
     def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
-        """Set entries to existing, or to deleted by this snapshot; sequence numbers stay."""
+        """Mark entries as existing, or as deleted by this snapshot; sequence numbers are kept."""
         status = pc.if_else(
             deleted, pa.scalar(DELETED, pa.int32()), pa.scalar(EXISTING, pa.int32())
         )
@@ -350,7 +360,7 @@ class SnapshotProducer:
         self, metadata: TableMetadata, counter: SummaryCounter, parent: Parent
     ) -> list[dict[str, Any]]:
         if self._added is None:
-            # Written once: added entries inherit the sequence number of the attempt that lands.
+            # Written once: added entries inherit the sequence number of the attempt that succeeds.
             data, deletes = self._columns(metadata)
             self._added = [
                 self._added_of(metadata, part, content)
@@ -359,7 +369,7 @@ class SnapshotProducer:
             ]
         for added in self._added:
             counter.add(added.entries, added.spec_id)
-            parent.keep(added)
+            parent.remember(added)
         sequence_number = next_sequence_number(metadata)
         return [_at_sequence(row, sequence_number) for one in self._added for row in one.rows]
 
@@ -376,7 +386,7 @@ class SnapshotProducer:
     def _write(
         self, metadata: TableMetadata, spec_id: int, entries: pa.Table, content: int
     ) -> list[dict[str, Any]]:
-        """Write entries of one spec to as many manifests as the target size asks for."""
+        """Write entries of one spec as manifests of about the target size."""
         target = MANIFEST_BYTES.of(metadata.properties)
         spec, schema = metadata.specs()[spec_id], metadata.schema()
         codec, level = codec_of_manifests(metadata.properties)
@@ -395,7 +405,7 @@ class SnapshotProducer:
             except ValueError as error:
                 if pc.any(pc.equal(part["status"], ADDED)).as_py():
                     raise
-                # It is from a manifest that was there before.
+                # The entry is from a manifest of an earlier snapshot.
                 raise CorruptFileError(
                     f"an entry of {self.table.identifier} is damaged: {error}"
                 ) from error
@@ -449,7 +459,7 @@ class SnapshotProducer:
         try:
             entries = read_manifests(self.storage, rows, metadata, rewritten=True)[spec_id]
         except RefusedError:
-            # What lake does not know is kept by leaving the manifests as they are.
+            # Unknown fields are preserved by leaving the manifests unchanged.
             return list(packed)
         own = pc.equal(entries["snapshot_id"], self.snapshot_id)
         entries = entries.filter(pc.or_(own, pc.not_equal(entries["status"], DELETED)))
@@ -459,7 +469,7 @@ class SnapshotProducer:
         return self._write(metadata, spec_id, entries, packed[0]["content"])
 
     def _inheriting(self, metadata: TableMetadata, entries: pa.Table) -> pa.Table:
-        """Leave this snapshot's own sequence number to inheritance: a later attempt may have another."""
+        """Let this snapshot's own sequence number be inherited: a later attempt may have a different one."""
         own = pc.and_(
             pc.equal(entries["status"], ADDED),
             pc.equal(entries["sequence_number"], next_sequence_number(metadata)),
@@ -478,7 +488,7 @@ class SnapshotProducer:
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """Entries of added files of one spec and content, and the manifests that hold them."""
+    """Entries of added files with one spec and content, and the manifests that contain them."""
 
     spec_id: int
     entries: pa.Table
@@ -486,15 +496,15 @@ class _Added:
 
 
 def next_sequence_number(metadata: TableMetadata) -> int:
-    """Return the sequence number of the snapshot that comes next (always 0 in format version 1)."""
+    """Return the sequence number of the next snapshot (always 0 in format version 1)."""
     return 0 if metadata.format_version == 1 else metadata.last_sequence_number + 1
 
 
 def _check_head(metadata: TableMetadata, snapshot: Snapshot, listed: pa.Table) -> None:
-    """Refuse a head on which nothing can be built: one newer than the table's last, or without counts.
+    """Refuse a head on which no commit can be built: newer than the table's last, or without file counts.
 
     Raises:
-        CorruptFileError: it is one.
+        CorruptFileError: the head is one of these.
     """
     if metadata.format_version == 1:
         return
@@ -506,15 +516,15 @@ def _check_head(metadata: TableMetadata, snapshot: Snapshot, listed: pa.Table) -
     for column in ("added_snapshot_id", *_LIST_COUNTS):
         if listed[column].null_count:
             raise CorruptFileError(
-                f"{snapshot.manifest_list} holds a manifest without {column}, which format version "
+                f"{snapshot.manifest_list} contains a manifest without {column}, which format version "
                 f"{metadata.format_version} requires"
             )
 
 
 def pack_end(manifests: Sequence[dict[str, Any]], target: int) -> list[list[dict[str, Any]]]:
-    """Pack neighbours into bins of at most the target's bytes, filling from the end.
+    """Pack adjacent manifests into bins of at most ``target`` bytes, starting from the end.
 
-    The last bins are the full ones, so that what is merged stays merged. Source: Iceberg's
+    The last bins are the full ones, so that merged manifests are not merged again. Source: Iceberg's
     BinPacking.ListPacker.packEnd with a lookback of 1.
     """
     bins: list[list[dict[str, Any]]] = []
@@ -530,17 +540,17 @@ def pack_end(manifests: Sequence[dict[str, Any]], target: int) -> list[list[dict
     return bins[::-1]
 
 
-def _added_places(
+def _added_partitions(
     metadata: TableMetadata, added: list[FileColumns]
 ) -> frozenset[conflicts.Partition] | None:
-    """Return the partitions that files are added to; None when the table is unpartitioned."""
+    """Return the partitions to which files are added; None if the table is unpartitioned."""
     found: set[conflicts.Partition] = set()
     specs = metadata.specs()
     for part in added:
         if specs[part.spec_id].is_unpartitioned():
             return None
         ids = pa.repeat(pa.scalar(part.spec_id, pa.int32()), part.entries.num_rows)
-        found.update(conflicts.places(part.entries.append_column("spec_id", ids)))
+        found.update(conflicts.partitions_of(part.entries.append_column("spec_id", ids)))
     return frozenset(found)
 
 
@@ -554,7 +564,7 @@ def _texts(parts: list[FileColumns], column: str) -> frozenset[str]:
 
 
 def _has_live(row: Mapping[str, Any]) -> bool:
-    # Version 1 lists may lack the counts: unknown means there may be some.
+    # Version 1 lists may lack the counts: a missing count means that there may be live files.
     counts = (row["added_files_count"], row["existing_files_count"])
     return None in counts or sum(counts) > 0
 
@@ -565,7 +575,7 @@ def _with(entries: pa.Table, name: str, values: Any) -> pa.Table:
 
 
 def _at_sequence(row: Mapping[str, Any], sequence_number: int) -> dict[str, Any]:
-    """Return an added manifest's row for the attempt that will have this sequence number."""
+    """Return an added manifest's row for the attempt with this sequence number."""
     moved = dict(row)
     inherits = row["min_sequence_number"] == row["sequence_number"]
     moved["sequence_number"] = sequence_number
@@ -575,6 +585,6 @@ def _at_sequence(row: Mapping[str, Any], sequence_number: int) -> dict[str, Any]
 
 
 def _pieces(entries: pa.Table, target: int) -> list[pa.Table]:
-    # About what an entry with statistics of 15 columns takes once compressed.
+    # The approximate compressed size of an entry with statistics of 15 columns is 200 bytes.
     rows = max(1000, target // 200)
     return [entries.slice(start, rows) for start in range(0, max(entries.num_rows, 1), rows)]

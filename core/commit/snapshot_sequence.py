@@ -1,4 +1,4 @@
-"""Snapshots written one on the other, for one request, and which of their files the landed ones hold."""
+"""The consecutive snapshots of one request, and the files that those committed do not use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lake.core import locations
-from lake.core.commit.operations import Step
+from lake.core.commit.operations import SnapshotStep
 from lake.core.commit.snapshot_producer import Draft, Parent, SnapshotProducer, next_sequence_number
 from lake.core.manifests.api import encode_manifest_list
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
@@ -30,32 +30,32 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SnapshotSequence:
-    """Writes the snapshots of one commit, attempt after attempt.
+    """Writes the snapshots of one commit, for one or more attempts.
 
     Args:
         context: clock and ids.
-        storage: in front of the table's; given up before anything of what was written is removed.
-        operation_id: a UUID that names the files and marks the snapshots.
-        written: the location of whatever was written.
+        storage: the writer in front of the table's storage; it must stop before any written file is deleted.
+        operation_id: a UUID that is part of the file names and of the summaries.
+        written: the locations of all written files.
     """
 
     context: RunContext
     storage: WriteBehind
     operation_id: str
     written: list[str] = field(default_factory=list)
-    _producers: dict[Step, SnapshotProducer] = field(default_factory=dict)
-    # What each manifest list names.
+    _producers: dict[SnapshotStep, SnapshotProducer] = field(default_factory=dict)
+    # The manifests in each manifest list.
     _listed: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def build(
-        self, table: Table, head: Snapshot | None, steps: Sequence[Step], schema_id: int
+        self, table: Table, head: Snapshot | None, steps: Sequence[SnapshotStep], schema_id: int
     ) -> list[Snapshot]:
-        """Write each step's manifests on what the step before it leaves.
+        """Write the manifests of each step on top of the previous step's snapshot.
 
         Args:
-            table: as it is now.
-            head: what the first step is built on; None at the very beginning.
-            steps: what to do; one of an earlier attempt keeps its snapshot id and what was written for it.
+            table: the current table.
+            head: the snapshot on which the first step is built; None for an empty branch.
+            steps: the steps; one of an earlier attempt keeps its snapshot id and the files written for it.
             schema_id: the schema of all snapshots.
 
         Raises:
@@ -76,27 +76,27 @@ class SnapshotSequence:
         self.storage.settle()
         return snapshots
 
-    def paths_of(self, steps: Iterable[Step]) -> list[str]:
-        """Return the files that steps add, once they were built."""
+    def paths_of(self, steps: Iterable[SnapshotStep]) -> list[str]:
+        """Return the files that steps add, after they were built."""
         return [path for step in steps for path in self._producers[step].paths]
 
-    def ids_of(self, steps: Iterable[Step]) -> list[int]:
-        """Return the snapshot ids of steps, once they were built."""
+    def ids_of(self, steps: Iterable[SnapshotStep]) -> list[int]:
+        """Return the snapshot ids of steps, after they were built."""
         return [self._producers[step].snapshot_id for step in steps]
 
-    def steps_of(self, snapshot_ids: Iterable[int]) -> list[Step]:
-        """Return what was done in own snapshots."""
+    def steps_of(self, snapshot_ids: Iterable[int]) -> list[SnapshotStep]:
+        """Return the steps of this commit's snapshots."""
         made = {producer.snapshot_id: step for step, producer in self._producers.items()}
         return [made[snapshot_id] for snapshot_id in snapshot_ids]
 
-    def unused(self, landed: Iterable[Snapshot]) -> list[str]:
-        """Return what was written and own snapshots that landed do not hold."""
+    def unused(self, committed: Iterable[Snapshot]) -> list[str]:
+        """Return the written files that the committed snapshots do not use."""
         used: set[str] = set()
-        for snapshot in landed:
+        for snapshot in committed:
             used |= {snapshot.manifest_list, *self._listed[snapshot.manifest_list]}
         return [location for location in self.written if location not in used]
 
-    def _producer(self, table: Table, step: Step) -> SnapshotProducer:
+    def _producer(self, table: Table, step: SnapshotStep) -> SnapshotProducer:
         if step not in self._producers:
             snapshot_id = self._free_snapshot_id(table)
             self._producers[step] = SnapshotProducer(
@@ -131,7 +131,7 @@ class SnapshotSequence:
 
     def _snapshot(
         self,
-        step: Step,
+        step: SnapshotStep,
         metadata: TableMetadata,
         parent: Parent,
         draft: Draft,
@@ -147,7 +147,7 @@ class SnapshotSequence:
             snapshot_id=self._producers[step].snapshot_id,
             parent_snapshot_id=parent.snapshot_id,
             sequence_number=next_sequence_number(metadata),
-            # A clock behind the last writer's must not make history run backwards.
+            # If the clock is behind the last writer's, times in the history must not decrease.
             timestamp_ms=max(self.context.clock.now_ms(), latest_ms(metadata)),
             manifest_list=location,
             summary=Summary(Kind(draft.operation), **{**draft.summary, **keys}),

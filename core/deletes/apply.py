@@ -1,4 +1,4 @@
-"""Which rows of a task's data files are deleted: by position, by a deletion vector, or by their keys."""
+"""The deleted rows of a task's data files: by position, by a deletion vector, or by their keys."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from lake.core.storage.storage import Storage
 
 Mask = npt.NDArray[np.bool_]
 Partition = tuple[int, tuple[bytes | None, ...]]
-# The part of the table (None for all of it) and the columns compared, ascending.
+# The partition (None for the whole table) and the compared columns, ascending.
 Group = tuple[Partition | None, tuple[int, ...]]
 
 
 class EqualityGroups:
-    """The equality deletes of a scan, in groups that compare the same columns in the same part of the table.
+    """The equality deletes of a scan, grouped by the columns that they compare and by the partition.
 
-    The keys of a group are read when first needed and then kept, until `keep_only`.
+    The keys of a group are read on first use and then kept, until `keep_only`.
     """
 
     def __init__(
@@ -42,26 +42,26 @@ class EqualityGroups:
         self._read: dict[Group, EqualityDeletes] = {}
 
     def get(self, group: Group, memory_bytes: int) -> EqualityDeletes:
-        """Return one group, which takes about so much memory if it was not read before."""
+        """Return one group; if it was not read before, it takes about ``memory_bytes``."""
         if group not in self._read:
             keys = read_deleted_keys(self._storage, self._files[group], group[1], self._settings)
             self._read[group] = EqualityDeletes.load(keys, memory_bytes=memory_bytes)
         return self._read[group]
 
     def keep_only(self, groups: Iterable[Group]) -> None:
-        """Let go of all groups but some."""
+        """Release all groups except the given ones."""
         for group in self._read.keys() - set(groups):
             self._read.pop(group).close()
 
     def close(self) -> None:
-        """Let go of all groups."""
+        """Release all groups."""
         self.keep_only([])
 
 
 class Deletes:
-    """What deletes rows of the files that are read together; delete files are read when first needed.
+    """The deletes of files that are read together; delete files are read on first use.
 
-    `dropped` counts the rows that were left out so far. Close it at the end.
+    `dropped` counts the rows that were deleted so far. Close it at the end.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Deletes:
         *,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
-        """Take what the settings' delete files delete.
+        """Take the delete files of the settings.
 
         Args:
-            storage: where they lie.
-            settings: name them.
-            files: what will be read.
-            groups: equality deletes that are kept for other files too; None for those of the settings.
-            memory_bytes: about what the keys of equality deletes may take, now and while they are used.
+            storage: the storage that contains them.
+            settings: the settings with the delete files.
+            files: the files that will be read.
+            groups: equality deletes that are also used for other files; None for those of the settings.
+            memory_bytes: the approximate limit for the keys of equality deletes, both stored and while in use.
         """
         self.dropped = 0
         self._storage = storage
@@ -104,21 +104,21 @@ class Deletes:
         self._groups.keep_only(self._latest)
 
     def close(self) -> None:
-        """Let go of what only these files needed."""
+        """Release what only these files needed."""
         if not self._shares:
             self._groups.close()
 
     def of(self, file: FileSlice) -> FileDeletes | None:
-        """Return what deletes rows of one of the files, None if nothing does.
+        """Return the deletes of one of the files; None if there are none.
 
         Raises:
-            ValueError: it is none of the files that this was made for.
-            CorruptFileError: a delete file is not what its format or the table's metadata promises.
+            ValueError: the file is not one of those given at construction.
+            CorruptFileError: a delete file contradicts its format or the table's metadata.
             RefusedError: its format is not known.
         """
         if file not in self._known:
-            raise ValueError(f"what deletes rows of {file.path} was not asked for")
-        found = _OfFile(self, file.sequence_number, [], [])
+            raise ValueError(f"{file.path} is not one of the files that were given")
+        found = _FileDeletes(self, file.sequence_number, [], [])
         positions = self._positions.of(file)
         if positions is not None:
             found.positions.append(positions)
@@ -127,7 +127,7 @@ class Deletes:
             if deletes.in_memory:
                 found.groups.append((group[1], deletes))
             else:
-                found.positions.append(self._looked_up(group, deletes, file.path))
+                found.positions.append(self._find_spilled(group, deletes, file.path))
         return found if found.positions or found.groups else None
 
     def positions_of(self, file: FileSlice) -> RowPositions:
@@ -145,8 +145,8 @@ class Deletes:
     def _load(self, group: Group) -> EqualityDeletes:
         return self._groups.get(group, self._memory_bytes // len(self._latest))
 
-    def _looked_up(self, group: Group, deletes: EqualityDeletes, path: str) -> RowPositions:
-        """Return which rows of a file are deleted by keys that do not fit in memory, asked for all files at once."""
+    def _find_spilled(self, group: Group, deletes: EqualityDeletes, path: str) -> RowPositions:
+        """Return the rows of a file deleted by keys that do not fit in memory; computed for all files together."""
         if group not in self._on_disk:
             found: dict[str, RowPositions] = {}
             for number, positions in deletes.deleted_rows(self._rows_of(group)):
@@ -163,7 +163,7 @@ class Deletes:
 
 
 class _Positions:
-    """Position delete files and deletion vectors of some data files."""
+    """The position delete files and deletion vectors of some data files."""
 
     def __init__(self, storage: Storage, deletes: Iterable[DeleteFile], paths: set[str]) -> None:
         self._storage = storage
@@ -175,21 +175,21 @@ class _Positions:
             else:
                 shared = PositionFile(storage, item, paths)
                 self._of_partition[item.spec_id, item.partition].append(shared)
-        # Slices of one file are read one after the other.
+        # Slices of one file are read consecutively.
         self._last: tuple[str | None, RowPositions | None] = (None, None)
 
     def of(self, file: FileSlice) -> RowPositions | None:
-        """Return the deleted positions of a file, None if there are none."""
+        """Return the deleted positions of a file; None if there are none."""
         if self._last[0] != file.path:
             self._last = (file.path, self._read(file))
         return self._last[1]
 
     def _read(self, file: FileSlice) -> RowPositions | None:
-        mine = self._of_file.get(file.path, ())
-        vectors = [item for item in mine if item.format == PUFFIN]
+        deletes = self._of_file.get(file.path, ())
+        vectors = [item for item in deletes if item.format == PUFFIN]
         if vectors:
-            return read_vector(self._storage, _only(vectors, file))
-        own = [PositionFile(self._storage, item, {file.path}) for item in mine]
+            return read_vector(self._storage, _single_vector(vectors, file))
+        own = [PositionFile(self._storage, item, {file.path}) for item in deletes]
         found = RowPositions()
         for item in (*own, *self._of_partition.get((file.spec_id, file.partition), ())):
             if file.sequence_number <= item.sequence_number:
@@ -197,17 +197,17 @@ class _Positions:
         return found if len(found) else None
 
 
-def _only(vectors: Sequence[DeleteFile], file: FileSlice) -> DeleteFile:
+def _single_vector(vectors: Sequence[DeleteFile], file: FileSlice) -> DeleteFile:
     if len(vectors) > 1:
-        raise CorruptFileError(f"several deletion vectors are for {file.path}")
+        raise CorruptFileError(f"several deletion vectors reference {file.path}")
     if vectors[0].sequence_number < file.sequence_number:
         raise CorruptFileError(f"the deletion vector of {file.path} is older than the file")
     return vectors[0]
 
 
 @dataclass(slots=True)
-class _OfFile:
-    """What deletes rows of one data file."""
+class _FileDeletes:
+    """The deletes of one data file."""
 
     deletes: Deletes
     sequence_number: int
@@ -216,27 +216,27 @@ class _OfFile:
 
     @property
     def key_ids(self) -> Sequence[int]:
-        """The ids of the columns that `keep` is to be given."""
+        """The ids of the columns that `keep` needs."""
         return list(dict.fromkeys(column for ids, _ in self.groups for column in ids))
 
     def keep(self, start: int, rows: int, keys: pa.RecordBatch) -> Mask | None:
-        """Return which rows are not deleted; None for all."""
-        gone = np.zeros(rows, np.bool_)
+        """Return which rows are not deleted; None if all are kept."""
+        deleted = np.zeros(rows, np.bool_)
         for positions in self.positions:
-            gone |= positions.mask(start, rows)
+            deleted |= positions.mask(start, rows)
         for ids, deletes in self.groups:
-            mine = keys.select([str(column) for column in ids])
-            gone |= deletes.deleted(mine, self.sequence_number)
-        count = int(np.count_nonzero(gone))
+            compared = keys.select([str(column) for column in ids])
+            deleted |= deletes.deleted(compared, self.sequence_number)
+        count = int(np.count_nonzero(deleted))
         self.deletes.dropped += count
-        return ~gone if count else None
+        return ~deleted if count else None
 
     def leaves(self, start: int, rows: int) -> bool:
-        """Return whether a row of a range may be left; if none is, they count as dropped."""
-        gone = np.zeros(rows, np.bool_)
+        """Return whether a row of a range may be kept; if none can be, they count as dropped."""
+        deleted = np.zeros(rows, np.bool_)
         for positions in self.positions:
-            gone |= positions.mask(start, rows)
-        if gone.all():
+            deleted |= positions.mask(start, rows)
+        if deleted.all():
             self.deletes.dropped += rows
             return False
         return True

@@ -1,6 +1,6 @@
-"""Change logs into data files and delete files, without a look at the table: what Flink's writers do.
+"""Write change logs as data files and delete files without reading the table, as Flink's writers do.
 
-The first change of a key deletes, by equality, what older commits hold of it; a row that this commit itself
+The first change of a key deletes its rows from older commits by equality; a row that this commit itself
 wrote is deleted by its position. Source: Iceberg's BaseEqualityDeltaWriter and Flink's BaseDeltaTaskWriter.
 """
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 UPSERT, RETRACT = "upsert", "retract"
-# Kinds of rows of a change log, numbered as Flink does.
+# The row kinds of a change log, numbered as in Flink.
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 Kinds = npt.NDArray[np.int8]
 
-_NOWHERE = -1
-# A row's place is its partition's number and, in so many bits, its own number in that partition.
+_NO_LOCATION = -1
+# A row's location is its partition's number and, in this many low bits, its number in that partition.
 _ROW_BITS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSettings(PlainData):
-    """How a change log is written.
+    """The settings for writing a change log.
 
     Args:
-        write: how its rows are.
-        key_ids: field ids of the columns that tell which row of the table is meant.
+        write: the settings for its rows.
+        key_ids: field ids of the columns that identify a row of the table.
         mode: ``upsert``: a key's new row replaces the old one, whose other columns are not known;
-            ``retract``: the old row comes too, whole, before the new one.
-        format_version: the table's.
-        fresh: the table is made by the same commit: there are no older rows to delete.
+            ``retract``: the complete old row precedes the new one.
+        format_version: the table's format version.
+        fresh: the table is created by the same commit: there are no older rows to delete.
     """
 
     write: WriteSettings
@@ -66,13 +66,13 @@ class DeltaSettings(PlainData):
 
 
 def check_key(schema: Schema, spec: PartitionSpec, key_ids: Sequence[int], mode: str) -> None:
-    """Refuse a key by which old rows could not be deleted.
+    """Refuse a key by which old rows cannot be deleted.
 
     Raises:
-        RefusedError: it has no column, one that is nested, or lacks one that partitions derive from.
+        RefusedError: it has no column, a nested column, or lacks a source column of the partition spec.
     """
     if not key_ids:
-        raise RefusedError("a change log needs a key: columns that tell rows apart")
+        raise RefusedError("a change log needs a key: columns that identify a row")
     check_columns(schema, key_ids)
     if mode == UPSERT:
         check_partitions(schema, spec, key_ids, hint="--changes-mode retract")
@@ -80,14 +80,14 @@ def check_key(schema: Schema, spec: PartitionSpec, key_ids: Sequence[int], mode:
 
 @dataclass(frozen=True, slots=True)
 class DeltaFiles:
-    """What a change log became."""
+    """The files of a written change log."""
 
     data: list[DataFile]
     deletes: list[DataFile]
 
 
 class DeltaWriter(TransactionalWriter):
-    """Writes changes, in their order, as rows and deletes of one commit. Use it as a context manager."""
+    """Writes changes, in order, as rows and deletes of one commit. Use it as a context manager."""
 
     def __init__(
         self, storage: Storage, settings: DeltaSettings, *, task: int, attempt: str
@@ -95,13 +95,13 @@ class DeltaWriter(TransactionalWriter):
         """Open the writer.
 
         Args:
-            storage: where files go.
-            settings: the table's, and the key.
-            task: the task's number; makes names unique, as ``attempt`` does.
-            attempt: a text that no other attempt at the task has.
+            storage: the storage for the files.
+            settings: the table's settings, and the key.
+            task: the task's number; together with ``attempt`` it makes names unique.
+            attempt: a text that is unique to this attempt at the task.
 
         Raises:
-            RefusedError: the key does not go with the table's partitions, or the format version has no deletes.
+            RefusedError: the key does not fit the table's partitions, or the format version does not support deletes.
         """
         write = settings.write
         check_key(write.schema, write.spec, settings.key_ids, settings.mode)
@@ -124,23 +124,23 @@ class DeltaWriter(TransactionalWriter):
             names=names,
         )
         self._numbers = KeyDictionary()
-        # By a key's number: the place of its row among those written here.
-        self._live = np.full(0, _NOWHERE)
+        # By key number: the location of the key's row among the rows written here.
+        self._live = np.full(0, _NO_LOCATION)
         self._partitions: dict[Partition, int] = {}
         self._written: list[int] = []
-        self._gone: list[Indices] = []
+        self._deleted_locations: list[Indices] = []
 
     @property
     def keys(self) -> int:
-        """How many different keys there were."""
+        """The number of distinct keys."""
         return len(self._numbers)
 
     def write(self, rows: pa.RecordBatch, kinds: Kinds) -> None:
-        """Take changes.
+        """Write changes.
 
         Args:
-            rows: the table's columns; of what an upsert deletes only the key is looked at.
-            kinds: each row's.
+            rows: the table's columns; for rows that an upsert deletes, only the key is used.
+            kinds: the kind of each row.
         """
         if self._upsert and np.any(kinds == UPDATE_BEFORE):
             known = kinds != UPDATE_BEFORE
@@ -150,14 +150,14 @@ class DeltaWriter(TransactionalWriter):
         write = self._settings.write
         inserted = (kinds == INSERT) | (kinds == UPDATE_AFTER)
         groups = group_indices(rows, write.spec, write.schema)
-        places = np.full(rows.num_rows, _NOWHERE)
+        locations = np.full(rows.num_rows, _NO_LOCATION)
         for partition, members in groups:
-            mine = members[inserted[members]]
-            places[mine] = self._new_places(partition, len(mine))
-            _write_to(self._data, partition, rows, mine)
-        before = self._moved(self._numbers.of(self._identity(rows)), places)
-        found = before != _NOWHERE
-        self._gone.append(before[found])
+            chosen = members[inserted[members]]
+            locations[chosen] = self._new_locations(partition, len(chosen))
+            _write_to(self._data, partition, rows, chosen)
+        before = self._relocate(self._numbers.of(self._identity(rows)), locations)
+        found = before != _NO_LOCATION
+        self._deleted_locations.append(before[found])
         missing = ~found if self._upsert else ~found & ~inserted
         if self._settings.fresh:
             return
@@ -166,7 +166,7 @@ class DeltaWriter(TransactionalWriter):
             _write_to(self._equality, partition, deleted, members[missing[members]])
 
     def _identity(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what tells rows apart: the key, and in which partition it is, if that does not follow."""
+        """Return the columns that identify a row: the key, and the partition unless it follows from the key."""
         write = self._settings.write
         key = rows.select(self._key)
         if {field.source_id for field in write.spec.fields} <= set(self._settings.key_ids):
@@ -175,7 +175,7 @@ class DeltaWriter(TransactionalWriter):
         columns = [*key.columns, *partition]
         return pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 
-    def _new_places(self, partition: Partition, count: int) -> Indices:
+    def _new_locations(self, partition: Partition, count: int) -> Indices:
         number = self._partitions.setdefault(partition, len(self._partitions))
         if number == len(self._written):
             self._written.append(0)
@@ -183,12 +183,12 @@ class DeltaWriter(TransactionalWriter):
         self._written[number] += count
         return np.arange(first, first + count)
 
-    def _moved(self, keys: Indices, places: Indices) -> Indices:
-        """Note where each change, in turn, leaves its key's row; return where it was before."""
+    def _relocate(self, keys: Indices, locations: Indices) -> Indices:
+        """Record the location of each changed key's row, in order; return its previous location."""
         more = len(self._numbers) - len(self._live)
-        self._live = np.append(self._live, np.full(more, _NOWHERE))
+        self._live = np.append(self._live, np.full(more, _NO_LOCATION))
         order = np.argsort(keys, kind="stable")
-        in_order, after = keys[order], places[order]
+        in_order, after = keys[order], locations[order]
         again = np.flatnonzero(in_order[1:] == in_order[:-1]) + 1
         before = self._live[in_order]
         before[again] = after[again - 1]
@@ -200,7 +200,7 @@ class DeltaWriter(TransactionalWriter):
         return found
 
     def close(self) -> DeltaFiles:
-        """Finish all files; none for no changes."""
+        """Finish all files; empty if there were no changes."""
         data = self._data.close()
         for deleted in self._deleted_rows(data):
             self._positions.add(deleted)
@@ -209,15 +209,15 @@ class DeltaWriter(TransactionalWriter):
         return DeltaFiles(data, deletes)
 
     def _deleted_rows(self, data: Sequence[DataFile]) -> Iterator[DeletedRows]:
-        gone = np.sort(np.concatenate([np.zeros(0, np.int64), *self._gone]))
+        deleted = np.sort(np.concatenate([np.zeros(0, np.int64), *self._deleted_locations]))
         files: dict[Partition, list[DataFile]] = defaultdict(list)
         for file in data:
             files[file.partition].append(file)
         for partition, number in self._partitions.items():
             ends = np.cumsum([0, *(file.record_count for file in files[partition])])
-            cuts = np.searchsorted(gone, ends + (number << _ROW_BITS))
+            cuts = np.searchsorted(deleted, ends + (number << _ROW_BITS))
             for file, start, rows in zip(
-                files[partition], ends[:-1], np.split(gone, cuts)[1:-1], strict=True
+                files[partition], ends[:-1], np.split(deleted, cuts)[1:-1], strict=True
             ):
                 if len(rows):
                     yield DeletedRows(
@@ -228,7 +228,7 @@ class DeltaWriter(TransactionalWriter):
                     )
 
     def abort(self) -> None:
-        """Remove everything that was written."""
+        """Delete everything that was written."""
         for writer in (self._data, self._equality, self._positions):
             writer.abort()
 

@@ -1,8 +1,8 @@
-"""Which rows equality deletes remove: by key and sequence number, in bounded memory.
+"""The rows that equality deletes remove: by key and sequence number, in bounded memory.
 
-While the deletes' keys fit in memory, each batch of rows is looked up as it comes. Otherwise they are sorted
-by hash into temporary files, and rows are looked up many at a time: the data's key columns are read
-beforehand and give positions. Rule: https://iceberg.apache.org/spec/#scan-planning.
+While the deletes' keys fit in memory, each batch of rows is looked up directly. Otherwise they are sorted
+by hash into temporary files, and many rows are looked up together: the data's key columns are read
+first and give positions. Rule: https://iceberg.apache.org/spec/#scan-planning.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from lake.core.keys.encoding import Int64s, Mask
 from lake.core.keys.index import NOT_FOUND, KeyIndex
 
 MEMORY_BYTES = 112 * 1024 * 1024
-# What an index takes at most for a key (measured), beside the keys themselves thrice.
+# The maximum memory of an index per key (measured), in addition to three times the keys themselves.
 _INDEX_BYTES = 40
 
 
 class EqualityDeletes:
-    """The equality deletes of one list of columns and one scope (a partition, or all of the table).
+    """The equality deletes of one list of columns and one scope (a partition, or the whole table).
 
-    A row is deleted if a delete of an equal key has a larger sequence number than the row's file. If
-    `in_memory`, `deleted` tells of any batch; else only `deleted_rows` tells, and much at once.
+    A row is deleted if a delete with an equal key has a larger sequence number than the row's file. If
+    `in_memory`, use `deleted` for single batches; otherwise only `deleted_rows`, for many rows at once.
     Use it as a context manager, or close it.
     """
 
@@ -45,21 +45,21 @@ class EqualityDeletes:
         """Read deletes.
 
         Args:
-            batches: rows of delete files, their key columns only, always in one order and of the same types,
+            batches: rows of delete files, only their key columns, always with the same order and types,
                 each with the file's data sequence number.
-            memory_bytes: about what this may take, now and while it is used.
+            memory_bytes: the approximate memory limit, both while reading and in use.
 
         Raises:
             RefusedError: a key column is nested.
-            EngineError: there is no room for temporary files.
+            EngineError: there is not enough space for temporary files.
         """
-        waiting = _Waiting()
+        waiting = _Pending()
         spool: SpilledDeletes | None = None
         try:
             for batch, sequence_number in batches:
                 waiting.add(batch, sequence_number)
                 if spool is None and waiting.index_bytes > memory_bytes:
-                    # Sorting takes more than an index does, and what comes and goes leaves gaps in memory.
+                    # Sorting takes more memory than an index, and repeated allocation fragments it.
                     spool = SpilledDeletes(memory_bytes // 2)
                 while spool is not None and waiting.sort_bytes > memory_bytes // 4:
                     spool.add(waiting.take(memory_bytes // 4))
@@ -76,7 +76,7 @@ class EqualityDeletes:
 
     @property
     def in_memory(self) -> bool:
-        """Whether `deleted` may be asked."""
+        """Whether `deleted` may be used."""
         return self._spool is None
 
     def may_delete(self, sequence_number: int) -> bool:
@@ -84,22 +84,24 @@ class EqualityDeletes:
         return sequence_number < self._largest
 
     def deleted(self, keys: pa.RecordBatch, sequence_number: int) -> Mask:
-        """Return which rows of a batch of a data sequence number are deleted.
+        """Return which rows of a batch are deleted, given the data sequence number of its file.
 
         Raises:
-            InvalidRequestError: the columns have other types than the deletes', or these lie on disk.
+            InvalidRequestError: the columns have other types than the deletes', or the deletes are on disk.
         """
         if self._spool is not None:
-            raise InvalidRequestError("these equality deletes are too many to be asked by batch")
+            raise InvalidRequestError(
+                "these equality deletes do not fit in memory; use deleted_rows"
+            )
         if self._index is None or not self.may_delete(sequence_number):
             return np.zeros(keys.num_rows, np.bool_)
         return self._index.sequences(keys) > sequence_number
 
     def deleted_rows(self, rows: Iterable[RowKeys]) -> Iterator[tuple[int, Int64s]]:
-        """Yield (file, ascending positions) of deleted rows; a file's may come in several parts.
+        """Yield (file, ascending positions) of deleted rows; a file's rows may come in several parts.
 
-        All the deletes are read once for about as many rows as memory holds keys of: give it the rows of
-        many files at once rather than of one after the other.
+        The deletes on disk are read once for each set of rows whose keys fit in memory, so pass the rows of
+        many files together.
         """
         if self._spool is not None:
             yield from self._spool.deleted_rows(rows)
@@ -110,7 +112,7 @@ class EqualityDeletes:
                 yield part.file, found + part.first_position
 
     def close(self) -> None:
-        """Remove temporary files. May be called twice."""
+        """Delete temporary files. May be called twice."""
         if self._spool is not None:
             self._spool.close()
 
@@ -127,8 +129,8 @@ class EqualityDeletes:
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """Deletes as they were read."""
+class _Pending:
+    """Deletes that were read but not indexed."""
 
     batches: list[tuple[pa.RecordBatch, int]] = field(default_factory=list)
     index_bytes: int = 0
@@ -144,10 +146,10 @@ class _Waiting:
         self.largest = max(self.largest, sequence_number)
 
     def take(self, most_bytes: int | None = None) -> list[tuple[pa.RecordBatch, int]]:
-        """Return the last ones, as many as can be sorted in about so much memory but at least one, or all."""
+        """Return the last batches that can be sorted in about ``most_bytes``, at least one; by default all."""
         taken: list[tuple[pa.RecordBatch, int]] = []
-        rest = -1 if most_bytes is None else self.sort_bytes - max(most_bytes, 1)
-        while self.batches and self.sort_bytes > rest:
+        remaining = -1 if most_bytes is None else self.sort_bytes - max(most_bytes, 1)
+        while self.batches and self.sort_bytes > remaining:
             taken.append(self.batches.pop())
             self.sort_bytes -= needed_bytes(taken[-1][0])
         return taken
@@ -159,20 +161,22 @@ class _Index:
     def __init__(self, keys: KeyIndex, ends: Int64s, sequences: Int64s) -> None:
         self._keys = keys
         self._ends = ends
-        # One more for rows that no delete equals.
+        # An additional entry for rows that match no delete.
         self._sequences = np.append(sequences, NEVER)
 
     @classmethod
     def of(cls, batches: list[tuple[pa.RecordBatch, int]]) -> _Index | None:
-        """Index deletes, which are taken out of the list; None if there are none."""
+        """Index deletes and remove them from the list; None if there are none."""
         if not batches:
             return None
-        # Of equal keys the last one is found: that must be the one that deletes most.
+        # Of equal keys, the index finds the last one: it must have the largest sequence number.
         batches.sort(key=lambda item: item[1])
         sequences = np.array([number for _, number in batches], np.int64)
         ends = np.cumsum([batch.num_rows for batch, _ in batches])
-        table = pa.Table.from_batches([_unnamed(batch) for batch, _ in batches]).combine_chunks()
-        # The keys are there once, not twice, while they are sorted.
+        table = pa.Table.from_batches(
+            [_named_by_position(batch) for batch, _ in batches]
+        ).combine_chunks()
+        # Otherwise the keys would be in memory twice while they are sorted.
         batches.clear()
         return cls(KeyIndex.build(table), ends, sequences)
 
@@ -184,7 +188,7 @@ class _Index:
         return self._sequences[numbers]
 
 
-def _unnamed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose columns are named by their places: files of one table may name them otherwise."""
-    names = [str(place) for place in range(batch.num_columns)]
+def _named_by_position(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose columns are named by position: files of one table may use different names."""
+    names = [str(position) for position in range(batch.num_columns)]
     return pa.RecordBatch.from_arrays(batch.columns, names=names)

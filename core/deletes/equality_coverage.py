@@ -1,6 +1,6 @@
-"""Whether equality deletes that are written without a look at the table reach every old row.
+"""Whether equality deletes that are written without reading the table apply to every old row.
 
-They act in their own partition spec and partition only, unless the spec has no partitions. Source:
+They apply only within their own partition spec and partition, unless the spec is unpartitioned. Source:
 https://iceberg.apache.org/spec/#scan-planning.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def check_columns(schema: Schema, key: Sequence[int], *, hint: str | None = None) -> None:
-    """Refuse keys that equality deletes cannot be written by.
+    """Refuse keys for which equality deletes cannot be written.
 
     Raises:
         RefusedError: a column is nested.
@@ -36,7 +36,7 @@ def check_columns(schema: Schema, key: Sequence[int], *, hint: str | None = None
         if number not in top or not top[number].field_type.is_primitive:
             name = schema.find_column_name(number) or f"with id {number}"
             raise RefusedError(
-                f"equality deletes by column {name}, which is nested, are not written yet",
+                f"equality deletes by the nested column {name} are not supported",
                 hint=hint,
             )
 
@@ -45,44 +45,44 @@ def check_partitions(schema: Schema, spec: PartitionSpec, key: Sequence[int], *,
     """Refuse keys whose rows may change their partition.
 
     Raises:
-        RefusedError: the key lacks a column that partitions derive from.
+        RefusedError: the key lacks a source column of the partition spec.
     """
     for field in spec.fields:
         if field.source_id not in key and not isinstance(field.transform, VoidTransform):
             source = schema.find_column_name(field.source_id)
             raise RefusedError(
-                f"the source column {source} of the partition field {field.name} is not in the key: an old "
-                "row is deleted in its new row's partition only, so one in another partition would stay",
+                f"the source column {source} of the partition field {field.name} is not in the key: an equality "
+                "delete applies only to its own partition, so an old row in another partition would remain",
                 hint=f"add the column to --key, or use {hint}",
             )
 
 
 def check_specs(table: Table, snapshot: Snapshot) -> None:
-    """Refuse tables with files that deletes of the current partition spec do not reach.
+    """Refuse tables with files to which deletes of the current partition spec do not apply.
 
     Raises:
-        RefusedError: there are files of another spec.
+        RefusedError: there are files with another spec.
     """
     if is_global(table.spec):
         return
     listed = read_manifest_list(table.storage, snapshot.manifest_list)
     numbers = specs_of_live(
-        table.storage, table.metadata, listed.to_pylist(), but=table.spec.spec_id
+        table.storage, table.metadata, listed.to_pylist(), except_spec=table.spec.spec_id
     )
     if numbers:
         raise RefusedError(
-            f"{table.identifier} has files of other partition specs ({', '.join(map(str, sorted(numbers)))}), "
-            "whose rows equality deletes of the current one do not reach",
+            f"{table.identifier} has files with other partition specs ({', '.join(map(str, sorted(numbers)))}); "
+            "equality deletes of the current spec do not apply to them",
             hint="use --deletes position",
         )
 
 
 def sole_spec(table: Table, spec_id: int | None = None) -> int | None:
-    """Return the spec that all data files must have when such deletes are committed; None for any.
+    """Return the spec that all data files must have when such deletes are committed; None for any spec.
 
     Args:
         table: the table.
-        spec_id: what the deletes were written with; None for the table's own.
+        spec_id: the spec with which the deletes were written; None for the table's current one.
     """
     if table.creating:
         return None
@@ -91,7 +91,7 @@ def sole_spec(table: Table, spec_id: int | None = None) -> int | None:
 
 
 def same_spec(table: Table, spec_id: int | None = None) -> tuple[TableRequirement, ...]:
-    """Return what a commit of such deletes requires: that new rows still get the spec they were written for."""
+    """Return the requirement of a commit of such deletes: new rows still use the spec of the deletes."""
     if table.creating:
         return ()
     from pyiceberg.table.update import AssertDefaultSpecId  # noqa: PLC0415

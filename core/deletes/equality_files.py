@@ -1,4 +1,4 @@
-"""The keys of equality delete files, whose columns are found by field id."""
+"""The keys in equality delete files, whose columns are matched by field id."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def read_deleted_keys(
     """Yield the keys of delete files, each batch with its file's data sequence number.
 
     Args:
-        storage: where they lie.
+        storage: the storage that contains the files.
         files: equality delete files that compare the same columns.
-        ids: these columns; the batches have them in this order, named by id.
-        settings: tell the columns' types and the name mapping.
+        ids: the compared columns; the batches have them in this order, named by id.
+        settings: the columns' types and the name mapping.
 
     Raises:
-        CorruptFileError: a file is not what its format or the table's metadata promises, or lacks a column.
+        CorruptFileError: a file contradicts its format or the table's metadata, or lacks a column.
         RefusedError: its format is not known.
     """
     keys = key_columns(settings.key_types, ids)

@@ -1,6 +1,6 @@
-"""Deleted positions out of position delete files and deletion vectors.
+"""Deleted positions from position delete files and deletion vectors.
 
-Format: https://iceberg.apache.org/spec/#position-delete-files; columns are found by their reserved ids.
+Format: https://iceberg.apache.org/spec/#position-delete-files; columns are matched by their reserved ids.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from lake.core.snapshots.delete_scopes import DELETED_PATH
 from lake.core.storage.storage import Storage
 
 DELETED_POSITION = 2147483545
-# Type checkers see the model's fields, not the arguments that it takes.
+# Type checkers use the model's fields, not its constructor's arguments.
 _in: Any = In
 POSITION_SCHEMA = Schema(
     NestedField(DELETED_PATH, "file_path", StringType(), required=True),
     NestedField(DELETED_POSITION, "pos", LongType(), required=True),
 )
-# For files whose columns carry no ids.
+# For files whose columns do not have ids.
 _NAMES = json.dumps(
     [{"field-id": item.field_id, "names": [item.name]} for item in POSITION_SCHEMA.fields]
 )
@@ -40,15 +40,15 @@ _MOST_NAMED = 200
 
 
 class PositionFile:
-    """A position delete file, read once for all data files that are wanted."""
+    """A position delete file, which is read once for all wanted data files."""
 
     def __init__(self, storage: Storage, file: DeleteFile, wanted: AbstractSet[str] | None) -> None:
-        """Name the file.
+        """Create a reader; nothing is read yet.
 
         Args:
-            storage: where it lies.
+            storage: the storage that contains it.
             file: the delete file.
-            wanted: the data files whose positions are kept; None for all.
+            wanted: the data files whose positions are collected; None for all.
         """
         self._storage = storage
         self._file = file
@@ -64,7 +64,7 @@ class PositionFile:
         """Return the deleted positions of a data file.
 
         Raises:
-            CorruptFileError: the delete file is not what its format or the table's metadata promises.
+            CorruptFileError: the delete file contradicts its format or the table's metadata.
             RefusedError: its format is not known.
         """
         if self._found is None:
@@ -73,7 +73,7 @@ class PositionFile:
 
     def _read(self) -> dict[str, RowPositions]:
         condition = None
-        # Row groups of other files' positions are skipped, where that is cheap to tell.
+        # Row groups without positions of these files are skipped if there are few files.
         if self._wanted is not None and len(self._wanted) <= _MOST_NAMED:
             condition = bind_filter(_in("file_path", self._wanted), POSITION_SCHEMA)
         settings = ReadSettings(
@@ -103,7 +103,7 @@ class PositionFile:
 
 
 def delete_slice(file: DeleteFile) -> FileSlice:
-    """Return a delete file as something to read."""
+    """Return a delete file in the form in which files are read."""
     return FileSlice(
         path=file.path,
         format=file.format,
@@ -117,12 +117,12 @@ def read_vector(storage: Storage, file: DeleteFile) -> RowPositions:
     """Return the positions of a deletion vector.
 
     Raises:
-        CorruptFileError: it is not what its format or the table's metadata promises.
+        CorruptFileError: it contradicts its format or the table's metadata.
     """
     found = RowPositions.from_blob(read_blob(storage, file), file.path)
     if len(found) != file.record_count:
         raise CorruptFileError(
             f"the deletion vector in {file.path} has {len(found)} positions, "
-            f"the table's metadata says {file.record_count}"
+            f"but the table's metadata declares {file.record_count}"
         )
     return found

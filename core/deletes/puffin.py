@@ -1,4 +1,4 @@
-"""Puffin files: blobs one behind the other, and a footer that tells where and what they are.
+"""Puffin files: concatenated blobs, and a footer with their offsets and types.
 
 Format: https://iceberg.apache.org/puffin-spec/.
 """
@@ -23,15 +23,15 @@ DELETION_VECTOR = "deletion-vector-v1"
 _MAGIC = b"PFA1"
 _INT = struct.Struct("<i")
 _FLAGS = bytes(4)
-# A vector tells its length as a number of 32 bits.
+# A vector's length is a 32-bit number.
 _MOST_BYTES = 2**31 - 1
 
 
 def read_blob(storage: Storage, file: DeleteFile) -> bytes:
-    """Return the blob that a delete file's entry names.
+    """Return the blob that a delete file's entry locates.
 
-    Early versions of DuckDB write a deletion vector alone, without a Puffin file around it. As in Iceberg Java, the
-    entry's offset and length suffice to read it; the blob has a length and a checksum of its own.
+    Early versions of DuckDB write a deletion vector without the Puffin file around it. As in Iceberg Java, the
+    entry's offset and length suffice to read it; the blob has its own length and checksum.
 
     Raises:
         CorruptFileError: the entry has no offset or length, or the file does not have that part.
@@ -43,12 +43,12 @@ def read_blob(storage: Storage, file: DeleteFile) -> bytes:
         )
     if not (0 < size <= _MOST_BYTES and 0 <= offset <= file.size_bytes - size):
         raise CorruptFileError(
-            f"the table's metadata has a deletion vector at the bytes {offset} to {offset + size} of {file.path}, "
+            f"the table's metadata locates a deletion vector at bytes {offset} to {offset + size} of {file.path}, "
             f"which has {file.size_bytes} bytes"
         )
     data = storage.read_part(file.path, offset, size)
     if len(data) != size:
-        raise CorruptFileError(f"{file.path} ends within the {size} bytes at {offset}")
+        raise CorruptFileError(f"{file.path} ends before the {size} bytes at {offset}")
     return data
 
 
@@ -57,8 +57,8 @@ class PuffinWriter(TransactionalWriter):
     """Writes one Puffin file. Use it as a context manager.
 
     Args:
-        storage: where it goes.
-        path: a name that no file has.
+        storage: the storage for the file.
+        path: a name that no file has yet.
     """
 
     storage: Storage
@@ -77,7 +77,7 @@ class PuffinWriter(TransactionalWriter):
         self._blobs.append(
             {
                 "type": DELETION_VECTOR,
-                # The position column: what the blob is about.
+                # The position column, the subject of the blob.
                 "fields": [2147483645],
                 "snapshot-id": -1,
                 "sequence-number": -1,
@@ -101,7 +101,7 @@ class PuffinWriter(TransactionalWriter):
         return self.size
 
     def abort(self) -> None:
-        """Remove the file."""
+        """Delete the file."""
         if self._sink is None:
             return
         with suppress(OSError, pa.ArrowException):

@@ -1,4 +1,4 @@
-"""Sets of row positions in a data file, as roaring bitmaps, and the form in which Puffin files keep them.
+"""Sets of row positions in a data file, as roaring bitmaps, and their serialization in Puffin files.
 
 Format: https://iceberg.apache.org/puffin-spec/#deletion-vector-v1-blob-type.
 """
@@ -18,7 +18,7 @@ from lake.core.errors import CorruptFileError
 _MAGIC = b"\xd1\xd3\x39\x64"
 _LENGTH = struct.Struct(">I")
 _ENDS = 2 * _LENGTH.size
-# How many bitmaps of 32 bits follow.
+# The number of 32-bit bitmaps that follow.
 _COUNT_BYTES = 8
 _MOST = 2**63
 
@@ -40,8 +40,8 @@ class RowPositions:
     __hash__ = None  # type: ignore[assignment]
 
     def add(self, positions: npt.NDArray[np.int64]) -> None:
-        """Add positions, none of them negative."""
-        # Only its own arrays are read without an object per value.
+        """Add non-negative positions."""
+        # The bitmap reads only an array.array without creating an object per value.
         self._bitmap |= BitMap64(array.array("Q", positions.astype("<u8").tobytes()))
 
     def update(self, other: RowPositions) -> None:
@@ -55,7 +55,7 @@ class RowPositions:
         return rest
 
     def mask(self, start: int, count: int) -> npt.NDArray[np.bool_]:
-        """Return whether each of ``count`` successive positions is in the set."""
+        """Return whether each of ``count`` consecutive positions is in the set."""
         found = np.zeros(count, np.bool_)
         inside = self._bitmap.intersection(BitMap64(range(start, start + count)))
         found[_numbers(inside) - start] = True
@@ -63,11 +63,11 @@ class RowPositions:
 
     @property
     def last(self) -> int:
-        """The largest position; -1 for none."""
+        """The largest position; -1 if the set is empty."""
         return int(self._bitmap.max()) if self._bitmap else -1
 
     def to_numpy(self) -> npt.NDArray[np.int64]:
-        """Return the positions, rising."""
+        """Return the positions, ascending."""
         return _numbers(self._bitmap)
 
     def to_blob(self) -> bytes:
@@ -79,30 +79,34 @@ class RowPositions:
 
     @classmethod
     def from_blob(cls, data: bytes, name: str) -> RowPositions:
-        """Read a ``deletion-vector-v1`` blob; a few bytes may stand for very many positions.
+        """Read a ``deletion-vector-v1`` blob; a few bytes may represent very many positions.
 
         Args:
             data: the blob.
-            name: where it was, for errors.
+            name: its location, for errors.
 
         Raises:
-            CorruptFileError: it is none.
+            CorruptFileError: it is not a deletion vector.
         """
         fewest = _ENDS + len(_MAGIC) + _COUNT_BYTES
         if len(data) < fewest or _LENGTH.unpack_from(data)[0] != len(data) - _ENDS:
-            raise CorruptFileError(f"{name} holds no deletion vector: its length is wrong")
+            raise CorruptFileError(
+                f"{name} does not contain a deletion vector: its length is wrong"
+            )
         body = data[_LENGTH.size : -_LENGTH.size]
         if body[: len(_MAGIC)] != _MAGIC:
-            raise CorruptFileError(f"{name} holds no deletion vector")
+            raise CorruptFileError(f"{name} does not contain a deletion vector")
         if _LENGTH.unpack(data[-_LENGTH.size :])[0] != zlib.crc32(body):
-            raise CorruptFileError(f"{name} holds a deletion vector with a wrong checksum")
+            raise CorruptFileError(f"{name} contains a deletion vector with a wrong checksum")
         found = cls()
         try:
             found._bitmap = BitMap64.deserialize(body[len(_MAGIC) :])
         except ValueError as error:
-            raise CorruptFileError(f"{name} holds a deletion vector that cannot be read") from error
+            raise CorruptFileError(
+                f"{name} contains a deletion vector that cannot be read"
+            ) from error
         if found._bitmap and found._bitmap.max() >= _MOST:
-            raise CorruptFileError(f"{name} deletes a row beyond any file's end")
+            raise CorruptFileError(f"{name} deletes a row beyond the end of any file")
         return found
 
 

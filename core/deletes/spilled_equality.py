@@ -31,22 +31,22 @@ from lake.core.keys.sorted_runs import (
     range_starts,
 )
 
-# No delete has it.
+# Lower than the sequence number of any delete.
 NEVER = -1
-# What indexing or looking up keys takes at most for a row (measured), beside the keys themselves thrice.
+# The maximum memory of indexing or looking up a key (measured), in addition to three times the keys.
 _ONE_WORD_BYTES = 40
 _OTHER_BYTES = 150
 _LARGEST_PART = 8 * 1024 * 1024
 
 
 class RowKeys(NamedTuple):
-    """The keys of rows that follow one another in a file.
+    """The keys of consecutive rows in a file.
 
     Args:
-        file: any number that tells files apart.
-        first_position: of the first row, in its file.
+        file: a number that identifies the file.
+        first_position: the position of the first row.
         sequence_number: the file's data sequence number.
-        keys: the key columns, in the order and with the types of the deletes'.
+        keys: the key columns, in the order and with the types of the deletes' columns.
     """
 
     file: int
@@ -56,13 +56,13 @@ class RowKeys(NamedTuple):
 
 
 def needed_bytes(batch: pa.RecordBatch) -> int:
-    """Return about how much memory it takes to index a batch of keys, or to look them up."""
+    """Return the approximate memory for indexing a batch of keys, or for looking them up."""
     each = _ONE_WORD_BYTES if is_one_word(batch.schema) else _OTHER_BYTES
     return int(3 * batch.nbytes + each * batch.num_rows)
 
 
 class SpilledDeletes:
-    """Deletes on disk: add them all, finish, then look rows up; close in any case."""
+    """Deletes on disk: add all of them, finish, then look up rows; always close it."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
@@ -73,7 +73,7 @@ class SpilledDeletes:
         self._null_sequence = NEVER
 
     def add(self, batches: list[tuple[pa.RecordBatch, int]]) -> None:
-        """Write deletes, which fit in memory, sorted."""
+        """Sort deletes, which must fit in memory, and write them."""
         entries = []
         while batches:
             entries.append(self._entries(*batches.pop()))
@@ -92,7 +92,7 @@ class SpilledDeletes:
         return KeyEntries(hashed.hashes, sequences, hashed.keys)
 
     def finish(self) -> None:
-        """Bring all deletes into one order."""
+        """Merge all deletes into one order."""
         whole = KeySpool()
         try:
             self._parts = [
@@ -115,7 +115,7 @@ class SpilledDeletes:
         yield from chunk.deleted(self._largest_sequences(chunk))
 
     def _largest_sequences(self, chunk: _Chunk) -> Int64s:
-        """Return for each row of a chunk the largest sequence number of a delete of its key."""
+        """Return for each row of a chunk the largest sequence number of the deletes of its key."""
         found = np.full(chunk.rows, NEVER, np.int64)
         if not chunk.rows:
             return found
@@ -129,21 +129,21 @@ class SpilledDeletes:
                 continue
             entries = self._spool.read(part)
             asked = order[first:last]
-            # Hashes that are asked in order are found fast enough without a directory.
-            places = SortedKeys(entries.hashes, entries.keys, directory=False).find(
+            # Ascending hashes are found fast enough without a directory.
+            positions = SortedKeys(entries.hashes, entries.keys, directory=False).find(
                 in_order[first:last], None if keys is None else keys.take(asked)
             )
-            found[asked] = np.append(entries.sequences, NEVER)[places]
+            found[asked] = np.append(entries.sequences, NEVER)[positions]
         found[chunk.nulls()] = self._null_sequence
         return found
 
     def close(self) -> None:
-        """Give the room back. May be called twice."""
+        """Free the disk space. May be called twice."""
         self._spool.close()
 
 
 class _Hashed(NamedTuple):
-    """A batch's keys: their hashes, the keys where hashes do not tell all, the NULLs where they do."""
+    """A batch's keys: their hashes; the keys if hashes are not unique; the NULLs if they are."""
 
     hashes: Words
     keys: EncodedKeys | None
@@ -172,7 +172,7 @@ class _Chunk:
             return
         self.rows += count
         self.needed_bytes += needed_bytes(rows.keys)
-        # What the rows are called is kept, not their columns.
+        # Only the rows' file and position are kept here, not their columns.
         self._parts.append((rows._replace(keys=rows.keys.slice(0, 0)), _Hashed.of(rows.keys)))
 
     def hashes(self) -> Words:
@@ -183,7 +183,7 @@ class _Chunk:
         return concat_keys(parts) if parts else None
 
     def nulls(self) -> Int64s:
-        """Return the rows whose key is NULL by hashes that do not tell."""
+        """Return the rows whose key is NULL, if the hashes do not represent NULL."""
         found, start = [], 0
         for _, hashed in self._parts:
             if hashed.nulls is not None:
@@ -192,7 +192,7 @@ class _Chunk:
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def deleted(self, sequences: Int64s) -> Iterator[tuple[int, Int64s]]:
-        """Yield the rows that deletes of some sequence numbers delete."""
+        """Yield the rows that deletes with the given sequence numbers delete."""
         start = 0
         for rows, hashed in self._parts:
             end = start + len(hashed.hashes)

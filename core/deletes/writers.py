@@ -1,7 +1,7 @@
-"""Delete files: equality deletes, and position deletes as files or as vectors in one Puffin file.
+"""Writers of delete files: equality deletes, and position deletes as files or as vectors in one Puffin file.
 
-Format: https://iceberg.apache.org/spec/#delete-formats. Names: Iceberg's OutputFileFactory with the suffix
-that its engines give to delete files.
+Format: https://iceberg.apache.org/spec/#delete-formats. Names: Iceberg's OutputFileFactory, with the suffix
+that its engines use for delete files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _METRICS = "write.metadata.metrics."
 _SUFFIX = "-deletes"
 _VECTORS_ENDING = "-deletes.puffin"
-# A row takes 12 bytes of memory while it is written.
+# A row takes 12 bytes of memory during the write.
 _ROW_GROUP_ROWS = 1024 * 1024
 
 
@@ -50,11 +50,11 @@ def open_equality_writer(
     """Return a writer of equality delete files.
 
     Args:
-        storage: where they go.
-        settings: the table's.
-        columns: of the files: at least those compared.
-        equality_ids: field ids of the columns compared.
-        names: gives the files' names.
+        storage: the storage for the files.
+        settings: the table's settings.
+        columns: the columns of the files: at least the compared ones.
+        equality_ids: field ids of the compared columns.
+        names: provides the files' names.
     """
     ids = tuple(sorted(set(equality_ids)))
     return TableWriter(
@@ -64,7 +64,7 @@ def open_equality_writer(
             form=format_for(
                 settings.delete_format,
                 columns,
-                _delete_properties(settings),
+                _delete_file_properties(settings),
                 {"delete-type": "equality", "delete-field-ids": ", ".join(map(str, ids))},
             ),
             names=names,
@@ -77,14 +77,14 @@ def open_equality_writer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedRows:
-    """Rows of one data file that are to be deleted.
+    """Rows of one data file to be deleted.
 
     Args:
-        path: the data file's.
+        path: the data file's path.
         spec_id: its partition spec.
         partition: its partition's values.
         positions: the rows.
-        earlier: the rows that its position deletes, or its vector, delete already.
+        earlier: the rows that its position deletes, or its vector, already delete.
     """
 
     path: str
@@ -95,7 +95,7 @@ class DeletedRows:
 
 
 class PositionDeleteWriter(TransactionalWriter):
-    """Writes rows to delete as format version 2 has them: a file for each data file."""
+    """Writes position deletes for format version 2: one file for each data file."""
 
     def __init__(self, storage: Storage, settings: WriteSettings, names: FileNames) -> None:
         self._storage = storage
@@ -106,7 +106,7 @@ class PositionDeleteWriter(TransactionalWriter):
         self._files: list[DataFile] = []
 
     def add(self, deleted: DeletedRows) -> None:
-        """Write the positions that are not deleted already, if any."""
+        """Write the positions that are not yet deleted, if any."""
         positions = deleted.positions.without(deleted.earlier).to_numpy()
         if not len(positions):
             return
@@ -128,7 +128,7 @@ class PositionDeleteWriter(TransactionalWriter):
 
     def _new_path(self, deleted: DeletedRows) -> str:
         settings = self._settings
-        # The columns of an older spec may be gone.
+        # The columns of an older spec may have been dropped.
         folder = (
             folder_of(settings.spec, settings.schema, deleted.partition)
             if deleted.spec_id == settings.spec.spec_id
@@ -148,12 +148,12 @@ class PositionDeleteWriter(TransactionalWriter):
         return self._files
 
     def abort(self) -> None:
-        """Remove everything that was written."""
+        """Delete everything that was written."""
         self._storage.delete(self._paths)
 
 
 class VectorWriter(TransactionalWriter):
-    """Writes rows to delete as format version 3 has them: vectors, all in one Puffin file."""
+    """Writes position deletes for format version 3: vectors, all in one Puffin file."""
 
     def __init__(self, storage: Storage, names: FileNames) -> None:
         self._storage = storage
@@ -161,7 +161,7 @@ class VectorWriter(TransactionalWriter):
         self._entries: list[DataFile] = []
 
     def add(self, deleted: DeletedRows) -> None:
-        """Write a vector of all positions, unless all are deleted already."""
+        """Write a vector of all positions, unless all are already deleted."""
         if not len(deleted.positions.without(deleted.earlier)):
             return
         positions = RowPositions()
@@ -186,13 +186,13 @@ class VectorWriter(TransactionalWriter):
         )
 
     def close(self) -> list[DataFile]:
-        """Finish the file and return an entry for each vector."""
+        """Finish the file and return one entry for each vector."""
         size = self._puffin.close()
         self.closed = True
         return [replace(entry, size_bytes=size) for entry in self._entries]
 
     def abort(self) -> None:
-        """Remove everything that was written."""
+        """Delete everything that was written."""
         self._puffin.abort()
 
 
@@ -202,15 +202,15 @@ PositionWriter = PositionDeleteWriter | VectorWriter
 def open_position_writer(
     storage: Storage, settings: WriteSettings, *, format_version: int, names: FileNames
 ) -> PositionWriter:
-    """Return a writer of what a table's format version has for deletes by position.
+    """Return a writer for position deletes in the table's format version.
 
     Raises:
-        RefusedError: it has nothing.
+        RefusedError: the format version does not support deletes.
     """
     if format_version < DELETE_FILES_SINCE:
         raise RefusedError(
-            f"tables of format version {format_version} have no delete files",
-            hint="version 2 is the first that has",
+            f"tables of format version {format_version} do not support delete files",
+            hint="upgrade the table to version 2",
         )
     if format_version < DELETION_VECTORS_SINCE:
         return PositionDeleteWriter(storage, settings, names)
@@ -218,7 +218,7 @@ def open_position_writer(
 
 
 def check_delete_files(settings: WriteSettings) -> None:
-    """Check the properties that delete files are written by.
+    """Check the table properties for delete files.
 
     Raises:
         InvalidRequestError: a property has a value that is not allowed.
@@ -229,8 +229,8 @@ def check_delete_files(settings: WriteSettings) -> None:
     _position_form(settings)
 
 
-def _delete_properties(settings: WriteSettings) -> dict[str, str]:
-    """Return a table's properties with those that it has for delete files in place of data files'."""
+def _delete_file_properties(settings: WriteSettings) -> dict[str, str]:
+    """Return a table's properties, with those for delete files in place of those for data files."""
     own = f"write.delete.{settings.delete_format}."
     instead = {
         f"write.{settings.delete_format}.{name.removeprefix(own)}": value
@@ -244,7 +244,7 @@ def _delete_properties(settings: WriteSettings) -> dict[str, str]:
 def _position_form(settings: WriteSettings) -> FileForm:
     properties = {
         name: value
-        for name, value in _delete_properties(settings).items()
+        for name, value in _delete_file_properties(settings).items()
         if not name.startswith(_METRICS)
     }
     return format_for(
@@ -257,7 +257,7 @@ def _position_form(settings: WriteSettings) -> FileForm:
 
 
 def _with_bounds(file: DataFile, path: str, positions: Indices) -> DataFile:
-    """Return an entry whose bounds name one data file, however long its path is."""
+    """Return an entry whose bounds identify one data file, regardless of the length of its path."""
 
     def bounds(position: int) -> dict[int, bytes]:
         number = int(position).to_bytes(8, "little", signed=True)

@@ -1,7 +1,7 @@
-"""One Avro record that stands beside its schema, as Iceberg encodes a manifest's description.
+"""Decode one Avro record that is stored with its schema, as Iceberg encodes a manifest's description.
 
-Source: the Avro specification, binary encoding. Neither schema nor record is trusted: their depth and the work they
-cost are bounded by their size.
+Source: the Avro specification, binary encoding. Schema and record are untrusted: their depth and the cost of
+decoding them are limited by their size.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from lake.core.flink.byte_reader import ByteReader
 _MAX_DEPTH = 32
 _MAX_VARIABLE_BITS = 70
 _MAX_LONG = (1 << 64) - 1
-# Steps that a schema of no bytes may cost; every byte of schema and record allows one more.
+# The decoding steps that are always allowed; every byte of schema and record allows one more.
 _FREE_STEPS = 1000
 
 
 def read_by_field_id(schema_json: str, source: ByteReader) -> dict[int, Any]:
-    """Decode a record and return its fields' values by Iceberg's field id; names change over releases.
+    """Decode a record and return its fields' values by Iceberg's field id, because names differ between releases.
 
     Args:
         schema_json: the record's Avro schema.
-        source: the record, up to the last byte.
+        source: the record; it must be read to the last byte.
 
     Raises:
-        CorruptFileError: the schema is none of a record, or the bytes are not what it says.
+        CorruptFileError: the schema is not a record's, or the bytes do not match it.
     """
     try:
         schema = _parse(schema_json)
     except (ValueError, RecursionError) as error:
-        raise source.corrupt("a schema that is not JSON") from error
+        raise source.corrupt("the schema is not JSON") from error
     fields = schema.get("fields") if isinstance(schema, dict) else None
     if not isinstance(fields, list) or schema.get("type") != "record":
-        raise source.corrupt("a schema that is not a record's")
+        raise source.corrupt("the schema is not a record's")
     decoder = _Decoder(source, _FREE_STEPS + len(schema_json) + source.remaining)
     decoder.define(schema)
     found: dict[int, Any] = {}
     for entry, value in decoder.fields(fields, 0):
         field_id = entry.get("field-id")
         if not isinstance(field_id, int) or field_id in found:
-            raise source.corrupt(f"a field with the id {str(field_id)[:40]}")
+            raise source.corrupt(f"a field has the id {str(field_id)[:40]}")
         found[field_id] = value
-    source.silence_shutdown()
+    source.expect_end()
     return found
 
 
@@ -56,14 +56,14 @@ def _parse(schema_json: str) -> Any:
 
 @dataclass(slots=True)
 class _Decoder:
-    """Decodes values by a schema, within a number of steps."""
+    """Decodes values by a schema, within a limited number of steps."""
 
     source: ByteReader
     steps: int
     named: dict[str, Any] = field(default_factory=dict)
 
     def define(self, schema: dict[str, Any]) -> None:
-        """Remember a type that others may call by its name."""
+        """Register a named type, which other types may refer to."""
         name, namespace = schema.get("name"), schema.get("namespace")
         if isinstance(name, str):
             self.named[name] = self.named[name.rpartition(".")[2]] = schema
@@ -71,11 +71,11 @@ class _Decoder:
                 self.named[f"{namespace}.{name}"] = schema
 
     def fields(self, fields: list[Any], depth: int) -> list[tuple[dict[str, Any], Any]]:
-        """Return a record's fields, each with its value."""
+        """Return a record's fields with their values."""
         found = []
         for entry in fields:
             if not isinstance(entry, dict) or "type" not in entry:
-                raise self.source.corrupt("a field without a type")
+                raise self.source.corrupt("a field has no type")
             found.append((entry, self.value(entry["type"], depth + 1)))
         return found
 
@@ -83,7 +83,7 @@ class _Decoder:
         """Decode one value."""
         self.steps -= 1
         if depth > _MAX_DEPTH or self.steps < 0:
-            raise self.source.corrupt("a schema that is too deep or too large")
+            raise self.source.corrupt("the schema is too deep or too large")
         if isinstance(kind, list):
             return self.value(kind[self._index(len(kind))], depth + 1)
         if isinstance(kind, dict):
@@ -126,7 +126,7 @@ class _Decoder:
             case "string":
                 return self._text()
         if not isinstance(kind, str) or kind not in self.named:
-            raise self.source.corrupt(f"the unknown type {str(kind)[:40]!r}")
+            raise self.source.corrupt(f"unknown type {str(kind)[:40]!r}")
         return self.value(self.named[kind], depth + 1)
 
     def _items(self, item: Any) -> list[Any]:
@@ -137,7 +137,7 @@ class _Decoder:
                 self._long()
             if count > self.source.remaining:
                 raise self.source.corrupt(
-                    f"{count} things announced, {self.source.remaining} bytes left"
+                    f"{count} items declared, but {self.source.remaining} bytes left"
                 )
             found.extend(item() for _ in range(count))
         return found
@@ -149,12 +149,12 @@ class _Decoder:
         try:
             return self._bytes().decode("utf-8")
         except UnicodeDecodeError as error:
-            raise self.source.corrupt("a text that is not UTF-8") from error
+            raise self.source.corrupt("a text is not UTF-8") from error
 
     def _index(self, size: int) -> int:
         index = self._long()
         if not 0 <= index < size:
-            raise self.source.corrupt(f"choice {index} of {size}")
+            raise self.source.corrupt(f"branch {index} of a union of {size}")
         return index
 
     def _long(self) -> int:
@@ -164,4 +164,4 @@ class _Decoder:
             value |= (byte & 0x7F) << shift
             if byte < 0x80 and value <= _MAX_LONG:  # noqa: PLR2004 - the last byte has no high bit
                 return value >> 1 ^ -(value & 1)
-        raise self.source.corrupt("a number of more than ten bytes")
+        raise self.source.corrupt("a number has more than ten bytes")

@@ -1,4 +1,4 @@
-"""Reading a checkpoint or savepoint: which Iceberg sinks were in it, and what they had yet to commit."""
+"""Read a checkpoint or savepoint: the Iceberg sinks in it, and their uncommitted files."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lake.core.storage.storage import Storage
 
 
 def read_checkpoint(storage: Storage, location: str) -> Checkpoint:
-    """Read what the Iceberg sinks of a checkpoint or savepoint had taken and not committed.
+    """Read what the Iceberg sinks of a checkpoint or savepoint had received but not committed.
 
-    A sink whose committer holds nothing back is not told apart from other sinks and left out.
+    A sink whose committer has nothing to commit cannot be distinguished from other sinks and is omitted.
 
     Args:
-        storage: where it lies.
-        location: its folder or the ``_metadata`` file in it.
+        storage: the storage that contains it.
+        location: its folder, or the ``_metadata`` file in it.
 
     Raises:
-        BadInputError: it is a folder of checkpoints.
-        CorruptFileError: its bytes are not what Flink and Iceberg write.
+        BadInputError: it is a folder of checkpoints, not a checkpoint.
+        CorruptFileError: the bytes do not have the format of Flink and Iceberg.
         NotFoundError: there is no completed checkpoint, or a file of its state is missing.
-        RefusedError: it may hold more of the sinks than can be read: an unknown version or kind of state, or
-            what was on its way to a committer when an unaligned checkpoint was taken.
+        RefusedError: it may contain sink state that cannot be read: an unknown version or kind of state, or
+            records in transit to a committer when an unaligned checkpoint was taken.
     """
     metadata = _find_metadata(storage, location)
     data = memoryview(storage.read(metadata))
@@ -58,16 +58,16 @@ def _find_metadata(storage: Storage, location: str) -> str:
     newest = _newest_below(storage, base)
     if newest is not None:
         raise BadInputError(
-            f"{base} holds checkpoints and is none",
-            hint=f"Give one of them; the newest is {newest}.",
+            f"{base} contains checkpoints but is not a checkpoint",
+            hint=f"Pass one of them; the newest is {newest}.",
         )
     raise NotFoundError(
-        f"{base} holds no {METADATA}: it is not a completed checkpoint",
-        hint="Flink writes that file last; without it the checkpoint failed or is still being taken.",
+        f"{base} does not contain {METADATA}: it is not a completed checkpoint",
+        hint="Flink writes that file last; without it, the checkpoint failed or is in progress.",
     )
 
 
 def _newest_below(storage: Storage, folder: str) -> str | None:
-    """Return the completed checkpoint of the largest number right in a job's folder."""
+    """Return the completed checkpoint with the largest number directly in a job's folder."""
     newest_first = sorted(metadata_below(storage, folder).items(), reverse=True)
     return next((path.rpartition("/")[0] for _, path in newest_first if storage.exists(path)), None)

@@ -1,4 +1,4 @@
-"""The files of a checkpoint: ``chk-<number>/_metadata``, written last, and those that state handles name."""
+"""The files of a checkpoint: ``chk-<number>/_metadata``, which is written last, and those of state handles."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NAME = re.compile(r"chk-([0-9]{1,19})")
 
 
 def number_of(metadata: str) -> int | None:
-    """Return the number that the folder of a ``_metadata`` file is named after; None for a savepoint's."""
+    """Return the number in the name of a ``_metadata`` file's folder; None for a savepoint."""
     found = _NAME.fullmatch(metadata.rpartition("/")[0].rpartition("/")[2])
     return int(found[1]) if found else None
 
 
 def metadata_below(storage: Storage, folder: str) -> dict[int, str]:
-    """Return by number where the checkpoints right in a folder have their ``_metadata``, once they complete."""
+    """Return by number the ``_metadata`` locations of the checkpoints directly in a folder, completed or not."""
     inside = [
         locations.join(folder, name, METADATA)
         for name, is_folder in storage.list_folder(folder)
@@ -33,44 +33,44 @@ def metadata_below(storage: Storage, folder: str) -> dict[int, str]:
 def read_state(storage: Storage, metadata: str, state: StreamState | None) -> ByteReader:
     """Return the bytes of a subtask's operator state.
 
-    A checkpoint that was copied or moved as a whole still names its files by where they were. So a file of the
-    name and length that lies beside the metadata, or at the same place below the job's folder,
-    comes before the place that is named.
+    A checkpoint that was copied or moved as a whole still contains the original paths of its files. So a file with
+    the same name and length next to the metadata, or at the same path below the job's folder, takes precedence
+    over the stored path.
 
     Args:
-        storage: where the checkpoint lies.
+        storage: the storage that contains the checkpoint.
         metadata: the location of its ``_metadata``.
-        state: what names the bytes.
+        state: the handle of the bytes.
 
     Raises:
-        CorruptFileError: the file is not as long as the handle says.
-        NotFoundError: there is no such file.
-        LakeError: the storage refuses it, or does not answer.
-        RefusedError: the bytes are kept in a way that operator state never is.
+        CorruptFileError: the file does not have the length in the handle.
+        NotFoundError: the file does not exist.
+        LakeError: the storage denies access, or does not respond.
+        RefusedError: the handle is of a kind that operator state never has.
     """
     if isinstance(state, InlineState):
         return state.reader.between(0, state.reader.remaining)
     if not isinstance(state, StateFile):
         kind = state.kind if state else 0
-        raise RefusedError(f"{metadata}: operator state in a handle of the kind {kind}")
-    return _read_file(storage, _place(storage, metadata, state), state)
+        raise RefusedError(f"{metadata}: operator state has a handle of kind {kind}")
+    return _read_file(storage, _locate(storage, metadata, state), state)
 
 
-def _place(storage: Storage, metadata: str, state: StateFile) -> str:
-    """Return where a state's file lies: the first place with a file that is long enough, else the last."""
+def _locate(storage: Storage, metadata: str, state: StateFile) -> str:
+    """Return the location of a state's file: the first candidate that is long enough, else the last candidate."""
     folder = metadata.rpartition("/")[0]
     if state.relative:
         if ".." in state.path.split("/"):
-            raise CorruptFileError(f"{metadata}: state in {state.path[:80]!r}")
+            raise CorruptFileError(f"{metadata}: state has the invalid path {state.path[:80]!r}")
         return locations.join(folder, state.path)
-    places = [locations.join(folder, state.path.rpartition("/")[2])]
+    candidates = [locations.join(folder, state.path.rpartition("/")[2])]
     job = folder.rpartition("/")[0]
     before, inside, below = state.path.rpartition(f"/{job.rpartition('/')[2]}/")
     if inside and before:
-        places.append(locations.join(job, below))
-    for place in places:
-        if storage.exists(place) and _fits(storage.size(place), state):
-            return place
+        candidates.append(locations.join(job, below))
+    for candidate in candidates:
+        if storage.exists(candidate) and _fits(storage.size(candidate), state):
+            return candidate
     return state.path
 
 
@@ -84,7 +84,7 @@ def _read_file(storage: Storage, location: str, state: StateFile) -> ByteReader:
     length = storage.size(location)
     if not _fits(length, state):
         raise CorruptFileError(
-            f"{location} has {length} bytes, its checkpoint says {(state.start or 0) + state.size}"
+            f"{location} has {length} bytes, but its checkpoint declares {(state.start or 0) + state.size}"
         )
     start = state.start or 0
     data = storage.read_part(location, start, state.size)

@@ -1,6 +1,6 @@
-"""A checkpoint's ``_metadata``: which operators have state, and where it lies.
+"""A checkpoint's ``_metadata``: the operators with state, and the handles of the state.
 
-Source: Flink's Checkpoints, MetadataV2Serializer up to MetadataV7Serializer.
+Source: Flink's Checkpoints, MetadataV2Serializer to MetadataV7Serializer.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MAGIC = 0x4960672D
 _MASTER_MAGIC = -0x3694E96A
 _JAVA_OBJECT = b"\xac\xed\x00\x05"
 _FINISHED = -1
-# Metadata versions by what they brought.
+# Metadata versions, named by what they introduced.
 _OLDEST, _COORDINATORS, _PROPERTIES, _NAMES, _TAGGED_CHANNELS, _REGIONS = range(2, 8)
 _NEWEST = _REGIONS
-# The fewest bytes that an operator can take.
+# The minimum number of bytes of an operator.
 _OPERATOR_BYTES = 28
-# Flink's own bound, and what no job comes near.
+# Flink's own limit.
 _MAX_PARALLELISM = 1 << 15
 _MAX_OPERATORS = 1 << 14
 _MAX_HANDLES = 1 << 17
@@ -34,17 +34,17 @@ _MAX_HANDLES = 1 << 17
 
 @dataclass(slots=True, kw_only=True)
 class OperatorState:
-    """What an operator had in a checkpoint, all its subtasks together.
+    """An operator's state in a checkpoint, of all its subtasks together.
 
     Args:
         operator_id: 32 hexadecimal digits.
-        name: as the job named it; empty where the metadata does not tell.
-        handles: its operator state, where that has a state that was asked for.
-        listed: how many subtasks have operator state.
-        raw: how many subtasks have raw operator state.
-        keyed: how many handles of keyed state there are.
-        inputs: how many handles of what was on its way to it.
-        outputs: how many handles of what was on its way from it.
+        name: the name in the job; empty if the metadata does not contain it.
+        handles: its operator state handles that contain a wanted state.
+        listed: the number of subtasks with operator state.
+        raw: the number of subtasks with raw operator state.
+        keyed: the number of keyed state handles.
+        inputs: the number of handles of records in transit to it.
+        outputs: the number of handles of records in transit from it.
     """
 
     operator_id: str
@@ -58,30 +58,30 @@ class OperatorState:
 
     @property
     def title(self) -> str:
-        """How messages call it."""
+        """The operator's name in messages."""
         return f"{self.name!r} ({self.operator_id})" if self.name else self.operator_id
 
     @property
     def is_stateless(self) -> bool:
-        """Whether it has no state of its own; what is on its way to or from it is not its own."""
+        """Whether it has no state of its own; records in transit do not count."""
         return not (self.listed or self.raw or self.keyed)
 
 
 def read_metadata(source: ByteReader, wanted: frozenset[str]) -> tuple[int, list[OperatorState]]:
-    """Return a checkpoint's number, and the operators that have a state asked for or something on its way.
+    """Return a checkpoint's number, and the operators with a wanted state or with records in transit.
 
     Args:
-        source: the metadata, whole.
-        wanted: names of states.
+        source: the complete metadata.
+        wanted: the names of states.
 
     Raises:
-        CorruptFileError: the bytes are no checkpoint metadata.
-        RefusedError: they are of a version or hold a handle that this release does not know.
+        CorruptFileError: the bytes are not checkpoint metadata.
+        RefusedError: they have an unknown version or contain an unknown handle.
     """
     version = _version(source)
     checkpoint_id = source.int64()
     if checkpoint_id < 0:
-        raise source.corrupt(f"a checkpoint number of {checkpoint_id}")
+        raise source.corrupt(f"invalid checkpoint number {checkpoint_id}")
     for _ in range(source.count(8)):
         _skip_master_state(source)
     operators = []
@@ -94,10 +94,10 @@ def read_metadata(source: ByteReader, wanted: frozenset[str]) -> tuple[int, list
         if len(operators) > _MAX_OPERATORS or handles > _MAX_HANDLES:
             raise source.refused(f"{len(operators)} committers in {handles} subtasks")
     if version < _PROPERTIES:
-        source.silence_shutdown()
+        source.expect_end()
     elif bytes(source.take(len(_JAVA_OBJECT))) != _JAVA_OBJECT:
-        # What follows is one Java object, the checkpoint's properties; it is never looked into.
-        raise source.corrupt("the operators do not end where the checkpoint's properties begin")
+        # The rest is one Java object, the checkpoint's properties, which is never deserialised.
+        raise source.corrupt("the checkpoint's properties do not follow the operators")
     return checkpoint_id, operators
 
 
@@ -110,7 +110,7 @@ def _version(source: ByteReader) -> int:
     version = source.int32()
     if not _OLDEST <= version <= _NEWEST:
         raise source.refused(
-            f"checkpoint metadata of version {version}; known are {_OLDEST} to {_NEWEST}"
+            f"checkpoint metadata has version {version}; supported are {_OLDEST} to {_NEWEST}"
         )
     return version
 
@@ -134,19 +134,19 @@ def _operator(source: ByteReader, version: int, wanted: frozenset[str]) -> Opera
     else:
         coordinator = read_stream_handle(source)
         if not isinstance(coordinator, InlineState | None):
-            raise source.corrupt("a coordinator's state that is not in the metadata")
+            raise source.corrupt("a coordinator's state is not stored in the metadata")
     subtasks = source.int32()
     if subtasks == _FINISHED and version >= _COORDINATORS:
         return operator
     if not 0 <= subtasks <= parallelism <= _MAX_PARALLELISM:
-        raise source.corrupt(f"{subtasks} subtasks of {parallelism}")
+        raise source.corrupt(f"{subtasks} subtasks for a parallelism of {parallelism}")
     seen = set()
     for _ in range(subtasks):
         index = source.int32()
         finished = index < 0 and version >= _COORDINATORS
         number = -index - 1 if finished else index
         if not 0 <= number < parallelism or number in seen:
-            raise source.corrupt(f"subtask {number} of {parallelism}, or a second time")
+            raise source.corrupt(f"subtask {number} of {parallelism} is invalid or repeated")
         seen.add(number)
         if not finished:
             _subtask_state(source, version, operator, wanted)
@@ -159,7 +159,7 @@ def _subtask_state(
     if version < _COORDINATORS:
         source.int64()
         if source.int32():
-            raise source.refused("state of a release of Flink before 1.2")
+            raise source.refused("the state was written by a release of Flink before 1.2")
     managed = read_operator_handle(source, wanted) if source.flag() else None
     if managed is not None:
         operator.listed += not managed.is_empty

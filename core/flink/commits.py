@@ -1,4 +1,4 @@
-"""Which checkpoint of which Flink job a branch holds, as the sinks' own restore reads it.
+"""The checkpoints of Flink jobs that a branch contains, determined as the sinks' own restore does it.
 
 Source: Iceberg's SinkUtil.getMaxCommittedCheckpointId.
 """
@@ -20,21 +20,21 @@ JOB_ID = "flink.job-id"
 OPERATOR_ID = "flink.operator-id"
 CHECKPOINT_ID = "flink.max-committed-checkpoint-id"
 NONE_COMMITTED = -1
-# A property of the table: where sinks put temporary manifests, instead of among its metadata.
+# The table property for the location of the sinks' temporary manifests; the default is the metadata folder.
 MANIFESTS_LOCATION = "flink.manifests.location"
-# The operator of ingests that lake stages: no job of Flink's has it, because theirs are hashes and this is a text.
+# The operator id of runs that lake stages: no Flink operator has it, because theirs are hashes and this is text.
 LAKE_OPERATOR_ID = b"lake-staged-rows".hex()
 
 
 @dataclass(frozen=True, slots=True)
 class JobCommit:
-    """A snapshot that a Flink job, or a replay in its name, committed.
+    """A snapshot that was committed by a Flink job, or by a replay on behalf of the job.
 
     Args:
         snapshot: the snapshot.
         job_id: the job.
-        operator_id: its committer; None where an old release did not write it, which then means any.
-        checkpoint_id: the largest checkpoint that the snapshot holds.
+        operator_id: its committer; None if an old release did not write it, which means any operator.
+        checkpoint_id: the largest checkpoint in the snapshot.
     """
 
     snapshot: Snapshot
@@ -43,15 +43,15 @@ class JobCommit:
     checkpoint_id: int
 
     def is_by(self, job_id: str, operator_id: str) -> bool:
-        """Whether a restore of this job's operator takes the snapshot for its own."""
+        """Whether a restore of this job's operator treats the snapshot as its own."""
         return self.job_id == job_id and self.operator_id in {None, operator_id}
 
 
 def job_commits(metadata: TableMetadata, branch: str) -> Iterator[JobCommit]:
-    """Yield a branch's commits of Flink jobs, newest first, as far back as its history is retained.
+    """Yield a branch's commits by Flink jobs, newest first, as far as its history is retained.
 
     Raises:
-        NotFoundError: there is no such branch.
+        NotFoundError: the branch does not exist.
     """
     head = ancestry.branch_head(metadata, branch)
     for snapshot in ancestry.ancestors(metadata, head.snapshot_id if head else None):
@@ -61,7 +61,7 @@ def job_commits(metadata: TableMetadata, branch: str) -> Iterator[JobCommit]:
 
 
 def job_commit(snapshot: Snapshot) -> JobCommit | None:
-    """Return what a snapshot's summary says of a Flink job; None where it says nothing whole."""
+    """Return the Flink job in a snapshot's summary; None if the summary does not contain a complete entry."""
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     number = whole_number(summary.get(CHECKPOINT_ID, ""))
     job_id = summary.get(JOB_ID)
@@ -74,7 +74,7 @@ def max_committed(metadata: TableMetadata, branch: str, job_id: str, operator_id
     """Return the largest checkpoint that a job's operator has committed; `NONE_COMMITTED` if none is known.
 
     Raises:
-        NotFoundError: there is no such branch.
+        NotFoundError: the branch does not exist.
     """
     return next(
         (

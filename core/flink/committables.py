@@ -1,4 +1,4 @@
-"""What a SinkV2 committer holds back: IcebergSink's and DynamicIcebergSink's committables.
+"""The state of a SinkV2 committer: committables of IcebergSink and DynamicIcebergSink.
 
 Source: Flink's CommittableCollectorSerializer (1.x and 2.x), Iceberg's IcebergCommittableSerializer and
 DynamicCommittableSerializer (versions 1 and 2).
@@ -24,15 +24,15 @@ _OF_ICEBERG = re.compile(rb"\x00\x20[0-9a-f]{32}\x00\x20[0-9a-f]{32}|manifest_pa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committable:
-    """What one checkpoint has to commit to one table.
+    """The changes of one checkpoint to one table.
 
     Args:
         job_id: 32 hexadecimal digits.
         operator_id: 32 hexadecimal digits.
         checkpoint_id: its number.
-        manifests: in the order in which they are kept.
-        blank: whether it is of no bytes.
-        table: None for an IcebergSink, whose table is not in the state.
+        manifests: in the stored order.
+        blank: whether its serialized form is empty.
+        table: None for an IcebergSink, whose state does not contain the table.
         branch: None for an IcebergSink.
     """
 
@@ -46,22 +46,22 @@ class Committable:
 
 
 def is_of_iceberg(data: memoryview) -> bool:
-    """Whether a committer's state holds Iceberg's committables; every SinkV2 keeps its own in the same way."""
+    """Whether a committer's state contains Iceberg's committables; every SinkV2 uses the same outer format."""
     return _OF_ICEBERG.search(data) is not None
 
 
 def read_collector(source: ByteReader) -> list[Committable]:
-    """Read a versioned CommittableCollector and return what is not committed yet.
+    """Read a versioned CommittableCollector and return the uncommitted committables.
 
     Raises:
-        CorruptFileError: the bytes are none.
-        RefusedError: they are of a version that this release does not know, or the committer had given one up.
+        CorruptFileError: the bytes are not a collector.
+        RefusedError: they have an unknown version, or the committer had failed to commit one.
     """
     version = source.int32()
     if version != _COLLECTOR_VERSION:
-        raise source.refused(f"a committer's state of the unknown version {version}")
+        raise source.refused(f"a committer's state has the unknown version {version}")
     if source.int32() != source.remaining:
-        raise source.corrupt("a committer's state of another length than it says")
+        raise source.corrupt("a committer's state does not have its declared length")
     if source.int32() != _COLLECTOR_MAGIC:
         raise source.corrupt("not a committer's state")
     found: list[Committable] = []
@@ -73,8 +73,8 @@ def read_collector(source: ByteReader) -> list[Committable]:
             found += _subtask(subtask, subtask_version)
             if len(found) > _MAX_COMMITTABLES:
                 raise source.refused(f"more than {_MAX_COMMITTABLES} committables")
-        checkpoint.silence_shutdown()
-    source.silence_shutdown()
+        checkpoint.expect_end()
+    source.expect_end()
     return found
 
 
@@ -93,9 +93,9 @@ def _subtask(source: ByteReader, version: int) -> list[Committable]:
     received = source.int32()
     drained = source.int32() if version < 2 else 0  # noqa: PLR2004 - what Flink 2 dropped
     failed = source.int32()
-    source.silence_shutdown()
+    source.expect_end()
     if failed:
-        raise source.refused(f"the committer had given up {failed} committables")
+        raise source.refused(f"the committer had failed to commit {failed} committables")
     if len(requests) + drained != received:
         raise source.corrupt(f"{len(requests)} of {received - drained} committables")
     return [request for request in requests if request is not None]
@@ -106,11 +106,13 @@ def _request(source: ByteReader) -> Committable | None:
     committable = _committable(source.reader(source.count(1)), version)
     source.int32()
     state = source.int32()
-    source.silence_shutdown()
+    source.expect_end()
     if state == _FAILED:
-        raise source.refused(f"the committer had given up checkpoint {committable.checkpoint_id}")
+        raise source.refused(
+            f"the committer had failed to commit checkpoint {committable.checkpoint_id}"
+        )
     if state not in (_RECEIVED, _RETRY, _COMMITTED):
-        raise source.corrupt(f"a committable in the unknown state {state}")
+        raise source.corrupt(f"a committable has the unknown state {state}")
     return None if state == _COMMITTED else committable
 
 
@@ -123,10 +125,10 @@ def _committable(source: ByteReader, version: int) -> Committable:
 
 def _of_iceberg_sink(source: ByteReader, version: int, job: str, operator: str) -> Committable:
     if version != 1:
-        raise source.refused(f"an IcebergCommittable of the unknown version {version}")
+        raise source.refused(f"an IcebergCommittable has the unknown version {version}")
     checkpoint_id = _checkpoint_id(source)
     data = source.reader(source.count(1))
-    source.silence_shutdown()
+    source.expect_end()
     blank = not data.remaining
     return Committable(
         job_id=job,
@@ -139,19 +141,19 @@ def _of_iceberg_sink(source: ByteReader, version: int, job: str, operator: str) 
 
 def _of_dynamic_sink(source: ByteReader, version: int, table: str, branch: str) -> Committable:
     if version not in (1, 2):
-        raise source.refused(f"a DynamicCommittable of the unknown version {version}")
+        raise source.refused(f"a DynamicCommittable has the unknown version {version}")
     if version == 1:
-        # Schema id, spec id and whether it is an upsert; then the equality fields.
+        # Schema id, spec id and the upsert flag; then the equality fields.
         source.take(8)
         source.boolean()
         source.take(4 * source.count(4))
     job, operator = source.text(), source.text()
     if not (JOB_OR_OPERATOR_ID.fullmatch(job) and JOB_OR_OPERATOR_ID.fullmatch(operator)):
-        raise source.corrupt(f"the job {job[:40]!r} and the operator {operator[:40]!r}")
+        raise source.corrupt(f"invalid job {job[:40]!r} or operator {operator[:40]!r}")
     checkpoint_id = _checkpoint_id(source)
     number = 1 if version == 1 else source.count(4)
     parts = [read_delta_manifests(source.reader(source.count(1))) for _ in range(number)]
-    source.silence_shutdown()
+    source.expect_end()
     return Committable(
         job_id=job,
         operator_id=operator,
@@ -166,5 +168,5 @@ def _of_dynamic_sink(source: ByteReader, version: int, table: str, branch: str) 
 def _checkpoint_id(source: ByteReader) -> int:
     value = source.int64()
     if value < 0:
-        raise source.corrupt(f"a checkpoint number of {value}")
+        raise source.corrupt(f"invalid checkpoint number {value}")
     return value

@@ -1,4 +1,4 @@
-"""An operator's state as what one or several of Iceberg's committers had to commit."""
+"""The committer state of Iceberg's sinks in an operator's state."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from lake.core.storage.storage import Storage
 _JOB_ID_STATE = "iceberg-flink-job-id"
 _FILES_STATE = "iceberg-files-committer-state"
 _COLLECTOR_STATE = "streaming_committer_raw_states"
-# Names of the states that committers keep; the last is any SinkV2's, Iceberg's or not.
+# The state names of committers; the last one is used by every SinkV2, of Iceberg or not.
 COMMITTER_STATES = frozenset((_JOB_ID_STATE, _FILES_STATE, _COLLECTOR_STATE))
 
 
 def read_committers(
     storage: Storage, metadata: str, operator: OperatorState
 ) -> list[CommitterState]:
-    """Return what the committers in an operator had to commit; none if it is another sink's.
+    """Return the state of Iceberg's committers in an operator; empty if it belongs to another sink.
 
     Args:
-        storage: where the checkpoint lies.
+        storage: the storage that contains the checkpoint.
         metadata: the location of its ``_metadata``.
-        operator: with those of its handles that have one of `COMMITTER_STATES`.
+        operator: the operator, with its handles for `COMMITTER_STATES`.
 
     Raises:
-        CorruptFileError: its bytes are not what Flink and Iceberg write.
-        RefusedError: its state is not as Iceberg's committers keep theirs.
+        CorruptFileError: the bytes do not have the format of Flink and Iceberg.
+        RefusedError: the state does not have the structure of Iceberg's committers.
     """
     found: dict[str, list[ByteReader]] = {}
     for handle in operator.handles:
@@ -55,7 +55,7 @@ def read_committers(
     committers += _by_sink(metadata, _committables(found.get(_COLLECTOR_STATE, [])))
     if committers and (operator.raw or operator.keyed):
         raise RefusedError(
-            f"{metadata}: committer {operator.title} has state that Iceberg's sinks never have"
+            f"{metadata}: committer {operator.title} has state that Iceberg's sinks do not use"
         )
     return committers
 
@@ -66,11 +66,11 @@ def _flink_sink(
     if len(jobs) != 1 or len(maps) != 1:
         raise RefusedError(
             f"{metadata}: committer {operator.title} has {len(jobs)} job ids and"
-            f" {len(maps)} lists of checkpoints, not one of each"
+            f" {len(maps)} lists of checkpoints instead of one each"
         )
     job_id = java_string(jobs[0])
     if not JOB_OR_OPERATOR_ID.fullmatch(job_id):
-        raise jobs[0].corrupt(f"the job {job_id[:40]!r}")
+        raise jobs[0].corrupt(f"invalid job {job_id[:40]!r}")
     return CommitterState(
         sink=FLINK_SINK,
         job_id=job_id,
@@ -90,13 +90,13 @@ def _taken(checkpoint_id: int, content: ByteReader) -> TakenCheckpoint:
 def _committables(collectors: list[ByteReader]) -> Iterator[Committable]:
     for element in collectors:
         collector = element.reader(element.count(1))
-        element.silence_shutdown()
+        element.expect_end()
         if is_of_iceberg(collector.rest()):
             yield from read_collector(collector)
 
 
 def _by_sink(metadata: str, committables: Iterable[Committable]) -> list[CommitterState]:
-    """Group committables by what a commit is labelled with and goes to."""
+    """Group committables by the target and the labels of their commits."""
     groups: dict[tuple[str, str, str | None, str | None], list[Committable]] = {}
     for item in committables:
         key = (item.job_id, item.operator_id, item.table, item.branch)
@@ -117,18 +117,16 @@ def _by_sink(metadata: str, committables: Iterable[Committable]) -> list[Committ
 def _by_checkpoint(
     metadata: str, items: list[Committable], *, merge: bool
 ) -> tuple[TakenCheckpoint, ...]:
-    """Return one entry a checkpoint.
+    """Return one entry per checkpoint.
 
-    DynamicIcebergSink commits several committables of one checkpoint together (releases before 1.11 made one for
-    each way of writing to a table); IcebergSink makes one alone, and would drop all others.
+    DynamicIcebergSink commits several committables of one checkpoint together (releases before 1.11 created one for
+    each way of writing to a table); IcebergSink creates only one, and would drop any others.
     """
     found: dict[int, TakenCheckpoint] = {}
     for item in sorted(items, key=lambda item: item.checkpoint_id):
         number = item.checkpoint_id
         if number in found and not merge:
-            raise RefusedError(
-                f"{metadata}: checkpoint {number} of job {item.job_id} is there twice"
-            )
+            raise RefusedError(f"{metadata}: checkpoint {number} of job {item.job_id} occurs twice")
         before = found[number].manifests if number in found else ()
         found[number] = TakenCheckpoint(
             checkpoint_id=number,

@@ -1,4 +1,4 @@
-"""The manifests of one checkpoint as the sinks keep them in their state.
+"""The manifests of one checkpoint in the format of the sinks' state.
 
 Source: Iceberg's DeltaManifestsSerializer and ManifestFiles.encode.
 """
@@ -15,11 +15,11 @@ from lake.core.flink.state import ManifestReference
 from lake.core.manifests.data_files import DATA
 
 _ENCODED = b"\xc2\x01"
-# A description takes some kilobytes: its schema, and bounds of partition values.
+# A description has some kilobytes: its schema, and bounds of partition values.
 _MAX_ENCODED = 16 * 1024 * 1024
 _DATA_ONLY, _WITH_DELETES = 1, 2
 _DELETES = 1
-# Iceberg's ids of a manifest's fields.
+# Iceberg's field ids of a manifest file.
 _PATH, _LENGTH, _SPEC_ID, _CONTENT, _ADDED_FILES, _ADDED_ROWS = 500, 501, 502, 517, 504, 512
 
 
@@ -27,14 +27,14 @@ def read_delta_manifests(source: ByteReader) -> tuple[ManifestReference, ...]:
     """Read a versioned DeltaManifests up to the last byte: the data manifest, then the delete manifest.
 
     Raises:
-        CorruptFileError: the bytes are none.
-        RefusedError: they are of a version that this release does not know.
+        CorruptFileError: the bytes are not DeltaManifests.
+        RefusedError: they have an unknown version.
     """
     version = source.int32()
     if version not in (_DATA_ONLY, _WITH_DELETES):
-        raise source.refused(f"DeltaManifests of the unknown version {version}")
+        raise source.refused(f"DeltaManifests have the unknown version {version}")
     if source.int32() != source.remaining:
-        raise source.corrupt("a DeltaManifests of another length than it says")
+        raise source.corrupt("DeltaManifests do not have their declared length")
     if version == _DATA_ONLY:
         return (_manifest(source, DATA),)
     found = tuple(
@@ -44,7 +44,7 @@ def read_delta_manifests(source: ByteReader) -> tuple[ManifestReference, ...]:
     )
     for _ in range(source.count(2)):
         source.skip_text()
-    source.silence_shutdown()
+    source.expect_end()
     return found
 
 
@@ -54,10 +54,10 @@ def _manifest(source: ByteReader, content: int) -> ManifestReference:
     values = read_by_field_id(source.text(), source)
     kept = values.get(_CONTENT, DATA)
     if kept != content:
-        raise source.corrupt(f"a manifest of content {kept!r} in the place of {content}")
+        raise source.corrupt(f"a manifest has the content {kept!r} instead of {content}")
     path = values.get(_PATH)
     if not isinstance(path, str) or not _is_absolute(path):
-        raise source.corrupt(f"a manifest at {str(path)[:80]!r}")
+        raise source.corrupt(f"a manifest has the invalid path {str(path)[:80]!r}")
     return ManifestReference(
         path=path,
         length=_number(values, _LENGTH, source),
@@ -83,5 +83,5 @@ def _number_or_none(values: dict[int, Any], field_id: int, source: ByteReader) -
 def _number(values: dict[int, Any], field_id: int, source: ByteReader) -> int:
     value = values.get(field_id)
     if not isinstance(value, int) or value < 0:
-        raise source.corrupt(f"a manifest whose field {field_id} is {str(value)[:40]}")
+        raise source.corrupt(f"a manifest's field {field_id} is {str(value)[:40]}")
     return value

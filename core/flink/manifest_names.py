@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# The number under which the end of a bounded input is committed: Java's Long.MAX_VALUE.
+# The checkpoint id of the commit at the end of a bounded input: Java's Long.MAX_VALUE.
 END_OF_INPUT = (1 << 63) - 1
 _NAME = re.compile(
     r"([0-9a-f]{32})-([0-9a-f]{32})-([0-9]{5,10})-([0-9]{1,10})-([0-9]{1,19})-([0-9]{5,10})"
@@ -19,14 +19,14 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class ManifestName:
-    """What a temporary manifest's name says.
+    """The parts of a temporary manifest's name.
 
     Args:
         job_id: 32 hexadecimal digits.
         operator_id: 32 hexadecimal digits.
         checkpoint_id: the checkpoint's number.
-        attempt: of the task that wrote it.
-        counter: rises over all manifests of one attempt; of one checkpoint, data come before deletes.
+        attempt: the attempt of the task that wrote it.
+        counter: increases over all manifests of one attempt; within a checkpoint, data come before deletes.
         subtask: the task's index.
         suffix: a UUID in names of the dynamic sink.
     """
@@ -41,7 +41,7 @@ class ManifestName:
 
 
 def parse_name(location: str) -> ManifestName | None:
-    """Return what the name of a location's file says; None if it is no temporary manifest's."""
+    """Return the parts of the file name in a location; None if it is not the name of a temporary manifest."""
     found = _NAME.fullmatch(location.rpartition("/")[2])
     if found is None or int(found[5]) > END_OF_INPUT:
         return None

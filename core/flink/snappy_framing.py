@@ -1,4 +1,4 @@
-"""Snappy's framing format, as Flink compresses operator state with it.
+"""Snappy's framing format, which Flink uses to compress operator state.
 
 Source: Snappy's framing_format.txt.
 """
@@ -21,16 +21,16 @@ _WORD = 0xFFFFFFFF
 
 
 def unframe(source: ByteReader, *, limit: int) -> bytes:
-    """Return what all chunks of a source hold.
+    """Return the uncompressed contents of all chunks.
 
     Raises:
-        CorruptFileError: they are not what the format says, fail their checksum or hold more than ``limit``.
+        CorruptFileError: they violate the format, fail their checksum or contain more than ``limit`` bytes.
     """
     found = bytearray()
     while source.remaining:
         found += _chunk(source)
         if len(found) > limit:
-            raise source.corrupt(f"compressed state of more than {limit} bytes")
+            raise source.corrupt(f"compressed state exceeds {limit} bytes")
     return bytes(found)
 
 
@@ -42,27 +42,27 @@ def _chunk(source: ByteReader) -> bytes:
         packed = chunk.take(chunk.remaining)
         data = _inflate(source, packed) if kind == _COMPRESSED else bytes(packed)
         if len(data) > _MAX_CHUNK or _masked_checksum(data) != expected:
-            raise source.corrupt("a compressed chunk that fails its checksum")
+            raise source.corrupt("a compressed chunk has a wrong checksum")
         return data
     if kind == _STREAM and bytes(chunk.take(chunk.remaining)) == _STREAM_NAME:
         return b""
     if kind not in _SKIPPABLE:
-        raise source.corrupt(f"a compressed chunk of the unknown kind {kind}")
+        raise source.corrupt(f"a compressed chunk has the unknown kind {kind}")
     return b""
 
 
 def _inflate(source: ByteReader, packed: memoryview) -> bytes:
     size = 0
-    for place, byte in enumerate(packed[:3]):
-        size |= (byte & 0x7F) << (7 * place)
+    for position, byte in enumerate(packed[:3]):
+        size |= (byte & 0x7F) << (7 * position)
         if byte < 0x80:  # noqa: PLR2004 - the last byte has no high bit
             break
     if size > _MAX_CHUNK:
-        raise source.corrupt(f"a compressed chunk of {size} bytes")
+        raise source.corrupt(f"a compressed chunk has {size} bytes")
     try:
         return bytes(pa.decompress(packed, decompressed_size=size, codec="snappy", asbytes=True))
     except (OSError, ValueError) as error:
-        raise source.corrupt("a chunk that does not decompress") from error
+        raise source.corrupt("a chunk does not decompress") from error
 
 
 def _masked_checksum(data: bytes) -> int:
@@ -71,7 +71,7 @@ def _masked_checksum(data: bytes) -> int:
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32 by Castagnoli's polynomial."""
+    """Return the CRC-32C (Castagnoli) checksum."""
     table, value = _table(), _WORD
     for byte in data:
         value = table[(value ^ byte) & 0xFF] ^ value >> 8

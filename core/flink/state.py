@@ -1,4 +1,4 @@
-"""What a checkpoint says of the sinks in it, as plain values."""
+"""The contents of a checkpoint about its sinks, as plain values."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ DYNAMIC_SINK = "DynamicIcebergSink"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestReference:
-    """A temporary manifest as a committer's state names it.
+    """A reference to a temporary manifest in a committer's state.
 
     Args:
-        path: its location, exactly as written there.
-        length: bytes.
-        spec_id: of its entries.
+        path: its location, exactly as stored.
+        length: its length in bytes.
+        spec_id: the partition spec of its entries.
         content: `files.DATA` (0) or 1 for a manifest of delete files.
-        added_files: its entries; None where the state does not tell.
-        added_rows: their rows; None where the state does not tell.
+        added_files: the number of its entries; None if the state does not contain it.
+        added_rows: the number of their rows; None if the state does not contain it.
     """
 
     path: str
@@ -36,10 +36,10 @@ class TakenCheckpoint:
 
     Args:
         checkpoint_id: its number.
-        manifests: the data manifest, then the delete manifest, as far as there are any; a DynamicIcebergSink may
-            have several of each, one of every partition spec that it wrote with.
-        blank: True for an entry of no bytes, which FlinkSink skips among row deltas, while an entry that
-            names no manifest is committed there as an empty snapshot.
+        manifests: the data manifest, then the delete manifest, if there are any; a DynamicIcebergSink may
+            have several of each, one for each partition spec that it used.
+        blank: True for an entry without bytes, which FlinkSink skips among row deltas, while it commits an entry
+            without manifests as an empty snapshot.
     """
 
     checkpoint_id: int
@@ -56,8 +56,8 @@ class CommitterState:
         job_id: ``flink.job-id`` of its commits, 32 hexadecimal digits.
         operator_id: ``flink.operator-id`` of its commits, 32 hexadecimal digits.
         checkpoints: in ascending order, each number once.
-        table: the table's name, where the state tells it (`DYNAMIC_SINK` only).
-        branch: the branch, where the state tells it (`DYNAMIC_SINK` only).
+        table: the table's name, if the state contains it (`DYNAMIC_SINK` only).
+        branch: the branch, if the state contains it (`DYNAMIC_SINK` only).
     """
 
     sink: str
@@ -73,9 +73,9 @@ class Checkpoint:
     """A completed checkpoint or savepoint.
 
     Args:
-        location: of its ``_metadata`` file.
+        location: the location of its ``_metadata`` file.
         checkpoint_id: its number.
-        committers: the sinks found in it; none if it has no Iceberg sink.
+        committers: its Iceberg sinks; empty if there are none.
     """
 
     location: str

@@ -1,7 +1,7 @@
-"""The state handles in a checkpoint's metadata: where each piece of state lies.
+"""The state handles in a checkpoint's metadata: the locations of all pieces of state.
 
-Source: Flink's MetadataV2V3SerializerBase and ChannelStateHandleSerializerV1 and V2. Handles have no length, so
-those of no interest are walked byte by byte as well.
+Source: Flink's MetadataV2V3SerializerBase and ChannelStateHandleSerializerV1 and V2. Handles do not have a length,
+so handles that are not needed are parsed byte by byte as well.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from lake.core.flink.byte_reader import ByteReader
 
 SPLIT_DISTRIBUTE = 0
 _MODES = range(3)
-# Handles that hold handles do so twice at most; more is an attack on the stack.
+# Handles contain handles at most two levels deep; more would be an attack on the stack.
 _MAX_DEPTH = 8
 _NULL = 0
-# The fewest bytes that a state takes, and the most states that Flink's own format for their bytes allows.
+# The minimum size of a state, and the maximum number of states that Flink's format allows.
 _STATE_BYTES = 7
 _DAMAGED_CHARACTERS = 4
 _MAX_STATES = 2 * 0x7FFF
@@ -25,20 +25,20 @@ _TOO_DEEP = "state handles within state handles"
 
 @dataclass(frozen=True, slots=True)
 class InlineState:
-    """State that is kept in the metadata itself."""
+    """State that is stored in the metadata itself."""
 
     reader: ByteReader
 
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """State in a file of its own, or in a part of a file.
+    """State in a separate file, or in a part of a file.
 
     Args:
         path: absolute, or relative to the folder of the metadata.
-        relative: which of the two.
-        size: of the state in bytes.
-        start: where it begins; None where it is the whole file.
+        relative: whether the path is relative.
+        size: the size of the state in bytes.
+        start: its offset; None if the state is the whole file.
     """
 
     path: str
@@ -49,7 +49,7 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True)
 class OtherState:
-    """State that is kept in a way that operator state never is."""
+    """State of a kind that operator state never has."""
 
     kind: int
 
@@ -59,7 +59,7 @@ StreamState = InlineState | StateFile | OtherState
 
 @dataclass(frozen=True, slots=True)
 class ListState:
-    """Where an operator's list state has its elements: big-endian longs, and how they are shared out."""
+    """The elements of an operator's list state: big-endian offsets, and the redistribution mode."""
 
     mode: int
     offsets: memoryview
@@ -70,9 +70,9 @@ class OperatorHandle:
     """One subtask's operator state.
 
     Args:
-        names: those of its states that were asked for.
-        states: a count and each state, as they stand in the metadata.
-        stream: where the states' bytes are; None where nothing is kept.
+        names: the wanted states that it contains.
+        states: the number of states and each state, as stored in the metadata.
+        stream: the handle of the states' bytes; None if there are none.
     """
 
     names: frozenset[str]
@@ -81,7 +81,7 @@ class OperatorHandle:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no state at all."""
+        """Whether it contains no state at all."""
         return self.states.between(0, 4).int32() == 0
 
     def list_states(self) -> dict[str, ListState]:
@@ -91,28 +91,28 @@ class OperatorHandle:
 
 
 def read_operator_handle(source: ByteReader, wanted: frozenset[str]) -> OperatorHandle | None:
-    """Read a handle of operator state; None for one that keeps nothing.
+    """Read a handle of operator state; None if it contains nothing.
 
     Raises:
-        CorruptFileError: the bytes are no such handle.
-        RefusedError: it is of a kind that this release does not know.
+        CorruptFileError: the bytes are not such a handle.
+        RefusedError: its kind is not known.
     """
     kind = source.int8()
     if kind == _NULL:
         return None
     if kind not in (4, 17):
-        raise source.refused(f"an operator-state handle of the unknown kind {kind}")
+        raise source.refused(f"an operator-state handle has the unknown kind {kind}")
     begin = source.position
     number = source.count(_STATE_BYTES)
     if number > _MAX_STATES:
-        raise source.corrupt(f"{number} states in one subtask")
+        raise source.corrupt(f"a subtask has {number} states")
     names = [_list_state(source)[0] for _ in range(number)]
     if len(set(names)) != number:
-        raise source.corrupt("two states of one name")
+        raise source.corrupt("two states have one name")
     for name in names:
         if name not in wanted and any(_is_almost(name, each) for each in wanted):
-            # Taken for some other operator's, a committer would silently be left out.
-            raise source.corrupt(f"a state with the damaged name {name!r}")
+            # If it were treated as another operator's state, a committer would be omitted silently.
+            raise source.corrupt(f"a state has the damaged name {name!r}")
     states = source.between(begin, source.position)
     empty = False
     if kind == 17:  # noqa: PLR2004 - Flink's code
@@ -124,23 +124,23 @@ def read_operator_handle(source: ByteReader, wanted: frozenset[str]) -> Operator
 
 
 def _is_almost(name: str, other: str) -> bool:
-    """Whether two names differ in some characters only."""
+    """Whether two names differ only in a few characters."""
     return len(name) == len(other) and sum(map(ne, name, other)) <= _DAMAGED_CHARACTERS
 
 
 def _list_state(source: ByteReader) -> tuple[str, ListState]:
     name, mode = source.text(), source.int8()
     if mode not in _MODES:
-        raise source.corrupt(f"an unknown way {mode} of sharing out state {name[:80]!r}")
+        raise source.corrupt(f"unknown redistribution mode {mode} of state {name[:80]!r}")
     return name, ListState(mode, source.longs())
 
 
 def read_stream_handle(source: ByteReader, depth: int = 0) -> StreamState | None:
-    """Read a handle of bytes; None for a null one.
+    """Read a handle of bytes; None for a null handle.
 
     Raises:
-        CorruptFileError: the bytes are no such handle.
-        RefusedError: it is of a kind that this release does not know.
+        CorruptFileError: the bytes are not such a handle.
+        RefusedError: its kind is not known.
     """
     kind = source.int8()
     match kind:
@@ -169,7 +169,7 @@ def read_stream_handle(source: ByteReader, depth: int = 0) -> StreamState | None
         case 16:
             return OtherState(kind)
         case _:
-            raise source.refused(f"a state handle of the unknown kind {kind}")
+            raise source.refused(f"a state handle has the unknown kind {kind}")
 
 
 def _key_groups(source: ByteReader, depth: int) -> None:
@@ -179,11 +179,11 @@ def _key_groups(source: ByteReader, depth: int) -> None:
 
 
 def skip_keyed_handle(source: ByteReader, depth: int = 0) -> bool:
-    """Step over a handle of keyed state and say whether there was one.
+    """Skip a handle of keyed state and return whether there was one.
 
     Raises:
-        CorruptFileError: the bytes are no such handle.
-        RefusedError: it is of a kind that this release does not know.
+        CorruptFileError: the bytes are not such a handle.
+        RefusedError: its kind is not known.
     """
     kind = source.int8()
     if depth >= _MAX_DEPTH:
@@ -204,7 +204,7 @@ def skip_keyed_handle(source: ByteReader, depth: int = 0) -> bool:
         case 10 | 13:
             _skip_change_files(source, stored=kind == 13)  # noqa: PLR2004 - Flink's code
         case _:
-            raise source.refused(f"a keyed-state handle of the unknown kind {kind}")
+            raise source.refused(f"a keyed-state handle has the unknown kind {kind}")
     return True
 
 
@@ -255,15 +255,15 @@ def _skip_change_files(source: ByteReader, *, stored: bool) -> None:
 
 
 def skip_channel_handles(source: ByteReader, *, tagged: bool) -> int:
-    """Step over the handles of what was on its way between operators, and return how many there were.
+    """Skip the handles of records in transit between operators, and return their number.
 
     Args:
         source: the metadata.
-        tagged: whether each handle begins with its kind, as from version 6 on.
+        tagged: whether each handle begins with its kind, as since version 6.
 
     Raises:
-        CorruptFileError: the bytes are no such handles.
-        RefusedError: one is of a kind that this release does not know.
+        CorruptFileError: the bytes are not such handles.
+        RefusedError: the kind of one is not known.
     """
     number = source.count(17)
     for _ in range(number):
@@ -284,4 +284,4 @@ def _skip_channel_handle(source: ByteReader, *, tagged: bool) -> None:
         read_stream_handle(source)
         source.block()
     else:
-        raise source.refused(f"a channel-state handle of the unknown kind {kind}")
+        raise source.refused(f"a channel-state handle has the unknown kind {kind}")

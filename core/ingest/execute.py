@@ -133,7 +133,7 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
         committed = commit_rows(session, plan, _operation(plan, written), operation_id)
     if committed.already:
         # The same run, by another process.
-        staging.drop(committed.table, [file.path for file in written.all_files])
+        staging.delete_unreferenced(committed.table, [file.path for file in written.all_files])
         return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
     staging.unpublish_manifests()
     return _outcome(plan, Status.DONE, written, operation_id, committed)

@@ -56,7 +56,7 @@ from lake.core.snapshots.run_ids import CARRIED_MS, has_run
 from lake.core.sorting.sort_keys import RowOrder, described_order
 from lake.core.sources.batches import source_columns, split_parquet
 from lake.core.sources.discovery import Source, find_sources
-from lake.core.staging.claims import find_marker
+from lake.core.staging.claims import find_staged_run
 from lake.core.staging.staged_run import StagedRun
 from lake.core.storage.storage import Storage
 from lake.core.types import transform_syntax
@@ -346,7 +346,7 @@ def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPl
 
 def _lying_there(session: Session, table: Table, run_id: str) -> StagedRun | None:
     try:
-        return find_marker(table, run_id)
+        return find_staged_run(table, run_id)
     except StoppedError:
         raise
     except (LakeError, OSError) as error:

@@ -20,7 +20,12 @@ from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.referenced_files import find_referenced
 from lake.core.snapshots.run_ids import RUN_ID
-from lake.core.staging.claims import clear, committing, find_marker, withdraw
+from lake.core.staging.claims import (
+    claim_for_commit,
+    discard_run,
+    find_staged_run,
+    remove_leftovers,
+)
 from lake.core.staging.operation_files import Staging
 from lake.core.staging.staged_run import CHECKPOINT_ID, RunMarks, StagedRun, job_id_of
 
@@ -100,7 +105,7 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
         RefusedError: somebody may be about to commit it.
     """
     table = session.table(identifier)
-    run = find_marker(table, run_id)
+    run = find_staged_run(table, run_id)
     told = _names(run.marks.run_id if run else run_id)
     if run is None:
         done = _ran_anywhere(table, run_id, session.clock.now_ms())
@@ -115,7 +120,7 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
             else {},
             result={**told, "removed_files": 0},
         )
-    gone = withdraw(session, table, run.marks)
+    gone = discard_run(session, table, run.marks)
     if gone.committed:
         session.warn(f"{gone.committed} files of run {run_id} are committed: they stay")
     if gone.failed:
@@ -146,7 +151,7 @@ def _refuse_branch(plan: IngestPlan, run: StagedRun) -> None:
 def _tidy(session: Session, table: Table, run: StagedRun) -> None:
     # Whoever is at it does the rest.
     with suppress(RefusedError):
-        withdraw(session, table, run.marks)
+        discard_run(session, table, run.marks)
 
 
 def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
@@ -164,7 +169,7 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
         if already_ran(now, branch, run_id, session.clock.now_ms()):
             return _outcome(plan, Status.NOTHING_TO_DO)
         raise
-    _tell_left(session, clear(committed.table, run, by_other=not committed.already))
+    _tell_left(session, remove_leftovers(committed.table, run, by_other=not committed.already))
     if committed.already:
         return _outcome(plan, Status.NOTHING_TO_DO, committed=committed)
     return replace(_outcome(plan, Status.DONE, run, committed), operation_id=operation_id)
@@ -172,7 +177,10 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
 
 def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: str) -> Committed:
     marks = {RUN_ID: run.marks.run_id}
-    with committing(session, plan.table, [run.marks.run_id]), session.interrupts.last_commit():
+    with (
+        claim_for_commit(session, plan.table, [run.marks.run_id]),
+        session.interrupts.last_commit(),
+    ):
         return commit_snapshot(
             session,
             plan.table,
@@ -194,7 +202,7 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
     wanted = {paths.canonical(file.path) for file in run.files}
     held = find_referenced(plan.table.storage, plan.table.metadata, wanted)
     if wanted and held == wanted:
-        _tell_left(session, clear(plan.table, run, by_other=False))
+        _tell_left(session, remove_leftovers(plan.table, run, by_other=False))
         return True
     if held and not plan.already:
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""Columns that equality deletes compare: found by id in any schema that the table ever had."""
+"""The columns that equality deletes compare, found by field id in all schemas of the table."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lake.core.expressions.filters import field_path
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a key: a top-level column, or a part of structs.
+    """A column of a key: a top-level column, or a field inside structs.
 
     Args:
-        path: the fields from the top-level column to the compared one.
+        path: the fields from the top-level column to the compared field.
     """
 
     path: tuple[NestedField, ...]
@@ -30,22 +30,22 @@ class KeyColumn:
 
     @property
     def leaf(self) -> NestedField:
-        """What is compared."""
+        """The compared field."""
         return self.path[-1]
 
     def of(self, column: pa.Array) -> pa.Array:
-        """Return the compared part of the top-level column's values; a NULL struct's parts are NULL."""
+        """Return the compared field's values in a top-level column; NULL where a parent struct is NULL."""
         for item in self.path[1:]:
             column = column.flatten()[column.type.get_field_index(item.name)]
         return column
 
 
 def key_schema(ids: Iterable[int], schemas: Sequence[Schema]) -> Schema:
-    """Return the fields of keys as optional ones, named by their ids because old names may have been reused.
+    """Return the key fields as optional fields, named by their ids because old names may have been reused.
 
     Args:
         ids: the compared columns.
-        schemas: the table's; of those that have a column, the first tells its type.
+        schemas: the table's schemas; a column's type is taken from the first one that has it.
 
     Raises:
         CorruptFileError: no schema has a column.
@@ -60,10 +60,10 @@ def key_schema(ids: Iterable[int], schemas: Sequence[Schema]) -> Schema:
 
 
 def key_columns(types: Schema | None, ids: Sequence[int]) -> list[KeyColumn]:
-    """Return the columns of a key, in the order of their ids given.
+    """Return the columns of a key, in the order of the given ids.
 
     Raises:
-        CorruptFileError: the fields of `key_schema` lack one.
+        CorruptFileError: the fields of `key_schema` do not include one of them.
     """
     return [KeyColumn(tuple(_found(column, [types] if types else []))) for column in ids]
 
@@ -73,11 +73,13 @@ def _found(column: int, schemas: Sequence[Schema]) -> list[NestedField]:
         path = field_path(schema, column)
         if path is not None:
             return list(path)
-    raise CorruptFileError(f"deletes compare the column of id {column}, which the table never had")
+    raise CorruptFileError(
+        f"deletes compare the column with id {column}, which no schema of the table has"
+    )
 
 
 def _chain(path: Sequence[NestedField]) -> NestedField:
-    """Return a top-level column with only the parts that a path names."""
+    """Return a top-level column with only the nested fields on a path."""
     first, *rest = path
     kind = StructType(_chain(rest)) if rest else first.field_type
     return NestedField(
@@ -89,12 +91,12 @@ def _chain(path: Sequence[NestedField]) -> NestedField:
     )
 
 
-def _merged(one: NestedField, other: NestedField) -> NestedField:
-    if not isinstance(one.field_type, StructType) or not isinstance(other.field_type, StructType):
-        return one
-    parts = {item.field_id: item for item in one.field_type.fields}
-    for item in other.field_type.fields:
+def _merged(left: NestedField, right: NestedField) -> NestedField:
+    if not isinstance(left.field_type, StructType) or not isinstance(right.field_type, StructType):
+        return left
+    parts = {item.field_id: item for item in left.field_type.fields}
+    for item in right.field_type.fields:
         known = parts.get(item.field_id)
         parts[item.field_id] = item if known is None else _merged(known, item)
     kind = StructType(*parts.values())
-    return NestedField(one.field_id, one.name, kind, required=False)
+    return NestedField(left.field_id, left.name, kind, required=False)

@@ -1,6 +1,6 @@
-"""Key rows as 64-bit words, bytes and hashes: two rows have the same encoding iff their keys are equal.
+"""Encode key rows as 64-bit words, bytes and hashes: two encodings are equal if and only if the keys are.
 
-NULL equals NULL, any NaN any other, and -0.0 differs from 0.0, as Iceberg Java compares keys.
+NULL equals NULL, NaN equals NaN, and -0.0 differs from 0.0, as when Iceberg Java compares keys.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Words = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-# Intermediate arrays of so many rows stay in the processor's cache.
+# Intermediate arrays of this many rows fit in the processor's cache.
 _BLOCK_ROWS = 32 * 1024
 _WORD = 8
-# Wider fixed values are handled as texts are.
+# Wider fixed values are treated like text.
 _WIDEST_FIXED = 16
-# An int64 holds every decimal of so many digits.
+# int64 can represent every decimal with this many digits.
 _ONE_WORD_DIGITS = 18
 _MOST_FLAGS = 64
-# Texts beyond this are few or slow to read anyway; each is hashed by itself.
+# Longer texts are rare or slow to read anyway; each is hashed separately.
 _LONG_TEXT = 256
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0x6E756C6C6E756C6C)
@@ -39,11 +39,11 @@ _ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @dataclass(frozen=True, slots=True)
 class EncodedKeys:
-    """Keys that are equal iff their words and their tails are.
+    """Keys that are equal if and only if their words and their tails are.
 
     Args:
-        words: one row of 64-bit words per key: what is NULL, the values of fixed width, texts' lengths.
-        tail: the texts of each key, one behind the other; None if no column has texts.
+        words: one row of 64-bit words per key: null flags, fixed-width values, lengths of texts.
+        tail: the concatenated texts of each key; None if no column is text.
     """
 
     words: Words
@@ -53,7 +53,7 @@ class EncodedKeys:
         return len(self.words)
 
     def hashes(self) -> Words:
-        """Return a well mixed number per key."""
+        """Return a well-mixed hash per key."""
         total = np.full(len(self), _MIX)
         for column in self.words.T:
             total = mixed(total * _MIX + column)
@@ -61,46 +61,46 @@ class EncodedKeys:
             total = mixed(total * _MIX + _text_hashes(self.tail))
         return total
 
-    def same(self, mine: Int64s, other: EncodedKeys, theirs: Int64s) -> Mask:
-        """Compare the keys at some places with those at as many places of another."""
-        equal: Mask = (self.words[mine] == other.words[theirs]).all(axis=1)
+    def same(self, rows: Int64s, other: EncodedKeys, other_rows: Int64s) -> Mask:
+        """Compare the keys at some positions pairwise with those at positions of another object."""
+        equal: Mask = (self.words[rows] == other.words[other_rows]).all(axis=1)
         if self.tail is not None and other.tail is not None:
-            tails = pc.equal(self.tail.take(pa.array(mine)), other.tail.take(pa.array(theirs)))
+            tails = pc.equal(self.tail.take(pa.array(rows)), other.tail.take(pa.array(other_rows)))
             equal &= tails.to_numpy(zero_copy_only=False)
         return equal
 
-    def take(self, places: Int64s) -> EncodedKeys:
-        """Return the keys at some places."""
-        tail = None if self.tail is None else self.tail.take(pa.array(places))
-        return EncodedKeys(self.words[places], tail)
+    def take(self, rows: Int64s) -> EncodedKeys:
+        """Return the keys at the given positions."""
+        tail = None if self.tail is None else self.tail.take(pa.array(rows))
+        return EncodedKeys(self.words[rows], tail)
 
-    def bytes_at(self, place: int) -> bytes:
+    def bytes_at(self, row: int) -> bytes:
         """Return one key as bytes."""
-        head: bytes = self.words[place].tobytes()
-        return head if self.tail is None else head + bytes(self.tail[place].as_py())
+        head: bytes = self.words[row].tobytes()
+        return head if self.tail is None else head + bytes(self.tail[row].as_py())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Memory in bytes."""
         return self.words.nbytes + (0 if self.tail is None else int(self.tail.nbytes))
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnKeys:
-    """Keys as the columns they came in, encoded where they are hashed or compared: the smallest form to keep."""
+    """Keys in their original columns, encoded when they are hashed or compared: the most compact form."""
 
     columns: pa.RecordBatch
 
     @classmethod
     def of(cls, keys: pa.Table | pa.RecordBatch) -> Self:
-        """Take the columns of keys.
+        """Take the key columns.
 
         Raises:
             RefusedError: a column is nested.
         """
         plain = {
-            str(place): _plain(one_array(keys.column(place)), name)
-            for place, name in enumerate(keys.schema.names)
+            str(position): _plain(one_array(keys.column(position)), name)
+            for position, name in enumerate(keys.schema.names)
         }
         return cls(pa.RecordBatch.from_pydict(plain))
 
@@ -108,55 +108,55 @@ class ColumnKeys:
         return int(self.columns.num_rows)
 
     def hashes(self) -> Words:
-        """Return a well mixed number per key."""
+        """Return a well-mixed hash per key."""
         found = np.empty(len(self), np.uint64)
         for start in range(0, len(self), _BLOCK_ROWS):
             block = self.columns.slice(start, _BLOCK_ROWS)
             found[start : start + _BLOCK_ROWS] = encode_keys(block).hashes()
         return found
 
-    def same(self, mine: Int64s, other: ColumnKeys, theirs: Int64s) -> Mask:
-        """Compare the keys at some places with those at as many places of another."""
-        equal = np.empty(len(mine), np.bool_)
-        for start in range(0, len(mine), _BLOCK_ROWS):
+    def same(self, rows: Int64s, other: ColumnKeys, other_rows: Int64s) -> Mask:
+        """Compare the keys at some positions pairwise with those at positions of another object."""
+        equal = np.empty(len(rows), np.bool_)
+        for start in range(0, len(rows), _BLOCK_ROWS):
             end = start + _BLOCK_ROWS
-            left, right = self.take(mine[start:end]), other.take(theirs[start:end])
+            left, right = self.take(rows[start:end]), other.take(other_rows[start:end])
             every = np.arange(len(left))
             equal[start:end] = encode_keys(left.columns).same(
                 every, encode_keys(right.columns), every
             )
         return equal
 
-    def take(self, places: Int64s) -> ColumnKeys:
-        """Return the keys at some places."""
-        return ColumnKeys(self.columns.take(pa.array(places)))
+    def take(self, rows: Int64s) -> ColumnKeys:
+        """Return the keys at the given positions."""
+        return ColumnKeys(self.columns.take(pa.array(rows)))
 
-    def bytes_at(self, place: int) -> bytes:
+    def bytes_at(self, row: int) -> bytes:
         """Return one key as bytes."""
-        return encode_keys(self.columns.slice(place, 1)).bytes_at(0)
+        return encode_keys(self.columns.slice(row, 1)).bytes_at(0)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Memory in bytes."""
         return int(self.columns.nbytes)
 
 
 class Keys(Protocol):
     """Keys that can be compared."""
 
-    def same(self, mine: Int64s, other: Any, theirs: Int64s) -> Mask:
-        """Compare the keys at some places with those at as many places of another of the same kind."""
+    def same(self, rows: Int64s, other: Any, other_rows: Int64s) -> Mask:
+        """Compare the keys at some positions pairwise with those of another object of the same type."""
 
-    def bytes_at(self, place: int) -> bytes:
+    def bytes_at(self, row: int) -> bytes:
         """Return one key as bytes."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Memory in bytes."""
 
 
 def concat_keys(parts: Sequence[EncodedKeys]) -> EncodedKeys:
-    """Put keys of the same columns together."""
+    """Concatenate keys of the same columns."""
     tails = [part.tail for part in parts if part.tail is not None]
     return EncodedKeys(
         np.concatenate([part.words for part in parts]), pa.concat_arrays(tails) if tails else None
@@ -164,7 +164,7 @@ def concat_keys(parts: Sequence[EncodedKeys]) -> EncodedKeys:
 
 
 def encode_keys(batch: pa.RecordBatch) -> EncodedKeys:
-    """Encode the rows of a batch, all of whose columns are the key's.
+    """Encode the rows of a batch; all of its columns are key columns.
 
     Raises:
         RefusedError: a column is nested.
@@ -188,7 +188,7 @@ def encode_keys(batch: pa.RecordBatch) -> EncodedKeys:
 
 
 def is_one_word(schema: pa.Schema) -> bool:
-    """Whether a key is one column whose values are at most 64 bits each."""
+    """Whether a key is one column with values of at most 64 bits."""
     if len(schema) != 1:
         return False
     kind = _plain_type(schema.field(0).type)
@@ -198,12 +198,12 @@ def is_one_word(schema: pa.Schema) -> bool:
 
 
 def one_word_hashes(column: pa.Array) -> Words:
-    """Hash a column of which `is_one_word`: different values never have one hash; NULLs have any."""
+    """Hash a one-word column (see `is_one_word`): different values have different hashes, NULL has any."""
     return mixed(_fixed_words(_plain(column, ""))[0])
 
 
 def hash_keys(batch: pa.RecordBatch) -> Words:
-    """Return a hash per row that is the same for equal keys, in every process."""
+    """Return a hash per row that is equal for equal keys, in every process."""
     if not is_one_word(batch.schema):
         return encode_keys(batch).hashes()
     column = batch.column(0)
@@ -214,13 +214,13 @@ def hash_keys(batch: pa.RecordBatch) -> Words:
 
 
 def partition_of(hashes: Words, count: int) -> Int64s:
-    """Return a number below ``count`` per hash, by its lower half: indexes use the upper."""
+    """Return a bucket number below ``count`` per hash, from its lower half: indexes use the upper half."""
     lower = hashes & np.uint64(0xFFFFFFFF)
     return ((lower * np.uint64(count)) >> np.uint64(32)).view(np.int64)
 
 
 def mixed(values: Words) -> Words:
-    """Spread every bit over all, one to one (the finaliser of MurmurHash3)."""
+    """Spread every bit over all bits, one to one (the finaliser of MurmurHash3)."""
     values = values ^ (values >> np.uint64(33))
     values *= np.uint64(0xFF51AFD7ED558CCD)
     values ^= values >> np.uint64(33)
@@ -245,7 +245,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(column: pa.Array, name: str) -> pa.Array:
-    """Return a column without what only wraps its values.
+    """Return a column without extension and dictionary types.
 
     Raises:
         RefusedError: it is nested.
@@ -271,7 +271,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _flags(columns: Sequence[pa.Array], rows: int) -> list[Words]:
-    """Return words that tell by a bit per column what is NULL."""
+    """Return words with one bit per column that is set for NULL."""
     words = []
     for start in range(0, max(len(columns), 1), _MOST_FLAGS):
         word = np.zeros(rows, np.uint64)
@@ -287,7 +287,7 @@ def _without_nulls(values: Words, column: pa.Array) -> Words:
 
 
 def _fixed_words(column: pa.Array) -> list[Words]:
-    """Return the values of a column of fixed width as words, the first part first."""
+    """Return the values of a fixed-width column as words, the first part first."""
     kind = column.type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
@@ -313,7 +313,7 @@ def _float_words(column: pa.Array) -> Words:
 
 
 def _values(column: pa.Array, kind: str, items: int = 1) -> npt.NDArray[Any]:
-    """Return the memory of a column of fixed width, so many items a value."""
+    """Return the memory of a fixed-width column, with ``items`` items per value."""
     dtype = np.dtype(kind)
     if not len(column):
         return np.zeros(0, dtype)
@@ -342,19 +342,19 @@ def _text_hashes(texts: pa.LargeBinaryArray) -> Words:
             hashlib.blake2b(text.data, digest_size=_WORD).digest(), "little"
         )
     active = np.flatnonzero((lengths > 0) & (lengths <= _LONG_TEXT))
-    place = 0
+    offset = 0
     while len(active):
-        left = lengths[active] - place
-        words = every_eight[starts[active] + place]
-        short = left < _WORD
-        words[short] &= _ALL_ONES >> (64 - 8 * left[short]).astype(np.uint64)
+        remaining = lengths[active] - offset
+        words = every_eight[starts[active] + offset]
+        short = remaining < _WORD
+        words[short] &= _ALL_ONES >> (64 - 8 * remaining[short]).astype(np.uint64)
         hashes[active] = mixed(hashes[active] * _MIX + words)
-        active, place = active[left > _WORD], place + _WORD
+        active, offset = active[remaining > _WORD], offset + _WORD
     return hashes
 
 
 def tail_offsets(texts: pa.LargeBinaryArray) -> Int64s:
-    """Return where in their memory texts begin, and where the last one ends."""
+    """Return the offsets of texts in their data buffer, including the end of the last one."""
     if not len(texts):
         return np.zeros(1, np.int64)
     return np.frombuffer(texts.buffers()[1], np.int64, len(texts) + 1, texts.offset * _WORD)

@@ -1,4 +1,4 @@
-"""The keys of rows: cut out of batches, and checked."""
+"""The key columns of rows: extracted from batches, and validated."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Mask = npt.NDArray[np.bool_]
 
 
 def columns_of(schema: Schema, ids: Sequence[int]) -> list[KeyColumn]:
-    """Return where columns lie in rows of a schema.
+    """Return the paths of columns in rows of a schema.
 
     Raises:
-        CorruptFileError: the schema lacks one.
+        CorruptFileError: the schema lacks a column.
     """
     paths = [field_path(schema, column) for column in ids]
     found = [KeyColumn(path) for path in paths if path is not None]
@@ -30,14 +30,16 @@ def columns_of(schema: Schema, ids: Sequence[int]) -> list[KeyColumn]:
 
 
 def cut(batch: pa.RecordBatch, columns: Sequence[KeyColumn]) -> pa.RecordBatch:
-    """Return columns of a batch, named by their places."""
+    """Return columns of a batch, named by position."""
     arrays = [column.of(batch.column(column.top.name)) for column in columns]
-    return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+    return pa.RecordBatch.from_arrays(
+        arrays, names=[str(position) for position in range(len(arrays))]
+    )
 
 
 def unusable(column: pa.Array) -> tuple[Mask, str] | None:
-    """Return which values tell no rows apart, and what the first of them is; None if all do."""
-    # NaN counts where the type has it.
+    """Return the values that cannot identify a row, and what the first of them is; None if all can."""
+    # NaN only exists in floating-point types.
     floating = pa.types.is_floating(column.type)
     mask: Mask = column.is_null(nan_is_null=floating).to_numpy(zero_copy_only=False)
     if not mask.any():

@@ -1,7 +1,7 @@
-"""Find rows by their keys: an exact hash index over Arrow columns, built and probed without a loop over rows.
+"""An exact hash index that finds rows by their keys, over Arrow columns, without a loop over rows.
 
-The keys' hashes lie sorted; a directory tells by a hash's upper bits where to begin. Of a key of one column
-of at most 64 bits the hash is one to one, so equal hashes are equal keys; other keys are compared.
+The keys' hashes are sorted; a directory maps a hash's upper bits to the start of the search. For a key of one
+column of at most 64 bits the hash is one to one, so equal hashes mean equal keys; other keys are compared.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from lake.core.keys.encoding import (
 )
 
 NOT_FOUND = -1
-# Probes are made in blocks whose intermediate arrays stay in the processor's cache.
+# Lookups are made in blocks whose intermediate arrays fit in the processor's cache.
 _BLOCK_ROWS = 32 * 1024
 _MOST_DIRECTORY_BITS = 26
-# Longer walks from where the directory points are rare, or somebody's design.
+# Longer searches from the directory's position are rare, or caused on purpose.
 _MOST_STEPS = 8
 
 
 class SortedKeys:
-    """Different keys in the order of their hashes; finds the place of one.
+    """Distinct keys in the order of their hashes; finds the position of a key.
 
     Args:
-        hashes: ascending.
-        keys: the keys; None where equal hashes are equal keys.
-        at: where in ``keys`` that of each hash is; None where they are in the hashes' order.
-        directory: whether to make one, which pays only when more keys are looked up than there are.
+        hashes: the hashes, ascending.
+        keys: the keys; None if equal hashes mean equal keys.
+        at: the position in ``keys`` for each hash; None if the keys are in the hashes' order.
+        directory: whether to build one, which pays off only if there are more lookups than keys.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SortedKeys:
         at: npt.NDArray[Any] | None = None,
         directory: bool = True,
     ) -> None:
-        # A last entry ends every walk; it is no key, whatever its hash equals.
+        # A sentinel ends every search; it is not a key, whatever its hash equals.
         self._hashes = np.append(hashes, np.iinfo(np.uint64).max)
         self._end = len(hashes)
         self._keys = keys
@@ -59,57 +59,57 @@ class SortedKeys:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Memory in bytes."""
         known: int = self._hashes.nbytes + (self._directory[1].nbytes if self._directory else 0)
         return known + (self._keys.nbytes if self._keys else 0)
 
     def find(self, hashes: Words, keys: Keys | None) -> Int64s:
-        """Return the place of each key; the number of all keys where there is none."""
-        places = self._places(hashes)
+        """Return the position of each key; the number of keys if it is missing."""
+        positions = self._first_positions(hashes)
         if self._keys is None or keys is None:
-            return places
-        asked = np.flatnonzero(places != self._end)
+            return positions
+        asked = np.flatnonzero(positions != self._end)
         while len(asked):
-            mine = places[asked] if self._at is None else self._at[places[asked]]
-            asked = asked[~keys.same(asked, self._keys, mine)]
-            # Another key may have the same hash.
-            places[asked] += 1
-            places[asked[self._hashes[places[asked]] != hashes[asked]]] = self._end
-            asked = asked[places[asked] != self._end]
-        return places
+            candidates = positions[asked] if self._at is None else self._at[positions[asked]]
+            asked = asked[~keys.same(asked, self._keys, candidates)]
+            # A different key may have the same hash.
+            positions[asked] += 1
+            positions[asked[self._hashes[positions[asked]] != hashes[asked]]] = self._end
+            asked = asked[positions[asked] != self._end]
+        return positions
 
-    def _places(self, hashes: Words) -> Int64s:
-        """Return the first place of each hash."""
+    def _first_positions(self, hashes: Words) -> Int64s:
+        """Return the first position of each hash."""
         if self._directory is None:
-            places = np.searchsorted(self._hashes, hashes)
-            places[self._hashes[places] != hashes] = self._end
-            return places
+            positions = np.searchsorted(self._hashes, hashes)
+            positions[self._hashes[positions] != hashes] = self._end
+            return positions
         shift, starts = self._directory
-        places = starts.take((hashes >> shift).view(np.int64), mode="clip").astype(np.int64)
-        found = self._hashes.take(places, mode="clip")
+        positions = starts.take((hashes >> shift).view(np.int64), mode="clip").astype(np.int64)
+        found = self._hashes.take(positions, mode="clip")
         missing = found != hashes
         walking = np.flatnonzero(found < hashes)
         for _ in range(_MOST_STEPS):
             if not len(walking):
                 break
             wanted = hashes[walking]
-            places[walking] = following = places[walking] + 1
+            positions[walking] = following = positions[walking] + 1
             met = self._hashes[following]
             missing[walking] = met != wanted
             walking = walking[met < wanted]
         if len(walking):
             wanted = hashes[walking]
-            places[walking] = reached = np.searchsorted(self._hashes, wanted)
+            positions[walking] = reached = np.searchsorted(self._hashes, wanted)
             missing[walking] = self._hashes[reached] != wanted
-        places[missing] = self._end
-        return places
+        positions[missing] = self._end
+        return positions
 
 
 class KeyIndex:
-    """Finds the row of a set of keys that equals a given one.
+    """Finds the key row that equals a given row.
 
-    Columns are matched by position and must have the types of those that the index was built of. Among key
-    rows of one key the one of the highest rank is found, of equal ranks the last.
+    Columns are matched by position and must have the types with which the index was built. Of several key
+    rows with one key, the one with the highest rank is found; of equal ranks, the last.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class KeyIndex:
         """Index key rows.
 
         Args:
-            keys: one row per key, all of whose columns are the key's; rows may repeat.
-            rank: a number per row that decides which of equal rows is found; None for the row's own number.
+            keys: one row per key; all columns are key columns; rows may repeat.
+            rank: a number per row that decides which of equal rows is found; None for the row number.
 
         Raises:
             RefusedError: a column is nested.
@@ -145,34 +145,36 @@ class KeyIndex:
         hashes = kept.hashes()
         order, first = grouped(hashes, kept)
         rows = _smallest_dtype(strength.strongest(order, first))
-        # Rows of one key are equal: any of them tells it.
+        # Rows with one key are equal: any of them represents it.
         return cls(types, SortedKeys(hashes[rows], kept, at=rows), rows, NOT_FOUND)
 
     def __len__(self) -> int:
-        """Return how many different keys there are."""
+        """Return the number of distinct keys."""
         return len(self._rows) - 1 + (self._null_row != NOT_FOUND)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Memory in bytes."""
         return self._keys.nbytes + int(self._rows.nbytes)
 
     def rows(self) -> Int64s:
         """Return the numbers of the key rows that can be found, one for each key.
 
-        They come in the order of their hashes; an index of keys in this order is built without sorting.
+        They are in the order of their hashes; an index of keys in this order is built without sorting.
         """
         found = self._rows[:-1].astype(np.int64)
         return found if self._null_row == NOT_FOUND else np.append(found, self._null_row)
 
     def find(self, batch: pa.RecordBatch) -> Int64s:
-        """Return for each row the number of the key row that equals it, `NOT_FOUND` if none does.
+        """Return for each row the number of the equal key row; `NOT_FOUND` if there is none.
 
         Raises:
             InvalidRequestError: the columns have other types than the keys.
         """
         if batch.schema.types != self._types:
-            raise InvalidRequestError(f"keys of {batch.schema.types} are none of {self._types}")
+            raise InvalidRequestError(
+                f"keys of {batch.schema.types} do not have the types {self._types}"
+            )
         one_word = is_one_word(batch.schema)
         found = np.empty(batch.num_rows, np.int64)
         for start in range(0, batch.num_rows, _BLOCK_ROWS):
@@ -194,35 +196,35 @@ class KeyIndex:
 
 
 def _smallest_dtype(rows: Int64s) -> npt.NDArray[Any]:
-    """Return row numbers in as few bytes as they need."""
+    """Return row numbers in the smallest sufficient integer type."""
     small = not len(rows) or int(rows.max()) < np.iinfo(np.int32).max
     return rows.astype(np.int32 if small else np.int64)
 
 
 class _Strength:
-    """Which of several rows wins."""
+    """The order of precedence among rows with one key."""
 
     def __init__(self, rows: int, rank: Int64s | None) -> None:
         self._weakest_first = None if rank is None else np.argsort(rank, kind="stable")
         if self._weakest_first is not None:
-            self._places = np.empty(rows, np.int64)
-            self._places[self._weakest_first] = np.arange(rows)
+            self._ranks = np.empty(rows, np.int64)
+            self._ranks[self._weakest_first] = np.arange(rows)
 
     def strongest(self, rows: Int64s, first: Mask) -> Int64s:
-        """Return the strongest row of each run of rows; ``first`` marks where runs begin."""
+        """Return the strongest row of each run of rows; ``first`` marks the start of each run."""
         starts = np.flatnonzero(first)
         if len(starts) == len(rows):
             return rows
         if self._weakest_first is None:
             best: Int64s = np.maximum.reduceat(rows, starts)
             return best
-        return self._weakest_first[np.maximum.reduceat(self._places[rows], starts)]
+        return self._weakest_first[np.maximum.reduceat(self._ranks[rows], starts)]
 
 
 def _one_word_entries(
     columns: list[pa.Array], strength: _Strength
 ) -> tuple[SortedKeys, Int64s, int]:
-    """Return the different values, the row of each, and the row of NULL."""
+    """Return the distinct values, the row of each, and the row of NULL."""
     hashes = np.concatenate([one_word_hashes(column) for column in columns])
     null_row, rows = NOT_FOUND, None
     if any(column.null_count for column in columns):
@@ -236,11 +238,11 @@ def _one_word_entries(
 
 
 def grouped(hashes: Words, keys: Keys | None) -> tuple[Int64s, Mask]:
-    """Return rows ordered by hash, equal keys together, and where in that order another key begins.
+    """Return rows ordered by hash with equal keys adjacent, and where each new key begins in that order.
 
     Args:
-        hashes: of each row's key.
-        keys: each row's key; None where equal hashes are equal keys.
+        hashes: the hash of each row's key.
+        keys: the key of each row; None if equal hashes mean equal keys.
     """
     if len(hashes) and (hashes[1:] > hashes[:-1]).all():
         return np.arange(len(hashes)), np.ones(len(hashes), np.bool_)
@@ -263,7 +265,7 @@ def grouped(hashes: Words, keys: Keys | None) -> tuple[Int64s, Mask]:
 
 
 def _directory(hashes: Words) -> tuple[np.uint64, npt.NDArray[Any]]:
-    """Return by how many bits to shift a hash, and for each number of the rest where its hashes begin."""
+    """Return the shift that reduces a hash to a directory slot, and the position where each slot begins."""
     bits = min((3 * len(hashes) // 2 + 1).bit_length(), _MOST_DIRECTORY_BITS)
     shift = np.uint64(64 - bits)
     small = len(hashes) < np.iinfo(np.int32).max

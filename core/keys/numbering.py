@@ -1,7 +1,7 @@
-"""Numbers for keys that come batch by batch: equal keys have one number, new ones the next.
+"""Assign numbers to keys that arrive in batches: equal keys get one number, new keys the next one.
 
-An open-addressing hash table with linear probing, worked by whole batches: in every round all rows that have
-no number yet look at one slot. Where equal hashes are not equal keys, the keys themselves are compared.
+An open-addressing hash table with linear probing, processed in whole batches: in every round, all rows without
+a number probe one slot. If equal hashes do not mean equal keys, the keys themselves are compared.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from lake.core.keys.encoding import (
 
 _FREE = -1
 _SMALLEST_TABLE = 1024
-# Neighbours fill a table that is fuller.
+# Above this load factor, probes become long.
 _FULLEST = 0.5
 
 
 class KeyDictionary:
-    """Gives the same number, from 0 on, to equal keys of all batches."""
+    """Assigns the same number, starting at 0, to equal keys of all batches."""
 
     def __init__(self) -> None:
         self._slots = np.full(_SMALLEST_TABLE, _FREE)
-        # Nobody can make up keys that all want one slot.
+        # A random salt: input cannot be crafted so that all keys use one slot.
         self._salt = np.uint64(secrets.randbits(64) | 1)
         self._hashes = _Growing(np.zeros(0, np.uint64))
         self._keys: _KnownKeys | None = None
@@ -44,11 +44,11 @@ class KeyDictionary:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many different keys there were."""
+        """Return the number of distinct keys."""
         return self._count
 
     def of(self, keys: pa.RecordBatch) -> Int64s:
-        """Return the number of each row's key; all columns are the key's, in every batch of the same types.
+        """Return the number of each row's key; all columns are key columns, with the same types in every batch.
 
         Raises:
             RefusedError: a column is nested.
@@ -60,7 +60,7 @@ class KeyDictionary:
         column = keys.column(0)
         if not column.null_count:
             return self._number(one_word_hashes(column), None)
-        # NULL has no hash of its own among those of all values.
+        # NULL does not have a hash that is different from those of all values.
         nulls = nulls_of(column)
         numbers = np.empty(len(column), np.int64)
         numbers[~nulls] = self._number(one_word_hashes(column)[~nulls], None)
@@ -71,29 +71,29 @@ class KeyDictionary:
 
     def _number(self, hashes: Words, keys: EncodedKeys | None) -> Int64s:
         numbers = np.full(len(hashes), _FREE)
-        waiting = np.arange(len(hashes))
+        unnumbered = np.arange(len(hashes))
         last_slot = len(self._slots) - 1
         slots = self._wanted(hashes)
-        while len(waiting):
-            there = self._slots[slots[waiting]]
-            free = waiting[there == _FREE]
+        while len(unnumbered):
+            occupants = self._slots[slots[unnumbered]]
+            free = unnumbered[occupants == _FREE]
             if len(free):
-                # Of several rows that want a slot one gets it; the others meet its key in the next look.
+                # Of several rows that probe a free slot, one gets it; the others compare its key in the next round.
                 self._slots[slots[free]] = free
                 winners = free[self._slots[slots[free]] == free]
                 chosen = None if keys is None else keys.take(winners)
                 numbers[winners] = self._new_numbers(hashes[winners], chosen)
                 self._slots[slots[winners]] = numbers[winners]
-                waiting = waiting[numbers[waiting] == _FREE]
-                there = self._slots[slots[waiting]]
-            same = self._same(hashes, keys, waiting, there)
-            numbers[waiting[same]] = there[same]
-            waiting = waiting[~same]
-            slots[waiting] = (slots[waiting] + 1) & last_slot
+                unnumbered = unnumbered[numbers[unnumbered] == _FREE]
+                occupants = self._slots[slots[unnumbered]]
+            same = self._same(hashes, keys, unnumbered, occupants)
+            numbers[unnumbered[same]] = occupants[same]
+            unnumbered = unnumbered[~same]
+            slots[unnumbered] = (slots[unnumbered] + 1) & last_slot
         return numbers
 
     def _wanted(self, hashes: Words) -> Int64s:
-        """Return the slot that each key should have."""
+        """Return the preferred slot of each key."""
         bits = len(self._slots).bit_length() - 1
         return ((hashes * self._salt) >> np.uint64(64 - bits)).view(np.int64)
 
@@ -131,7 +131,7 @@ class KeyDictionary:
 
 
 class _Growing:
-    """An array that rows are appended to, in steps that grow with it."""
+    """An array with amortised appends."""
 
     def __init__(self, values: npt.NDArray[Any]) -> None:
         self._memory = values
@@ -148,7 +148,7 @@ class _Growing:
 
 
 class _KnownKeys:
-    """The keys that have numbers, in the order of these."""
+    """The numbered keys, in the order of their numbers."""
 
     def __init__(self, none: EncodedKeys) -> None:
         self._words = _Growing(none.words)
@@ -167,7 +167,7 @@ class _KnownKeys:
         self._ends.append(self._ends.values[-1] + offsets[1:] - offsets[0])
 
     def same(self, numbers: Int64s, other: EncodedKeys, rows: Int64s) -> Mask:
-        """Compare the keys of some numbers with those at as many places of a batch's."""
+        """Compare numbered keys pairwise with keys at positions of a batch."""
         return EncodedKeys(self._words.values, self._tail()).same(numbers, other, rows)
 
     def _tail(self) -> pa.LargeBinaryArray | None:

@@ -1,6 +1,6 @@
-"""Whole rows as keys: two rows are the same iff all their values are, nested ones too.
+"""Whole rows as keys: two rows are identical if all their values are, including nested values.
 
-NULL is NULL, any NaN is any other, -0.0 is not 0.0; lists and maps are compared in their order.
+NULL equals NULL, NaN equals NaN, -0.0 differs from 0.0; lists and maps are compared in order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 def encode_rows(batch: pa.RecordBatch) -> EncodedKeys:
-    """Encode rows, whatever the types of their columns."""
+    """Encode rows with columns of any type."""
     columns: list[pa.Array] = []
     for column in batch.columns:
         _add_plain(column, columns)
@@ -25,14 +25,14 @@ def encode_rows(batch: pa.RecordBatch) -> EncodedKeys:
 
 
 def row_codes(batch: pa.RecordBatch) -> Int64s:
-    """Return a number per row, the same for the same rows, from 0 in the order in which they come first."""
+    """Return a code per row, equal for identical rows, numbered from 0 by first occurrence."""
     codes = _as_bytes(encode_rows(batch)).dictionary_encode().indices
     found: Int64s = codes.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
 
 def _add_plain(column: pa.Array, found: list[pa.Array]) -> None:
-    """Add the plain columns that tell everything a column does."""
+    """Append flat columns that together represent a column's values completely."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         _add_plain(column.storage, found)
@@ -50,7 +50,7 @@ def _add_plain(column: pa.Array, found: list[pa.Array]) -> None:
 
 
 def _elements(column: pa.Array) -> pa.Array:
-    """Return each list's elements as bytes, one behind the other; NULL for a NULL list."""
+    """Return each list's elements as bytes, concatenated; NULL for a NULL list."""
     values = column.flatten()
     encoded = _as_bytes(encode_rows(pa.RecordBatch.from_arrays([values], names=["element"])))
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
@@ -62,7 +62,7 @@ def _elements(column: pa.Array) -> pa.Array:
 
 
 def _as_bytes(keys: EncodedKeys) -> pa.LargeBinaryArray:
-    """Return each key as one text of bytes; where a text ends its words tell."""
+    """Return each key as one binary value; its words determine where a text ends."""
     words = np.ascontiguousarray(keys.words)
     kind = pa.binary(words.shape[1] * words.itemsize)
     heads = pa.FixedSizeBinaryArray.from_buffers(kind, len(words), [None, pa.py_buffer(words)])

@@ -1,6 +1,6 @@
-"""Sorted keys with sequence numbers in a temporary file, to be read by ranges of their hashes.
+"""Sorted keys with sequence numbers in a temporary file, read by ranges of their hashes.
 
-The file has no name from the moment it is made, so the system frees it however the process ends.
+The file has no name, so the system frees it however the process ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lake.core.errors import StorageError
 from lake.core.keys.encoding import EncodedKeys, Int64s, Words, concat_keys, tail_offsets
 from lake.core.keys.index import grouped
 
-# In so many ranges of hashes the entries of each run are counted.
+# The entries of each run are counted in this many ranges of hashes.
 _RANGES = 4096
 _RANGE_SHIFT = np.uint64(64 - 12)
 Ranges = npt.NDArray[np.int32]
@@ -26,12 +26,12 @@ Ranges = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class KeyEntries:
-    """Keys with a sequence number each.
+    """Keys with one sequence number each.
 
     Args:
-        hashes: of the keys.
+        hashes: the hashes of the keys.
         sequences: the sequence numbers.
-        keys: the keys; None where equal hashes are equal keys.
+        keys: the keys; None if equal hashes mean equal keys.
     """
 
     hashes: Words
@@ -43,12 +43,12 @@ class KeyEntries:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory."""
+        """Memory in bytes."""
         known: int = self.hashes.nbytes + self.sequences.nbytes
         return known + (0 if self.keys is None else self.keys.nbytes)
 
     def sorted(self) -> KeyEntries:
-        """Return each key once with its largest sequence number, in the order of hashes."""
+        """Return each distinct key with its largest sequence number, in the order of hashes."""
         order, first = grouped(self.hashes, self.keys)
         starts, rows = np.flatnonzero(first), order[first]
         sequences = self.sequences[order]
@@ -59,7 +59,7 @@ class KeyEntries:
 
 
 def concat_entries(parts: Sequence[KeyEntries]) -> KeyEntries:
-    """Put entries of keys of the same columns together."""
+    """Concatenate entries of keys with the same columns."""
     keys = [part.keys for part in parts if part.keys is not None]
     return KeyEntries(
         np.concatenate([part.hashes for part in parts]),
@@ -70,7 +70,7 @@ def concat_entries(parts: Sequence[KeyEntries]) -> KeyEntries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Sorted entries in a spool: how many there are, their hashes' range, where each column begins."""
+    """Sorted entries in a spool: their number, the range of their hashes, and the offset of each column."""
 
     rows: int
     nbytes: int
@@ -87,7 +87,7 @@ class Run:
 class KeySpool:
     """Runs of sorted entries in a temporary file.
 
-    `add` and `read` raise StorageError where the folder for temporary files has no room, or fails.
+    `add` and `read` raise StorageError if the folder for temporary files is full or fails.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class KeySpool:
         self._end = 0
 
     def add(self, entries: KeyEntries) -> Run:
-        """Write entries, of which there is at least one, in the order of their hashes."""
+        """Write entries, at least one, in the order of their hashes."""
         keys = entries.keys
         tail = None if keys is None else keys.tail
         offsets = None if tail is None else tail_offsets(tail)
@@ -113,7 +113,7 @@ class KeySpool:
         )
 
     def read(self, run: Run, first: int = 0, last: int | None = None) -> KeyEntries:
-        """Read some of a run's entries back."""
+        """Read a range of a run's entries."""
         rows = (run.rows if last is None else last) - first
         keys = None
         if run.words is not None:
@@ -123,16 +123,16 @@ class KeySpool:
         return KeyEntries(hashes, self._values(run.sequences, np.int64, first, rows), keys)
 
     def close(self) -> None:
-        """Give the room back. May be called twice."""
+        """Free the disk space. May be called twice."""
         self._file.close()
 
     def _write(self, values: npt.NDArray[Any]) -> int:
         start = self._end
-        left = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+        remaining = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
         try:
             self._file.seek(start)
-            while left:
-                left = left[self._file.write(left) :]
+            while remaining:
+                remaining = remaining[self._file.write(remaining) :]
         except OSError as error:
             raise _failed(error) from error
         self._end += values.nbytes
@@ -154,20 +154,20 @@ class KeySpool:
 
     def _values(self, start: int, kind: Any, first: int, count: int) -> npt.NDArray[Any]:
         values = np.empty(count, kind)
-        left = values.view(np.uint8).data
+        remaining = values.view(np.uint8).data
         try:
             self._file.seek(start + first * values.itemsize)
-            while left and (done := self._file.readinto(left)):
-                left = left[done:]
+            while remaining and (done := self._file.readinto(remaining)):
+                remaining = remaining[done:]
         except OSError as error:
             raise _failed(error) from error
-        if left:
-            raise _failed("the file ends too early")
+        if remaining:
+            raise _failed("unexpected end of file")
         return values
 
 
 def range_starts(hashes: Words) -> Ranges:
-    """Return at which of ascending hashes each of many equal ranges begins, and their number."""
+    """Return where each of many equal ranges begins in ascending hashes, and the number of hashes."""
     limits = np.arange(_RANGES, dtype=np.uint64) << _RANGE_SHIFT
     return np.append(np.searchsorted(hashes, limits), len(hashes)).astype(np.int32)
 
@@ -175,12 +175,12 @@ def range_starts(hashes: Words) -> Ranges:
 def merged(
     spool: KeySpool, runs: Sequence[tuple[Run, Ranges]], most_bytes: int
 ) -> Iterator[KeyEntries]:
-    """Yield all entries of runs in the order of hashes, each key once; a part takes about so much.
+    """Yield all entries of runs in the order of hashes, each key once, in parts of about ``most_bytes``.
 
     Args:
-        spool: where they are.
-        runs: each with the `range_starts` of its hashes.
-        most_bytes: of one part, unless a single range has more.
+        spool: the spool that contains the runs.
+        runs: the runs, each with the `range_starts` of its hashes.
+        most_bytes: the size of one part, unless a single range is larger.
     """
     for first, last in _cuts(runs, most_bytes):
         pieces = [
@@ -193,7 +193,7 @@ def merged(
 
 
 def _cuts(runs: Sequence[tuple[Run, Ranges]], most_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield neighbouring ranges that hold about so many bytes together."""
+    """Yield groups of adjacent ranges with about ``most_bytes`` each."""
     sizes = np.zeros(_RANGES)
     for run, starts in runs:
         sizes += np.diff(starts) * (run.nbytes / run.rows)
@@ -208,6 +208,6 @@ def _cuts(runs: Sequence[tuple[Run, Ranges]], most_bytes: int) -> Iterator[tuple
 
 def _failed(error: OSError | str) -> StorageError:
     return StorageError(
-        f"keys that do not fit in memory cannot be kept in {tempfile.gettempdir()}: {error}",
-        hint="TMPDIR names another folder",
+        f"keys that do not fit in memory cannot be written to {tempfile.gettempdir()}: {error}",
+        hint="set TMPDIR to another folder",
     )

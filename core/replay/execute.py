@@ -30,7 +30,7 @@ from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.referenced_files import find_referenced
 from lake.core.snapshots.run_ids import OPERATION_ID, has_run
-from lake.core.staging.claims import clear, committing
+from lake.core.staging.claims import claim_for_commit, remove_leftovers
 from lake.core.staging.staged_run import StagedRun, find_run
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     replay = _Replay(plan)
     runs = {item.run_id for job in plan.jobs for item in job.checkpoints if item.run_id}
     try:
-        with committing(session, plan.table, runs), session.interrupts.last_commit():
+        with claim_for_commit(session, plan.table, runs), session.interrupts.last_commit():
             committed = commit_snapshots(
                 session,
                 plan.table,
@@ -212,7 +212,9 @@ def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckp
     own = [path for path in manifests if parse_name(path) and locations.deletable(path, roots)]
     left = len(table.storage.delete(own).failed) + len(manifests) - len(own)
     runs = [find_run(table, item.run_id) for item in done if item.run_id]
-    left += sum(len(clear(table, run, by_other=_by_other(table, run))) for run in runs if run)
+    left += sum(
+        len(remove_leftovers(table, run, by_other=_by_other(table, run))) for run in runs if run
+    )
     if left:
         session.warn(f"{left} temporary manifests were committed but could not be removed")
 

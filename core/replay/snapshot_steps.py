@@ -15,7 +15,7 @@ from lake.core.commit.operations import (
     Operation,
     ReplacePartitions,
     RowDelta,
-    Step,
+    SnapshotStep,
 )
 from lake.core.errors import RefusedError
 from lake.core.flink.commits import CHECKPOINT_ID, JOB_ID, OPERATOR_ID
@@ -27,7 +27,7 @@ from lake.core.snapshots.run_ids import RUN_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReplayStep(Step):
+class ReplayStep(SnapshotStep):
     """A snapshot that holds checkpoints.
 
     Args:

@@ -1,7 +1,7 @@
-"""Rows in an order, however many: sorted in memory a part at a time, kept on disk, and merged.
+"""External sort: sorts any number of rows in parts in memory, spills them to disk, and merges them.
 
-The files have no names, so the system frees them however the process ends. Merging takes a block of each part
-and gives what is no greater than the least of the blocks' last keys.
+The files have no names, so the system frees them however the process ends. A merge takes a block of each part
+and outputs the rows that are not greater than the least of the blocks' last keys.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 128 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
-# So many parts are merged at a time: a block of each is in memory.
+# The number of parts that are merged at a time: one block of each is in memory.
 _MOST_RUNS = 64
 _FEWEST_RUNS = 4
-# The last column of a batch with keys, whatever names the others have.
+# The last column of a batch with keys, whatever the names of the others.
 _KEY = "key"
 _ROWS = "rows that are sorted"
 
 
 def with_keys(batch: pa.RecordBatch, order: RowOrder, schema: Schema) -> pa.RecordBatch:
-    """Return rows with their keys as the last column."""
+    """Return rows with their sort keys as the last column."""
     return batch.append_column(_KEY, order.keys(batch, schema))
 
 
@@ -46,7 +46,7 @@ def keys_of(batch: pa.RecordBatch) -> pa.BinaryArray:
 
 
 def in_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return rows with keys in the keys' order, all in memory."""
+    """Return rows with keys, sorted by their keys, all in memory."""
     rows = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
     order = byte_order(keys_of(rows))
     return rows if order is None else rows.take(pa.array(order))
@@ -54,10 +54,10 @@ def in_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 @dataclass(slots=True)
 class RowSorter:
-    """Takes rows with keys and gives them back in order.
+    """Accepts rows with keys and returns them in order.
 
     Args:
-        memory_bytes: how much is held before it goes to disk.
+        memory_bytes: the size of the rows in memory before they are spilled to disk.
         check_cancelled: called between steps; raises to stop.
     """
 
@@ -65,11 +65,11 @@ class RowSorter:
     check_cancelled: Callable[[], None] = lambda: None
     _held: list[pa.RecordBatch] = field(default_factory=list)
     _bytes: int = 0
-    # Parts that were merged so many times.
+    # The index is the number of merges that produced the parts.
     _levels: list[list[BatchSpool]] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows."""
+        """Add rows."""
         if not batch.num_rows:
             return
         self._held.append(batch)
@@ -78,7 +78,7 @@ class RowSorter:
             self._spill()
 
     def ordered(self) -> Iterator[pa.RecordBatch]:
-        """Give all rows back; nothing may be added any more."""
+        """Return all rows in order; no more rows may be added."""
         if not self._levels:
             if self._held:
                 yield from _blocks(in_order(self._held))
@@ -106,12 +106,12 @@ class RowSorter:
         self._keep(run, 0)
 
     def _keep(self, run: BatchSpool, level: int) -> None:
-        """Keep a part, and merge those of a level when they have become many."""
+        """Keep a part, and merge the parts of a level when there are many."""
         if level == len(self._levels):
             self._levels.append([])
         runs = [*self._levels[level], run]
-        # A block holds a row at least, however large it is.
-        wide = len(runs) >= _FEWEST_RUNS and sum(one.widest for one in runs) > self.memory_bytes
+        # A block contains at least one row, however large it is.
+        wide = len(runs) >= _FEWEST_RUNS and sum(item.widest for item in runs) > self.memory_bytes
         if len(runs) < _MOST_RUNS and not wide:
             self._levels[level] = runs
             return
@@ -120,8 +120,8 @@ class RowSorter:
         for batch in self._merged(runs):
             for block in _blocks(batch):
                 together.write(block)
-        for one in runs:
-            one.close()
+        for item in runs:
+            item.close()
         self._keep(together, level + 1)
 
     def _merged(self, runs: Sequence[BatchSpool]) -> Iterator[pa.RecordBatch]:
@@ -133,7 +133,7 @@ class RowSorter:
 
 
 class _Head:
-    """Where a part is read: the rows of its present block that were not given yet."""
+    """The read position in a part: the rows of its current block that were not returned yet."""
 
     def __init__(self, run: BatchSpool) -> None:
         self._run = run
@@ -144,11 +144,11 @@ class _Head:
 
     @property
     def more(self) -> bool:
-        """Whether there are blocks behind this one."""
+        """Whether there are blocks after the current one."""
         return self._next < len(self._run)
 
     def take(self, bound: bytes | None) -> pa.RecordBatch | None:
-        """Return rows up to a bound, None for no row."""
+        """Return rows up to a bound; None if there are none."""
         rows = self.rows
         if rows is None:
             return None

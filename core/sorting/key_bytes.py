@@ -1,6 +1,6 @@
-"""Binary keys in the order of their bytes: sort them, and find their places among bounds.
+"""Sort binary keys by their bytes, and find their positions among bounds.
 
-No key may be the beginning of another: then shorter ones may be filled up with zeros.
+No key may be a prefix of another: then shorter keys can be padded with zeros.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 
-# So much of a key is looked at first; what is equal up to there is rare.
+# The part of a key that is compared first; keys with an equal prefix are rare.
 PREFIX = 64
 _WORD = 8
 
 
-def byte_order(keys: pa.BinaryArray) -> Places | None:
-    """Return the places of keys in ascending order; None if that is how they lie."""
+def byte_order(keys: pa.BinaryArray) -> Indices | None:
+    """Return the indices that sort keys; None if they are already ascending."""
     if len(keys) < 2:  # noqa: PLR2004 - nothing to sort
         return None
     longest = _longest(keys)
@@ -40,7 +40,7 @@ def byte_order(keys: pa.BinaryArray) -> Places | None:
 
 
 def count_up_to(keys: pa.BinaryArray, bound: bytes) -> int:
-    """Return how many of some ascending keys are no greater than a bound."""
+    """Return how many of the ascending keys are not greater than a bound."""
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) // 2
@@ -51,10 +51,10 @@ def count_up_to(keys: pa.BinaryArray, bound: bytes) -> int:
     return low
 
 
-def places_among(keys: pa.BinaryArray, bounds: Sequence[bytes]) -> tuple[Places, Places]:
+def bound_ranks(keys: pa.BinaryArray, bounds: Sequence[bytes]) -> tuple[Indices, Indices]:
     """Return how many bounds are less than each key, and how many are not greater.
 
-    Only the first `PREFIX` bytes of keys and bounds count.
+    Only the first `PREFIX` bytes of keys and bounds are compared.
     """
     width = min(max([_longest(keys), *map(len, bounds)], default=0), PREFIX)
     if width == 0 or not len(keys):
@@ -65,7 +65,7 @@ def places_among(keys: pa.BinaryArray, bounds: Sequence[bytes]) -> tuple[Places,
 
 
 def prefixes(keys: pa.BinaryArray, width: int) -> Bytes:
-    """Return the first bytes of each key, filled up with zeros."""
+    """Return the first bytes of each key, padded with zeros."""
     count = len(keys)
     found = np.zeros((count, width), np.uint8)
     offsets = np.frombuffer(keys.buffers()[1], np.int32, count + 1, 4 * keys.offset)
@@ -76,9 +76,9 @@ def prefixes(keys: pa.BinaryArray, width: int) -> Bytes:
         rows = data[offsets[0] : offsets[-1]].reshape(count, length)
         found[:, :length] = rows[:, :width]
         return found
-    for place in range(width):
-        longer = np.flatnonzero(lengths > place)
-        found[longer, place] = data[offsets[longer] + place]
+    for position in range(width):
+        longer = np.flatnonzero(lengths > position)
+        found[longer, position] = data[offsets[longer] + position]
     return found
 
 
@@ -91,17 +91,17 @@ def _texts(rows: Bytes) -> npt.NDArray[Any]:
 
 
 def _words(rows: Bytes) -> list[Words]:
-    """Return the bytes in which keys differ as numbers, the first bytes first."""
+    """Return the bytes in which keys differ as numbers, the most significant first."""
     rows = rows[:, rows.min(axis=0) != rows.max(axis=0)]
     width = -(-rows.shape[1] // _WORD) * _WORD
     filled = np.zeros((len(rows), width), np.uint8)
     filled[:, : rows.shape[1]] = rows
     words = filled.view(">u8").astype(np.uint64)
-    return [np.ascontiguousarray(words[:, place]) for place in range(words.shape[1])]
+    return [np.ascontiguousarray(words[:, position]) for position in range(words.shape[1])]
 
 
 def _ascending(words: Sequence[Words]) -> bool:
-    """Whether keys of these words lie in ascending order."""
+    """Whether keys with these words are in ascending order."""
     undecided: Any = True
     for word in words:
         before, after = word[:-1], word[1:]
@@ -111,34 +111,34 @@ def _ascending(words: Sequence[Words]) -> bool:
     return True
 
 
-def _ranks(ordered: Words) -> Places:
-    """Return a number per ascending value, rising with it and the same for equal ones."""
+def _ranks(ordered: Words) -> Indices:
+    """Return an ascending rank per value of an ascending array; equal values have equal ranks."""
     return np.cumsum(np.concatenate([[False], ordered[1:] != ordered[:-1]]))
 
 
-def _tied(groups: Places) -> Places:
-    """Return where neighbours are in one group."""
+def _tied(groups: Indices) -> Indices:
+    """Return where adjacent elements are in one group."""
     same = groups[1:] == groups[:-1]
     return np.flatnonzero(np.concatenate([same, [False]]) | np.concatenate([[False], same]))
 
 
-def _by_next(order: Places, groups: Places, word: Words) -> tuple[Places, Places]:
-    """Order what is equal so far by its next word."""
-    places = _tied(groups)
-    if not len(places):
+def _by_next(order: Indices, groups: Indices, word: Words) -> tuple[Indices, Indices]:
+    """Order elements that are equal so far by their next word."""
+    positions = _tied(groups)
+    if not len(positions):
         return order, groups
-    rows = order[places]
-    order[places] = rows[np.lexsort((word[rows], groups[places]))]
+    rows = order[positions]
+    order[positions] = rows[np.lexsort((word[rows], groups[positions]))]
     values = word[order]
     apart = (groups[1:] != groups[:-1]) | (values[1:] != values[:-1])
     return order, np.cumsum(np.concatenate([[False], apart]))
 
 
-def _by_rest(order: Places, groups: Places, keys: pa.BinaryArray) -> Places:
-    """Order what is equal so far by the whole key."""
-    places = _tied(groups)
-    rows = order[places]
-    tied = pa.table({"group": groups[places], "key": keys.take(pa.array(rows))})
+def _by_rest(order: Indices, groups: Indices, keys: pa.BinaryArray) -> Indices:
+    """Order elements that are equal so far by the complete key."""
+    positions = _tied(groups)
+    rows = order[positions]
+    tied = pa.table({"group": groups[positions], "key": keys.take(pa.array(rows))})
     by = [("group", "ascending"), ("key", "ascending")]
-    order[places] = rows[pc.sort_indices(tied, sort_keys=by).to_numpy()]
+    order[positions] = rows[pc.sort_indices(tied, sort_keys=by).to_numpy()]
     return order

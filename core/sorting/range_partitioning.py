@@ -1,6 +1,6 @@
-"""Ranges of keys for tasks: a sample of the rows shows where to cut, and each row goes where its key lies.
+"""Range partitioning of rows among tasks: bounds come from a sample, and each row goes to the range of its key.
 
-A key so frequent that several cuts fall on it is spread over all the tasks that it touches.
+A key that is so frequent that it covers several bounds is distributed over all tasks of these ranges.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lake.core.sorting.external_sort import keys_of
-from lake.core.sorting.key_bytes import PREFIX, places_among
+from lake.core.sorting.key_bytes import PREFIX, bound_ranks
 
-# So many keys of the sample for each range: Spark's own number.
+# Sampled keys for each range: the same number as in Spark.
 SAMPLED_PER_RANGE = 100
 _SEED = 7
 
 
 class KeySample:
-    """Some keys of many, each as likely as any other; the same in every run.
+    """A uniform random sample of keys; the same in every run.
 
     Args:
-        size: how many.
-        number: of the task that takes it.
+        size: the size of the sample.
+        number: the number of the task that takes it.
     """
 
     def __init__(self, size: int, number: int) -> None:
@@ -38,7 +38,7 @@ class KeySample:
         self.rows = 0
 
     def add(self, keys: pa.BinaryArray) -> None:
-        """Look at keys."""
+        """Add keys to the population."""
         self.rows += len(keys)
         ranks = self._random.random(len(keys))
         limit = self._ranks.max() if len(self._ranks) >= self._size else 1.0
@@ -50,15 +50,15 @@ class KeySample:
         if len(self._keys) > self._size:
             kept = np.argpartition(self._ranks, self._size)[: self._size]
             self._ranks = self._ranks[kept]
-            self._keys = [self._keys[place] for place in kept]
+            self._keys = [self._keys[position] for position in kept]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what `cuts` takes, JSON-ready."""
+        """Return the JSON-ready input of `cuts`."""
         return {"rows": self.rows, "keys": encoded(self._keys)}
 
 
 def cuts(samples: Sequence[Mapping[str, Any]], ranges: int) -> list[bytes]:
-    """Return the keys at which to cut into about equal ranges, ascending; one may come more than once."""
+    """Return the keys that divide the samples into about equal ranges, ascending, possibly repeated."""
     weighed = [
         (key, sample["rows"] / len(sample["keys"]))
         for sample in samples
@@ -69,23 +69,23 @@ def cuts(samples: Sequence[Mapping[str, Any]], ranges: int) -> list[bytes]:
     weighed.sort()
     reached = np.cumsum([weight for _, weight in weighed])
     wanted = reached[-1] * np.arange(1, ranges) / ranges
-    places = np.minimum(np.searchsorted(reached, wanted), len(weighed) - 1)
-    return [weighed[place][0] for place in places]
+    positions = np.minimum(np.searchsorted(reached, wanted), len(weighed) - 1)
+    return [weighed[position][0] for position in positions]
 
 
 def encoded(keys: Sequence[bytes]) -> list[str]:
-    """Return keys as texts."""
+    """Return keys as text."""
     return [base64.b64encode(key).decode() for key in keys]
 
 
 def decoded(texts: Sequence[str]) -> list[bytes]:
-    """Return keys of texts."""
+    """Return keys from text."""
     return [base64.b64decode(text) for text in texts]
 
 
 @dataclass(slots=True)
 class Ranges:
-    """Sends rows to the range that their key lies in."""
+    """Assigns rows to the range of their key."""
 
     bounds: Sequence[bytes]
     _turn: int = field(default=0)
@@ -95,8 +95,8 @@ class Ranges:
         if not self.bounds:
             yield 0, rows
             return
-        first, last = places_among(keys_of(rows), self.bounds)
-        # What equals some bounds may go to either side of each.
+        first, last = bound_ranks(keys_of(rows), self.bounds)
+        # Rows that equal bounds may go to either side; they are distributed in turn.
         turns = self._turn + np.arange(rows.num_rows)
         self._turn += rows.num_rows
         numbers = first + turns % (last - first + 1)

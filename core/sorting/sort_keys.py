@@ -1,8 +1,8 @@
-"""A row's place in an order as bytes: two keys compare, byte by byte, as their rows do.
+"""Encode a row's sort order as bytes: two keys compare, byte by byte, as their rows do.
 
-Of each field a byte tells whether it is NULL and the others its value: numbers with the most significant byte
-first and the sign turned round, texts with an end that no text holds. What descends is inverted. A Z-order's
-bits come from its columns in turn.
+Each field is a null byte followed by its value: numbers are big-endian with the sign bit flipped, texts end
+with a terminator that no text contains. Descending fields are inverted. A Z-order
+interleaves the bits of its columns.
 Source: https://iceberg.apache.org/spec/#sorting (the order of floats, of NULL, of fixed and uuid); Iceberg's
 ZOrderByteUtils.
 """
@@ -36,7 +36,7 @@ TEXT_BYTES = 8
 MOST_BYTES = 2**31 - 1
 _WORD = 8
 _SIGN = 0x80
-# Bits are spread over bytes to be interleaved: so many rows at a time stay small.
+# Bits are expanded to bytes for interleaving: a small number of rows at a time limits the memory.
 _BLOCK_ROWS = 16 * 1024
 _END = b"\x00\x00"
 _ONE_WORD_DIGITS = 18
@@ -44,13 +44,13 @@ _ONE_WORD_DIGITS = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOrder(PlainData):
-    """How rows are ordered: by fields, and what is equal so far by a Z-order.
+    """The order of rows: by fields, and among equal rows by a Z-order.
 
     Args:
-        fields: each with a column's id, a transform, a direction and the place of NULL.
+        fields: each with a column's id, a transform, a direction and the null order.
         curve: ids of the Z-order's columns.
-        text_bytes: how many bytes of a text the Z-order heeds.
-        most_bytes: how long a Z-order's value may get.
+        text_bytes: the number of bytes of a text that the Z-order uses.
+        most_bytes: the maximum length of a Z-order value.
     """
 
     fields: tuple[_PlainSortField, ...] = ()
@@ -60,7 +60,7 @@ class RowOrder(PlainData):
 
     @property
     def column_ids(self) -> list[int]:
-        """The columns that keys are made of."""
+        """The ids of the columns in the keys."""
         return [*(item.source_id for item in self.fields), *self.curve]
 
     def keys(self, batch: pa.RecordBatch, schema: Schema) -> pa.BinaryArray:
@@ -82,7 +82,7 @@ class RowOrder(PlainData):
         return _without_nulls(_wide_bytes(column), column)
 
     def _interleaved(self, columns: Sequence[Bytes]) -> Bytes:
-        """Return the columns' bits in turn; a column that has ended is passed over."""
+        """Return the interleaved bits of the columns; a column whose bits are used up is skipped."""
         rows = len(columns[0])
         width = min(sum(column.shape[1] for column in columns), self.most_bytes)
         bits = [
@@ -90,18 +90,18 @@ class RowOrder(PlainData):
             for number, column in enumerate(columns)
             for bit in range(8 * column.shape[1])
         ]
-        places = sorted(bits)[: 8 * width]
+        order = sorted(bits)[: 8 * width]
         found = np.empty((rows, width), np.uint8)
         for start in range(0, rows, _BLOCK_ROWS):
             end = start + _BLOCK_ROWS
             block = [np.unpackbits(column[start:end], axis=1) for column in columns]
-            turns = np.stack([block[number][:, bit] for bit, number in places], axis=1)
+            turns = np.stack([block[number][:, bit] for bit, number in order], axis=1)
             found[start:end] = np.packbits(turns, axis=1)
         return found
 
 
 def described_order(order: RowOrder | None, schema: Schema) -> list[str]:
-    """Return an order's terms as they are shown."""
+    """Return an order's terms in readable form."""
     if order is None:
         return []
     columns = [schema.find_column_name(column) for column in order.curve]
@@ -117,7 +117,7 @@ def _term(item: SortField, schema: Schema) -> str:
 
 
 def _field_parts(values: pa.Array, item: SortField) -> list[Bytes | pa.BinaryArray]:
-    """Return a field's part of the key: a byte for NULL, and the value."""
+    """Return a field's part of the key: the null byte and the value."""
     nulls = values.is_null().to_numpy(zero_copy_only=False)
     last = item.null_order == NullOrder.NULLS_LAST
     flags = (nulls if last else ~nulls).astype(np.uint8).reshape(-1, 1)
@@ -135,7 +135,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _text(values: pa.Array, *, descends: bool) -> pa.BinaryArray:
-    """Return texts with an end that sorts before all that could follow: a zero in a text gets a 255 behind it."""
+    """Return texts with a terminator that sorts before any continuation: a zero in a text is followed by 255."""
     texts = pc.fill_null(values.cast(pa.binary()), b"")
     if pc.any(pc.match_substring(texts, b"\x00"), min_count=0).as_py():
         texts = pc.replace_substring(texts, pattern=b"\x00", replacement=b"\x00\xff")
@@ -150,7 +150,7 @@ def _text(values: pa.Array, *, descends: bool) -> pa.BinaryArray:
 
 
 def _number_bytes(column: pa.Array) -> Bytes:
-    """Return values of a fixed width as bytes in their order; those of NULL mean nothing."""
+    """Return fixed-width values as bytes in their order; undefined for NULL."""
     kind = column.type
     if pa.types.is_boolean(kind):
         return _raw(column.cast(pa.uint8()), 1)
@@ -163,12 +163,12 @@ def _number_bytes(column: pa.Array) -> Bytes:
     found: Bytes = np.ascontiguousarray(raw[:, ::-1])
     if pa.types.is_floating(kind):
         negative = found[:, :1] >= _SIGN
-        return np.where(negative, ~found, found ^ _discard_marker(width))
-    return found ^ _discard_marker(width)
+        return np.where(negative, ~found, found ^ _sign_bit(width))
+    return found ^ _sign_bit(width)
 
 
 def _wide_bytes(column: pa.Array) -> Bytes:
-    """Return numbers of all widths as eight bytes, so that bits of equal weight meet in a Z-order."""
+    """Return numbers of all widths as eight bytes, so that bits of equal weight align in a Z-order."""
     kind = column.type
     if pa.types.is_fixed_size_binary(kind):
         return _filled(_number_bytes(column))
@@ -182,20 +182,20 @@ def _wide_bytes(column: pa.Array) -> Bytes:
 
 
 def _filled(found: Bytes) -> Bytes:
-    """Return the first eight bytes, filled up with zeros."""
+    """Return the first eight bytes, padded with zeros."""
     wide = np.zeros((len(found), _WORD), np.uint8)
     wide[:, : found.shape[1]] = found[:, :_WORD]
     return wide
 
 
-def _discard_marker(width: int) -> Bytes:
+def _sign_bit(width: int) -> Bytes:
     sign = np.zeros(width, np.uint8)
     sign[0] = _SIGN
     return sign
 
 
 def _raw(column: pa.Array, width: int) -> Bytes:
-    """Return the memory of a column of fixed width, a row per value."""
+    """Return the memory of a fixed-width column, one row per value."""
     if not len(column):
         return np.zeros((0, width), np.uint8)
     start, count = column.offset * width, len(column) * width
@@ -209,7 +209,7 @@ def _without_nulls(found: Bytes, column: pa.Array) -> Bytes:
 
 
 def _joined(parts: Sequence[Bytes | pa.BinaryArray], rows: int) -> pa.BinaryArray:
-    """Return keys of their parts, one behind the other."""
+    """Return the concatenated parts of keys."""
     texts: list[pa.BinaryArray] = []
     numbers: list[Bytes] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""Batches of rows in a file without a name, which the system frees however the process ends."""
+"""A temporary file for batches of rows. It has no name, so the system frees it however the process ends."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from lake.core.errors import StorageError
 
 
 class BatchSpool:
-    """Keeps batches on disk, numbered as they come.
+    """Stores batches on disk, numbered in the order of arrival.
 
     Args:
-        rows: what they are, for messages.
+        rows: what the rows are, for messages.
     """
 
     def __init__(self, rows: str) -> None:
         self._rows = rows
         self._file: IO[bytes] | None = None
-        # Where each batch begins, and how many bytes it takes.
-        self._places: list[tuple[int, int]] = []
+        # The offset and the size of each batch.
+        self._extents: list[tuple[int, int]] = []
         self.widest = 0
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._extents)
 
     def write(self, batch: pa.RecordBatch) -> int:
         """Write a batch and return its number.
 
         Raises:
-            StorageError: there is no room.
+            StorageError: there is not enough space.
         """
         try:
             if self._file is None:
@@ -42,10 +42,10 @@ class BatchSpool:
             length = self._file.tell() - start
         except OSError as error:
             raise StorageError(
-                f"{self._rows} cannot be kept in {tempfile.gettempdir()}: {error}",
+                f"{self._rows} cannot be written to {tempfile.gettempdir()}: {error}",
                 hint="set TMPDIR to a folder with more room",
             ) from error
-        self._places.append((start, length))
+        self._extents.append((start, length))
         self.widest = max(self.widest, length)
         return len(self) - 1
 
@@ -53,11 +53,11 @@ class BatchSpool:
         """Read a batch."""
         if self._file is None:
             raise ValueError("nothing was written")
-        start, length = self._places[number]
+        start, length = self._extents[number]
         self._file.seek(start)
         return pa.ipc.open_stream(pa.py_buffer(self._file.read(length))).read_next_batch()
 
     def close(self) -> None:
-        """Free the disk."""
+        """Free the disk space."""
         if self._file is not None:
             self._file.close()

@@ -1,23 +1,23 @@
-"""Who may commit a staged run and who may delete it: never both.
+"""Mutual exclusion between committing and discarding a staged run.
 
-A run may be committed by the process that wrote it, by a later run of its id and by a replay; it is deleted by
-`lake ingest --discard`, and by the process that wrote it when that fails. No snapshot may come to hold a file
-that goes. Storages have no locks in common, so both sides put up a sign first and look for the other's then:
-whatever the order, at least one of them sees it.
+A run may be committed by the process that wrote it, by a later run with its id, and by a replay. It is discarded by
+`lake ingest --discard`, and by the process that wrote it if that fails. A snapshot must never reference a deleted
+file. There is no lock common to all storages, so each side writes its marker before it checks for the other's; in
+any order, at least one of them sees the conflict.
 
-- Who commits puts up a claim, looks for a withdrawal's sign and for the manifests, and commits. The process that
+- A commit writes a claim, checks for a discard marker and for the manifests, and commits. The process that
   wrote the run has its claim in the manifests from the beginning, as their `lake.writer`.
-- Who withdraws puts up the sign, looks for claims, loads the table, spares every file that occurs in a retained
-  snapshot of any branch, deletes the others, then the manifests, then its sign.
+- A discard writes its marker, checks for claims, loads the table, keeps every file that is referenced by a retained
+  snapshot of any branch, deletes the other files, then the manifests, then its marker.
 
-A claim whose process is known to be gone counts for nothing where that process changed the catalog itself. Where a
-server does that, the last request of a dead process may still be on its way, and elsewhere nobody can tell (another
-machine, or a commit whose answer never came): there it counts for ten minutes. Killed half-way, a withdrawal
-leaves its sign: nobody can commit what is left, and the next withdrawal ends it. Files are found by the run's
-operation id in their names below the table's data, never by what a manifest lists.
+A claim whose process has certainly ended is ignored if that process changed the catalog itself. If a server
+does that, the last request of a dead process may still be in transit; in other cases the state of the process is
+unknown (another machine, or a commit without a response). Such a claim is valid for ten minutes. If a discard is
+killed, its marker remains: the run can no longer be committed, and the next discard completes it. Files are found
+by the run's operation id in their names below the table's data location, never by the entries of a manifest.
 
-Committers do not need this among one another: the run's id (or, where that is not in the snapshot, the files'
-paths) is looked for against the very head that the commit requires.
+Committers do not need claims among themselves: the run's id (or, if the snapshot does not contain it, the paths
+of the files) is searched for in the history of the same head that the commit requires.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _LIMIT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
-    """What a withdrawal did.
+class Discarded:
+    """The result of a discard.
 
     Args:
-        files: how many files it deleted.
-        committed: how many it spared, because snapshots hold them.
-        failed: locations that could not be deleted.
+        files: the number of deleted files.
+        committed: the number of files that were kept because snapshots reference them.
+        failed: locations of files that could not be deleted.
     """
 
     files: int
@@ -69,11 +69,11 @@ class Withdrawn:
 
 
 @contextmanager
-def committing(session: Session, table: Table, run_ids: Collection[str]) -> Iterator[None]:
-    """Keep staged runs, by their ids or job ids, from being withdrawn while the block commits them.
+def claim_for_commit(session: Session, table: Table, run_ids: Collection[str]) -> Iterator[None]:
+    """Prevent staged runs (given by run ids or job ids) from being discarded while the block commits them.
 
     Raises:
-        CommitConflictError: one of them is being withdrawn, or is gone.
+        CommitConflictError: one of them is being discarded, or no longer exists.
     """
     claims = [_claim(session, table, run_id) for run_id in run_ids]
     keep = False
@@ -102,61 +102,63 @@ def _require_there(table: Table, run_id: str) -> None:
         raise CommitConflictError(f"run {run_id} was committed or discarded meanwhile")
 
 
-def doubt(session: Session, table: Table, run_id: str) -> None:
-    """Note that the outcome of a run's commit is not known: it may land yet."""
+def mark_unknown(session: Session, table: Table, run_id: str) -> None:
+    """Record that the outcome of a run's commit is unknown: it may still succeed."""
     _write(session, table, _claim(session, table, run_id), "")
 
 
-def withdraw(
+def discard_run(
     session: Session,
     table: Table,
     marks: RunMarks,
     *,
     own_operation: str | None = None,
     known: TableMetadata | None = None,
-) -> Withdrawn:
-    """Delete a staged run: its files but those that a snapshot holds, and its manifests.
+) -> Discarded:
+    """Delete a staged run: its manifests, and its files except those that a snapshot references.
 
     Args:
         session: clock, ids and the register of files that may be live.
         table: the table.
-        marks: of the run.
+        marks: the run's marks.
         own_operation: the operation id of the caller, if it wrote the run itself.
-        known: metadata from before the run was written, whose snapshots cannot hold it.
+        known: metadata from before the run was written; its snapshots cannot reference the run's files.
 
     Raises:
-        RefusedError: somebody may be committing it; nothing was deleted.
-        CorruptFileError: a snapshot cannot be read, so that nobody knows what it holds.
+        RefusedError: another process may be committing the run; nothing was deleted.
+        CorruptFileError: a snapshot cannot be read, so the files that it references are unknown.
     """
-    sign = _discard_marker(table, marks.run_id)
-    begun = table.storage.exists(sign)
+    marker = _discard_marker(table, marks.run_id)
+    has_begun = table.storage.exists(marker)
     try:
-        _write(session, table, sign, process_name())
+        _write(session, table, marker, process_name())
         claims = _claims(table, marks.run_id)
         _refuse_claims(session, table, marks, claims, own_operation)
-        now = table.refreshed()
+        current = table.refreshed()
         found = _files_of(table, marks)
-        held = find_referenced(table.storage, now.metadata, found, known=known)
-        gone = [
+        referenced = find_referenced(table.storage, current.metadata, found, known=known)
+        unreferenced = [
             path
             for path in found
-            if locations.canonical(path) not in held | session.protected_files
+            if locations.canonical(path) not in referenced | session.protected_files
         ]
-        beside = _prepared(now, marks, known=known)
-        begun = True
-        outcome = table.storage.delete([*gone, *beside])
+        own_metadata = _prepared(current, marks, known=known)
+        has_begun = True
+        outcome = table.storage.delete([*unreferenced, *own_metadata])
         failed = list(outcome.failed) or remove_manifests(table, marks.run_id)
     except BaseException:
-        if not begun:
-            table.storage.delete([sign])
+        if not has_begun:
+            table.storage.delete([marker])
         raise
     if not failed:
-        table.storage.delete([*claims, sign])
-    return Withdrawn(sum(path not in outcome.failed for path in gone), len(held), tuple(failed))
+        table.storage.delete([*claims, marker])
+    return Discarded(
+        sum(path not in outcome.failed for path in unreferenced), len(referenced), tuple(failed)
+    )
 
 
 def _files_of(table: Table, marks: RunMarks) -> list[str]:
-    # Without an operation id every file's name would do.
+    # Without an operation id, every file name would match.
     if not marks.operation_id:
         return []
     table.storage.end_uploads(table.data_location, marks.operation_id)
@@ -164,9 +166,9 @@ def _files_of(table: Table, marks: RunMarks) -> list[str]:
 
 
 def _prepared(table: Table, marks: RunMarks, *, known: TableMetadata | None = None) -> list[str]:
-    """Find what the run's own commit had written when it was killed: metadata that no snapshot is made of.
+    """Find metadata files that the run's own killed commit had written and that no snapshot uses.
 
-    Its name alone does not tell: what a commit merged may outlive all the files that it added.
+    The name alone does not decide: a manifest that a commit merged may outlive all files that the commit added.
     """
     folder, text = table.metadata_folder, marks.operation_id
     names = [name for name, is_folder in table.storage.list_folder(folder) if not is_folder]
@@ -175,14 +177,14 @@ def _prepared(table: Table, marks: RunMarks, *, known: TableMetadata | None = No
     return [path for path in found if path not in live]
 
 
-def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
-    """Remove what is left of a run that landed, but its files; return what could not be removed.
+def remove_leftovers(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
+    """Remove the remains of a committed run, except its live files; return what could not be removed.
 
     Args:
-        table: after the commit.
+        table: the table after the commit.
         run: the run.
-        by_other: whether a commit of another operation than the run's own made its files live, so that what
-            this had prepared is nobody's.
+        by_other: whether a commit of another operation than the run's own made its files live, so that the
+            metadata files of its own operation are unused.
     """
     failed = remove_manifests(table, run.marks.run_id)
     unused = _claims(table, run.marks.run_id)
@@ -195,27 +197,29 @@ def clear(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
     return [*failed, *table.storage.delete(unused).failed]
 
 
-def delete_unreferenced_manifests(
+def delete_unreferenced(
     session: Session, table: Table, files: Collection[str], *, known: TableMetadata
 ) -> None:
-    """Delete files of a run that landed by another's hand, but those that its snapshot holds.
+    """Delete files of a run that another process committed, except those that its snapshot references.
 
-    Nobody can commit them any more: the run's id is in the table.
+    No process can commit them any more: the run's id is in the table.
 
     Args:
         session: the register of files that may be live.
-        table: as it is now.
+        table: the current table.
         files: their locations.
         known: metadata from before they were written.
     """
-    held = find_referenced(table.storage, table.metadata, files, known=known)
+    referenced = find_referenced(table.storage, table.metadata, files, known=known)
     table.storage.delete(
-        path for path in files if locations.canonical(path) not in held | session.protected_files
+        path
+        for path in files
+        if locations.canonical(path) not in referenced | session.protected_files
     )
 
 
-def find_marker(table: Table, run_id: str) -> StagedRun | None:
-    """Return what lies there of a run, with a problem where its withdrawal has begun; None for nothing."""
+def find_staged_run(table: Table, run_id: str) -> StagedRun | None:
+    """Return what remains of a run, with a problem if a discard has begun; None if there is nothing."""
     run = find_run(table, run_id)
     if not table.storage.exists(_discard_marker(table, run_id)):
         return run
@@ -227,16 +231,16 @@ def _refuse_claims(
     session: Session, table: Table, marks: RunMarks, claims: list[str], own_operation: str | None
 ) -> None:
     now_ms = session.clock.now_ms()
-    told = [claim for location in claims if (claim := _read(table, location)) is not None]
+    found = [claim for location in claims if (claim := _read(table, location)) is not None]
     if marks.writer and marks.operation_id != own_operation:
-        told.append((marks.writer, marks.written_ms))
-    for process, written_ms in told:
+        found.append((marks.writer, marks.written_ms))
+    for process, written_ms in found:
         running = still_runs(process)
         ended = running is False and not table.catalog.is_served
         if running or (not ended and now_ms - written_ms < _DOUBT_MS):
             raise RefusedError(
-                f"run {marks.run_id} of {table.identifier} may be about to be committed by another process",
-                hint="try again when that has ended, or in ten minutes",
+                f"run {marks.run_id} of {table.identifier} may be being committed by another process",
+                hint="try again when that process has ended, or in ten minutes",
             )
 
 
@@ -258,17 +262,17 @@ def _claims(table: Table, run_id: str) -> list[str]:
 
 
 def _write(session: Session, table: Table, location: str, process: str) -> None:
-    told = {"process": process, "written_at_ms": session.clock.now_ms()}
-    table.storage.write(location, json.dumps(told).encode())
+    claim = {"process": process, "written_at_ms": session.clock.now_ms()}
+    table.storage.write(location, json.dumps(claim).encode())
 
 
 def _read(table: Table, location: str) -> tuple[str, int] | None:
     """Return the process and the time of a claim.
 
-    One that is not whole or gone has an owner who looks for the sign after this.
+    If the claim is incomplete or missing, its owner has yet to check for our marker and will see it.
     """
     try:
-        told = json.loads(table.storage.read(location, limit=_LIMIT))
-        return str(told["process"]), int(told["written_at_ms"])
+        claim = json.loads(table.storage.read(location, limit=_LIMIT))
+        return str(claim["process"]), int(claim["written_at_ms"])
     except (BadInputError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -1,4 +1,4 @@
-"""Files of attempts at tasks that an engine lost and repeated: gone before what was reported is committed."""
+"""Files of task attempts that an engine lost and repeated: deleted before the reported files are committed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lake.core.session import Session
 def remove_lost_attempts(
     session: Session, table: Table, operation_id: str, reported: Iterable[str]
 ) -> None:
-    """Remove an operation's files that neither a task reported nor a snapshot may hold.
+    """Delete an operation's files that no task reported and no snapshot may reference.
 
-    Nothing is looked for when every task was tried once. Otherwise the engine is ended first: an attempt that
-    it holds for lost may still write.
+    If every task was attempted once, there is nothing to search for. Otherwise the engine is stopped first: an
+    attempt that it considers lost may still be writing.
     """
     if not session.may_have_lost_attempts:
         return
@@ -26,5 +26,5 @@ def remove_lost_attempts(
     outcome = table.storage.delete(path for path in found if locations.canonical(path) not in kept)
     if outcome.failed:
         session.warn(
-            f"{len(outcome.failed)} files of lost attempts could not be removed; no snapshot holds them"
+            f"{len(outcome.failed)} files of lost attempts could not be removed; no snapshot references them"
         )

@@ -1,4 +1,4 @@
-"""Files that were written but not committed: gone again when the command fails, unless they may be live."""
+"""Files that are written but not committed: deleted if the command fails, unless they may be live."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import CommitUnknownError, LakeError, StoppedError
 from lake.core.session import Session
-from lake.core.staging.claims import delete_unreferenced_manifests, doubt, withdraw
+from lake.core.staging.claims import delete_unreferenced, discard_run, mark_unknown
 from lake.core.staging.staged_run import StagedRun, publish_manifests, remove_manifests
 
 
 @dataclass(slots=True)
 class Staging:
-    """The files of one operation until they are committed.
+    """The uncommitted files of one operation.
 
     Args:
         session: the register of files that may be live.
         table: the table.
         operation_id: part of the name of every data file.
-        run: the manifests that tell of the files, once there are any.
+        run: the run whose manifests list the files, once they are written.
     """
 
     session: Session
@@ -33,18 +33,20 @@ class Staging:
     run: StagedRun | None = None
 
     def publish_manifests(self, run: StagedRun) -> None:
-        """Write the manifests of a run: from here on others can commit it.
+        """Write the manifests of a run: from now on, another process can commit it.
 
-        A run that is committed next does without where they cannot be written.
+        If they cannot be written, a run that is about to be committed continues without them.
         """
-        # Also what could not be written to its end may be there for others to see.
+        # Another process may see the manifests even if not all of them could be written.
         self.run = run
         try:
             publish_manifests(self.table, run)
         except (LakeError, OSError, pa.ArrowException) as error:
             if isinstance(error, StoppedError) or not run.marks.writer:
                 raise
-            self.session.warn(f"killed now, the run could not be finished by another: {error}")
+            self.session.warn(
+                f"could not write recovery manifests; if this run is killed, a later run cannot finish it: {error}"
+            )
 
     def unpublish_manifests(self) -> None:
         """Remove the manifests of a run that was committed."""
@@ -54,22 +56,22 @@ class Staging:
         if failed := remove_manifests(self.table, self.run.marks.run_id, count=count):
             self.session.warn(f"{failed[0]} could not be removed; its files are committed")
 
-    def drop(self, table: Table, files: Iterable[str]) -> None:
-        """Delete what was written for a run that landed by another's hand, which may hold these very files."""
+    def delete_unreferenced(self, table: Table, files: Iterable[str]) -> None:
+        """Delete the files of a run that another process committed, except files that its snapshot references."""
         if self.run is None:
             table.storage.delete(files)
             return
-        delete_unreferenced_manifests(self.session, table, list(files), known=self.table.metadata)
+        delete_unreferenced(self.session, table, list(files), known=self.table.metadata)
         self.unpublish_manifests()
 
-    def abandon(self) -> None:
-        """Remove the operation's files but those that a snapshot holds or may hold."""
+    def rollback(self) -> None:
+        """Delete the operation's files except those that a snapshot references or may reference."""
         if self.run is None:
             remove_operation_files(self.session, self.table, self.operation_id)
             return
         marks = self.run.marks
         try:
-            done = withdraw(
+            done = discard_run(
                 self.session,
                 self.table,
                 marks,
@@ -78,47 +80,47 @@ class Staging:
             )
         except LakeError as error:
             self.session.warn(
-                f"the files of run {marks.run_id} stay, because {error.message}; "
+                f"the files of run {marks.run_id} were kept, because {error.message}; "
                 f"lake ingest --discard {marks.run_id} removes them"
             )
             return
         if done.failed:
             _warn_of_rest(self.session, self.operation_id, len(done.failed))
 
-    def leave(self) -> None:
-        """Leave everything: the commit may have landed, or may land yet."""
+    def keep_all(self) -> None:
+        """Keep all files: the commit may have succeeded, or may still succeed."""
         if self.run is not None:
-            doubt(self.session, self.table, self.run.marks.run_id)
+            mark_unknown(self.session, self.table, self.run.marks.run_id)
 
 
 @contextmanager
 def staged(session: Session, table: Table, operation_id: str) -> Iterator[Staging]:
-    """Remove, when the block fails, every data file named after the operation.
+    """Delete, if the block fails, every data file whose name contains the operation id.
 
-    Files are found by name, not by what tasks reported: a task that was killed reports nothing. Files that
-    a snapshot holds or may hold (`RunContext.protected_files`) stay, and after an unknown outcome all stay.
+    Files are found by name, not from the reports of tasks: a killed task reports nothing. Files that
+    a snapshot references or may reference (`RunContext.protected_files`) are kept; after an unknown outcome, all are.
     """
     staging = Staging(session, table, operation_id)
     try:
         yield staging
     except CommitUnknownError:
-        staging.leave()
+        staging.keep_all()
         raise
     except BaseException:
-        session.close()  # first: a task that still runs would write on
-        staging.abandon()
+        session.close()  # first: a running task would continue to write
+        staging.rollback()
         raise
 
 
 def remove_operation_files(session: Session, table: Table, operation_id: str) -> None:
-    """Delete the data files whose names carry an operation id and that no snapshot may hold."""
+    """Delete the data files whose names contain an operation id, unless a snapshot may reference them."""
     try:
         table.storage.end_uploads(table.data_location, operation_id)
         found = table.storage.find(table.data_location, operation_id)
     except LakeError as error:
-        # Why the operation failed counts for more.
+        # The reason why the operation failed is more important.
         session.warn(
-            f"files of operation {operation_id} may be left, which no snapshot holds: {error.message}"
+            f"files of operation {operation_id}, which no snapshot references, may remain: {error.message}"
         )
         return
     outcome = table.storage.delete(
@@ -130,5 +132,5 @@ def remove_operation_files(session: Session, table: Table, operation_id: str) ->
 
 def _warn_of_rest(session: Session, operation_id: str, count: int) -> None:
     session.warn(
-        f"{count} files of operation {operation_id} could not be removed; no snapshot holds them"
+        f"{count} files of operation {operation_id} could not be removed; no snapshot references them"
     )

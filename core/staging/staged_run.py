@@ -1,9 +1,9 @@
-"""Runs whose files are written and not committed yet, told of by manifests such as Flink's sinks leave.
+"""Staged runs: files that are written but not committed, listed in manifests like those of Flink's sinks.
 
-A run leaves one temporary manifest a kind of files, at places that follow from its id, named and laid out as
-Iceberg's ManifestOutputFileFactory and FlinkManifestUtil do: the job is the run, the operator lake, the
-attempt 0, the checkpoint 1. More entries of the Avro header say what a commit must know. The first manifest
-is written last and removed first: a run without it is none that could be committed.
+A run has one temporary manifest per kind of file. Their locations are derived from its id, and their names and
+structure match Iceberg's ManifestOutputFileFactory and FlinkManifestUtil: the job is the run, the operator is lake,
+the attempt 0, the checkpoint 1. Additional Avro header entries contain what a commit needs. The first manifest
+is written last and removed first: without it, a run cannot be committed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
 CHECKPOINT_ID = 1
-# Entries of the header: of the run, the same in all its manifests, and how many entries this one has.
+# Header entries: those of the run, equal in all its manifests, and the number of entries in this manifest.
 RUN = "lake.run-id"
 OPERATION = "lake.operation-id"
 BRANCH = "lake.branch"
@@ -43,21 +43,21 @@ FILES = "lake.files"
 _DELETES = 1
 _MOST_MANIFESTS = 2
 _CONTENTS = {"data": DATA, "deletes": _DELETES}
-_SNAPSHOT_ID = 0  # as Flink's sinks: the real one is known at the commit
+_SNAPSHOT_ID = 0  # as in Flink's sinks: the actual id is known at the commit
 _HEX = re.compile(r"[0-9a-f]{32}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMarks:
-    """What its manifests say of a run.
+    """The properties of a run in its manifests' headers.
 
     Args:
-        run_id: its id.
-        operation_id: a UUID that is part of all its files' names; empty where that cannot be read.
-        branch: where it is to be committed.
+        run_id: the run's id.
+        operation_id: a UUID that is part of the names of all its files; empty if it is not valid.
+        branch: the branch to which it will be committed.
         base_snapshot_id: the branch's head when the run began; None for an empty branch.
-        writer: the process that is about to commit it (`lake.core.process_identity`); empty for a run that waits.
+        writer: the process that is about to commit it (`lake.core.process_identity`); empty for a staged run.
         written_ms: when the manifests were written, in ms since 1970.
     """
 
@@ -70,7 +70,7 @@ class RunMarks:
 
     @property
     def job_id(self) -> str:
-        """What stands for the run in the names of its manifests."""
+        """The run's identifier in the names of its manifests."""
         return job_id_of(self.run_id)
 
     def to_header(self) -> dict[str, str]:
@@ -86,11 +86,11 @@ class RunMarks:
 
     @classmethod
     def of_header(cls, header: Mapping[str, str], run_id: str) -> RunMarks:
-        """Read an Avro header that may say anything; ``run_id`` is what the manifest was looked for by."""
+        """Read an untrusted Avro header; ``run_id`` is the id for which the manifest was found."""
         operation_id, base = header.get(OPERATION, ""), whole_number(header.get(BASE, ""))
-        told = header.get(RUN, run_id)
+        run_id_in_header = header.get(RUN, run_id)
         return cls(
-            run_id=told if job_id_of(told) == job_id_of(run_id) else run_id,
+            run_id=run_id_in_header if job_id_of(run_id_in_header) == job_id_of(run_id) else run_id,
             operation_id=operation_id if _UUID.fullmatch(operation_id) else "",
             branch=header.get(BRANCH, ancestry.MAIN),
             base_snapshot_id=base,
@@ -104,7 +104,7 @@ class StagedRun:
     """A run that is written and not known to be committed.
 
     Args:
-        marks: what is known of it.
+        marks: its properties.
         data: its data files.
         deletes: its delete files.
         problem: why it cannot be committed; None if it can.
@@ -122,24 +122,24 @@ class StagedRun:
 
     @property
     def kinds(self) -> list[tuple[int, Sequence[DataFile]]]:
-        """Its files by what the manifest that names them holds, as many as there are manifests."""
+        """Its files by manifest content; one item for each manifest."""
         return [item for item in ((DATA, self.data), (_DELETES, self.deletes)) if item[1]]
 
 
 def job_id_of(run_id: str) -> str:
-    """Return what stands for a run in the place of Flink's job id: 32 hexadecimal digits."""
+    """Return the run's identifier in place of Flink's job id: 32 hexadecimal digits."""
     plain = run_id.replace("-", "") if _UUID.fullmatch(run_id) else run_id
     return plain if _HEX.fullmatch(plain) else hashlib.sha256(run_id.encode()).hexdigest()[:32]
 
 
 def manifests_folder(table: Table) -> str:
-    """Return where a table's temporary manifests lie."""
+    """Return the folder of a table's temporary manifests."""
     chosen = table.properties.get(MANIFESTS_LOCATION, "").rstrip("/")
     return chosen or table.metadata_folder
 
 
 def manifest_locations(table: Table, run_id: str) -> list[str]:
-    """Return where a run's manifests lie: data first, and as many as there are kinds of files."""
+    """Return the locations of a run's manifests, that of the data manifest first."""
     name = f"{job_id_of(run_id)}-{LAKE_OPERATOR_ID}-{0:05}-{0}-{CHECKPOINT_ID}"
     return [
         locations.join(manifests_folder(table), f"{name}-{number:05}.avro")
@@ -148,15 +148,15 @@ def manifest_locations(table: Table, run_id: str) -> list[str]:
 
 
 def publish_manifests(table: Table, run: StagedRun) -> None:
-    """Write a run's manifests; its files, all of one partition spec, are there already.
+    """Write a run's manifests; its files, all with one partition spec, already exist.
 
     Raises:
-        BadInputError: a file is of another spec than the first.
+        BadInputError: a file has another spec than the first.
     """
     marks = {**run.marks.to_header(), MANIFESTS: str(len(run.kinds))}
-    places = manifest_locations(table, run.marks.run_id)[: len(run.kinds)]
-    for location, (content, files) in reversed(list(zip(places, run.kinds, strict=True))):
-        # Before a commit they only serve one who dies alone; if the machine does, the source is loaded anew.
+    locations_of_run = manifest_locations(table, run.marks.run_id)[: len(run.kinds)]
+    for location, (content, files) in reversed(list(zip(locations_of_run, run.kinds, strict=True))):
+        # Before a commit they are used only if this process dies; if the machine does, the source is loaded again.
         table.storage.write(
             location, _encoded(table, content, files, marks), durable=not run.marks.writer
         )
@@ -176,13 +176,13 @@ def _encoded(
         content=content,
         codec=codec,
         level=level,
-        # Cut at the edge of a block, an Avro file is a valid shorter one.
+        # An Avro file that is cut at the end of a block is a valid shorter one.
         marks={**marks, FILES: str(len(files))},
     )
 
 
 def find_run(table: Table, run_id: str) -> StagedRun | None:
-    """Return what lies there of a run; None if nothing does."""
+    """Return the staged run with this id; None if there is none."""
     found: list[Container] = []
     problem: str | None = None
     for location in manifest_locations(table, run_id):
@@ -240,13 +240,13 @@ def _entries(
     metadata, spec_id = table.metadata, whole_number(header.get("partition-spec-id", ""))
     spec = metadata.specs().get(-1 if spec_id is None else spec_id)
     if spec is None:
-        raise CorruptFileError(f"{container.name} is of a partition spec that the table lacks")
+        raise CorruptFileError(f"{container.name} has a partition spec that the table lacks")
     row = {
         **dict.fromkeys(MANIFEST_COLUMNS),
         "manifest_path": container.name,
         "partition_spec_id": spec.spec_id,
         "content": content,
-        # What entries inherit here is replaced at the commit.
+        # Inherited values are replaced at the commit.
         "sequence_number": 0,
         "added_snapshot_id": _SNAPSHOT_ID,
     }
@@ -259,12 +259,12 @@ def _header(container: Container) -> dict[str, str]:
 
 
 def remove_manifests(table: Table, run_id: str, *, count: int = _MOST_MANIFESTS) -> list[str]:
-    """Remove a run's manifests, the first one first; return those that could not be.
+    """Remove a run's manifests, beginning with the first; return those that could not be removed.
 
     Args:
         table: the table.
         run_id: the run.
-        count: how many there are at most.
+        count: the maximum number of manifests.
     """
     failed: list[str] = []
     for location in manifest_locations(table, run_id)[:count]:

@@ -129,7 +129,7 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
     if committed.already:
         # The same run, by another process.
         written = [*source.files, *(matched.files if matched else [])]
-        staging.drop(committed.table, [file.path for file in written])
+        staging.delete_unreferenced(committed.table, [file.path for file in written])
         return _outcome(plan, Status.NOTHING_TO_DO, _Source(), None, commit_id, committed)
     staging.unpublish_manifests()
     return _outcome(plan, Status.DONE, source, matched, commit_id, committed)

@@ -254,7 +254,7 @@ def test_a_key_without_a_partitions_source_is_refused_with_the_reason(
     assert result.exit_code == 3
     message = result.json()["error"]["message"]
     assert "source column part of the partition field part is not in the key" in message
-    assert "would stay" in message
+    assert "would remain" in message
     assert lake("ingest", "db.t", log, *RETRACT, "--key", "id").exit_code == 0
 
 

@@ -37,7 +37,7 @@ def test_what_is_no_completed_checkpoint_is_told_apart(stored: tuple[Storage, st
     storage, root = stored
     with pytest.raises(BadInputError) as found:
         read_checkpoint(storage, root)
-    assert found.value.hint == f"Give one of them; the newest is {root}/chk-6."
+    assert found.value.hint == f"Pass one of them; the newest is {root}/chk-6."
     for place in (f"{root}/chk-7", f"{root}/chk-8", f"{root}/chk-7/_metadata"):
         with pytest.raises(NotFoundError, match="not a completed checkpoint"):
             read_checkpoint(storage, place)

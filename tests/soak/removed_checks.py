@@ -81,29 +81,30 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an unknown answer counts as a refusal",
             commit,
-            '        return _settle(context, table, landed, error), ""\n    for warning',
+            '        return _await_visible(context, table, find_commit, error), ""\n    for warning',
             "        return None, first_line(error)\n    for warning",
             (_COMMIT,),
         ),
         RemovedCheck(
             "a stop while a commit is sent takes its manifests",
             commit,
-            "[one for one in written if paths.canonical(one) not in owned]",
+            "[path for path in written if paths.canonical(path) not in owned]",
             "list(written)",
             (_COMMIT,),
         ),
         RemovedCheck(
             "a conflict is believed without a look at the table",
             commit,
-            "        after = _look(context, table, landed, error)\n        return after, first_line(error)",
+            "        after = _find_after_refusal(context, table, find_commit, error)\n"
+            "        return after, first_line(error)",
             "        return None, first_line(error)",
             (_COMMIT,),
         ),
         RemovedCheck(
             "manifests go though the commit may have landed",
             commit,
-            "            error.operation_id = self.chain.operation_id\n            raise",
-            "            self._forget(table, self.chain.written)\n            raise",
+            "            error.operation_id = self.sequence.operation_id\n            raise",
+            "            self._delete_unused(table, self.sequence.written)\n            raise",
             (_COMMIT,),
         ),
         RemovedCheck(
@@ -229,15 +230,15 @@ def _validation() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a data file gets two deletion vectors",
             "core/commit/delete_conflicts.py",
-            "if twins or replaced - live:",
+            "if duplicated or replaced - live:",
             "if replaced - live:",
             (_ROW_DELTA,),
         ),
         RemovedCheck(
             "a vector takes the place of one that is gone",
             "core/commit/delete_conflicts.py",
-            "if twins or replaced - live:",
-            "if twins:",
+            "if duplicated or replaced - live:",
+            "if duplicated:",
             (_ROW_DELTA,),
         ),
         RemovedCheck(
@@ -374,8 +375,8 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a run id is forgotten with its snapshot",
             "core/commit/commit.py",
-            "        self.noted = bool(noted)\n",
-            "        noted = {}\n",
+            "        self.has_run_ids = bool(has_run_ids)\n",
+            "        has_run_ids = {}\n",
             (_RUN_IDS, _INGEST),
         ),
         RemovedCheck(
@@ -556,7 +557,7 @@ def _runs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a discard takes committed files",
             "core/staging/claims.py",
-            "            if locations.canonical(path) not in held | session.protected_files\n",
+            "            if locations.canonical(path) not in referenced | session.protected_files\n",
             "",
             (_STAGES, f"{_CORE}/staging/test_staged_run.py"),
         ),

@@ -35,7 +35,7 @@ from support.tables.replay_plans import write_manifest
 
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import commit_snapshots
-from lake.core.commit.operations import AppendFiles, RowDelta, Step
+from lake.core.commit.operations import AppendFiles, RowDelta, SnapshotStep
 from lake.core.commit.operations import Operation as TableOperation
 from lake.core.errors import CommitConflictError
 from lake.core.manifests.data_files import DataFile
@@ -261,7 +261,7 @@ def _complete(world: World, job: Job) -> None:
 def _commit(world: World, job: Job, one: Written, job_id: str, *, restored: bool = False) -> None:
     marks = {_JOB: job_id, _OPERATOR: job.operator_id, _NUMBER: str(one.number)}
 
-    def decide(table: Table) -> list[Step]:
+    def decide(table: Table) -> list[SnapshotStep]:
         if restored and _is_forgotten(world, job):
             raise ForgottenError("too late")
         if restored and _last_number(table.metadata, job_id, job.operator_id) >= one.number:
@@ -272,7 +272,7 @@ def _commit(world: World, job: Job, one: Written, job_id: str, *, restored: bool
             # It was committed, and a rollback took it away again.
             raise ForgottenError("rolled back")
         assert not gone, f"a job's pending checkpoint {one.number} lacks {gone}"
-        return [Step(operation=one.operation, summary=marks)]
+        return [SnapshotStep(operation=one.operation, summary=marks)]
 
     commit_snapshots(world.session(), world.table(), decide, operation_id=str(uuid.uuid4()))
 

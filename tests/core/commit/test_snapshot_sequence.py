@@ -39,7 +39,7 @@ from lake.core.commit.operations import (
     OverwriteFiles,
     ReplacePartitions,
     RowDelta,
-    Step,
+    SnapshotStep,
 )
 from lake.core.errors import (
     BadInputError,
@@ -64,11 +64,13 @@ class World(TableHarness):
         self.asked = 0
 
     def commit(self, *operations: Operation, **options: object) -> Committed:
-        steps = [Step(operation=operation) for operation in operations]
+        steps = [SnapshotStep(operation=operation) for operation in operations]
         return self.decide(lambda _: steps, **options)
 
-    def decide(self, decide: Callable[[Table], Sequence[Step]], **options: object) -> Committed:
-        def counting(table: Table) -> Sequence[Step]:
+    def decide(
+        self, decide: Callable[[Table], Sequence[SnapshotStep]], **options: object
+    ) -> Committed:
+        def counting(table: Table) -> Sequence[SnapshotStep]:
             self.asked += 1
             return decide(table)
 
@@ -188,9 +190,9 @@ def test_steps_on_another_branch_leave_main_alone(world: World) -> None:
 
 
 def test_after_a_conflict_the_steps_are_decided_again_on_the_new_head(world: World) -> None:
-    steps = {number: Step(operation=world.append(number)) for number in (1, 2, 3)}
+    steps = {number: SnapshotStep(operation=world.append(number)) for number in (1, 2, 3)}
 
-    def decide(table: Table) -> list[Step]:
+    def decide(table: Table) -> list[SnapshotStep]:
         taken = {1} if table.metadata.snapshots else set()
         return [step for number, step in steps.items() if number not in taken]
 
@@ -204,9 +206,9 @@ def test_after_a_conflict_the_steps_are_decided_again_on_the_new_head(world: Wor
 
 
 def test_what_was_written_for_steps_that_fell_away_is_removed(world: World) -> None:
-    steps = [Step(operation=world.append(number)) for number in (1, 2, 3)]
+    steps = [SnapshotStep(operation=world.append(number)) for number in (1, 2, 3)]
 
-    def decide(table: Table) -> list[Step]:
+    def decide(table: Table) -> list[SnapshotStep]:
         return steps[1:] if table.metadata.snapshots else steps
 
     inject(world.session, [after(lambda: world.append_elsewhere(1))])
@@ -235,7 +237,7 @@ def test_when_nothing_is_left_to_do_nothing_is_committed(world: World) -> None:
 
 
 def test_when_nothing_is_left_after_a_conflict_its_manifests_go(world: World) -> None:
-    step = Step(operation=world.append(1))
+    step = SnapshotStep(operation=world.append(1))
     inject(world.session, [after(lambda: world.append_elsewhere(1))])
 
     done = world.decide(lambda table: [] if table.metadata.snapshots else [step])
@@ -247,7 +249,7 @@ def test_when_nothing_is_left_after_a_conflict_its_manifests_go(world: World) ->
 
 def test_a_guard_is_looked_for_on_the_first_attempt_too(world: World) -> None:
     guard = {"lake.run-id": "nightly"}
-    marked = Step(operation=world.append(1), summary=guard)
+    marked = SnapshotStep(operation=world.append(1), summary=guard)
     first = world.decide(lambda _: [marked], guard=guard)
 
     again = world.commit(world.append(2), guard=guard)

@@ -318,7 +318,7 @@ def test_any_stream_of_changes_is_written_as_row_by_row(
 def test_a_key_without_a_partitions_source_is_refused_with_the_reason(tmp_path: Path) -> None:
     delta = delta_settings(tmp_path, BY_PART, (1,), UPSERT, 2)
 
-    with pytest.raises(RefusedError, match="column part of the partition field part.*would stay"):
+    with pytest.raises(RefusedError, match="column part of the partition field part.*would remain"):
         DeltaWriter(Storage(), delta, task=0, attempt="a")
 
 

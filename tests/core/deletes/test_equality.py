@@ -113,7 +113,7 @@ def test_columns_may_be_named_otherwise_in_each_file():
 def test_a_batch_cannot_be_asked_while_the_deletes_lie_on_disk():
     keys = pa.record_batch({"a": [1]})
     with EqualityDeletes.load([(keys, 1)], memory_bytes=0) as loaded:
-        with pytest.raises(InvalidRequestError, match="too many to be asked by batch"):
+        with pytest.raises(InvalidRequestError, match="do not fit in memory"):
             loaded.deleted(keys, 0)
 
 

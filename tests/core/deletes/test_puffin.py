@@ -86,7 +86,7 @@ def test_a_file_shorter_than_its_entry_says_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.puffin"
     path.write_bytes(path.read_bytes()[: (file.content_offset or 0) + 3])
 
-    with pytest.raises(CorruptFileError, match="ends within"):
+    with pytest.raises(CorruptFileError, match="ends before"):
         read_blob(Storage(), file)
 
 

@@ -55,9 +55,11 @@ def test_a_jobs_folder_is_refused_with_its_newest_complete_checkpoint(tmp_path: 
     (tmp_path / "chk-10/_metadata").touch()
     (tmp_path / "chk-11/a state file").touch()
     (tmp_path / "shared").mkdir()
-    with pytest.raises(BadInputError, match="holds checkpoints and is none") as found:
+    with pytest.raises(
+        BadInputError, match="contains checkpoints but is not a checkpoint"
+    ) as found:
         read_checkpoint(Storage(), str(tmp_path))
-    assert found.value.hint == f"Give one of them; the newest is {tmp_path}/chk-10."
+    assert found.value.hint == f"Pass one of them; the newest is {tmp_path}/chk-10."
 
 
 def test_a_folder_that_holds_no_metadata_is_not_a_completed_checkpoint(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_folder_that_holds_no_metadata_is_not_a_completed_checkpoint(tmp_path:
 
 
 def test_a_checkpoint_in_the_folder_of_another_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=r"of checkpoint 6, but lies in the folder chk-7"):
+    with pytest.raises(RefusedError, match=r"checkpoint number 6, but is in the folder chk-7"):
         read_checkpoint(Storage(), str(_copy("d-retract", "chk-6", tmp_path / "chk-7")))
 
 
@@ -83,7 +85,9 @@ def test_a_state_file_that_lost_its_end_is_corrupt(tmp_path: Path) -> None:
     chosen = _copy("d-retract", "chk-6", tmp_path / "savepoint")
     (state,) = [path for path in chosen.iterdir() if path.name != "_metadata"]
     os.truncate(state, state.stat().st_size - 1)
-    with pytest.raises(CorruptFileError, match="has 22881 bytes, its checkpoint says 22882"):
+    with pytest.raises(
+        CorruptFileError, match="has 22881 bytes, but its checkpoint declares 22882"
+    ):
         read_checkpoint(Storage(), str(chosen))
     state.unlink()
     with pytest.raises(NotFoundError, match="no such file"):

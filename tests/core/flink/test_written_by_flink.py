@@ -75,7 +75,7 @@ def test_a_checkpoint_is_read_where_it_was_written_and_where_it_was_copied_to(
 
 def test_an_unaligned_checkpoint_that_caught_files_on_their_way_is_refused() -> None:
     storage = MemoryStorage({f"/c/{name}": data for name, data in _written().items()})
-    with pytest.raises(RefusedError, match="'u-IcebergStreamWriter' .* 2 of output on their way"):
+    with pytest.raises(RefusedError, match="'u-IcebergStreamWriter' .* 2 of output in transit"):
         read_checkpoint(storage, "/c/unaligned-flink-sink/job/chk-2")
 
 

@@ -308,7 +308,9 @@ def test_a_catalog_that_forbids_properties_takes_the_commit(world: World) -> Non
     assert not done.already
     assert world.has("r1")
     assert world.notes == {}
-    assert "does not let db.t note run ids" in " ".join(world.session.warnings)
+    assert "does not allow lake to note run ids in the properties of db.t" in " ".join(
+        world.session.warnings
+    )
 
 
 def test_the_number_of_notes_is_bounded(world: World) -> None:

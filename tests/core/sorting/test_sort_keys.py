@@ -37,7 +37,7 @@ from pyiceberg.types import (
 from support.tables.random_rows import EVERY_TYPE
 from support.tiers import examples
 
-from lake.core.sorting.key_bytes import PREFIX, byte_order, places_among
+from lake.core.sorting.key_bytes import PREFIX, bound_ranks, byte_order
 from lake.core.sorting.sort_keys import RowOrder
 from lake.core.types.arrow_schema import arrow_schema, arrow_type
 
@@ -283,11 +283,9 @@ def test_byte_order_is_the_order_of_whole_keys(texts: list[bytes], skipped: int)
 
 @settings(deadline=None, max_examples=examples(40))
 @given(TEXTS, TEXTS)
-def test_places_among_bounds_are_by_their_first_bytes(
-    texts: list[bytes], more: list[bytes]
-) -> None:
+def test_ranks_among_bounds_are_by_their_first_bytes(texts: list[bytes], more: list[bytes]) -> None:
     keys, bounds = binary_keys(texts), sorted(binary_keys(more).to_pylist())
-    first, last = places_among(keys, bounds)
+    first, last = bound_ranks(keys, bounds)
     cut = [bound[:PREFIX] for bound in bounds]
     for key, less, up_to in zip(keys.to_pylist(), first, last, strict=True):
         assert less == sum(bound < key[:PREFIX] for bound in cut)

@@ -25,7 +25,12 @@ from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedErr
 from lake.core.manifests.data_files import EQUALITY_DELETES
 from lake.core.process_identity import process_name
 from lake.core.snapshots.run_ids import OPERATION_ID
-from lake.core.staging.claims import clear, committing, find_marker, withdraw
+from lake.core.staging.claims import (
+    claim_for_commit,
+    discard_run,
+    find_staged_run,
+    remove_leftovers,
+)
 from lake.core.staging.staged_run import (
     RunMarks,
     StagedRun,
@@ -142,9 +147,9 @@ def test_a_header_that_names_no_operation_has_no_file_deleted(session: Any, odd:
     publish_manifests(table, run_of(table, marks=replace(MARKS, operation_id=odd)))
     before = files_below(Path(table.metadata.location.removeprefix("file://")) / "data")
 
-    found = find_marker(table, "r")
+    found = find_staged_run(table, "r")
     assert found is not None
-    gone = withdraw(session, table, found.marks)
+    gone = discard_run(session, table, found.marks)
 
     assert (gone.files, find_run(table, "r")) == (0, None)
     assert files_below(Path(table.metadata.location.removeprefix("file://")) / "data") == before
@@ -154,10 +159,10 @@ def test_a_claim_holds_a_withdrawal_back_until_its_block_ends(session: Any) -> N
     table = session.table("db.t")
     publish_manifests(table, run_of(table))
 
-    with committing(session, table, ["r"]):
+    with claim_for_commit(session, table, ["r"]):
         with pytest.raises(RefusedError):
-            withdraw(session, table, MARKS)
-    gone = withdraw(session, table, MARKS)
+            discard_run(session, table, MARKS)
+    gone = discard_run(session, table, MARKS)
 
     assert gone.files == 3
 
@@ -165,13 +170,13 @@ def test_a_claim_holds_a_withdrawal_back_until_its_block_ends(session: Any) -> N
 def test_a_claim_whose_outcome_is_unknown_holds_it_back_for_ten_minutes(session: Any) -> None:
     table = session.table("db.t")
     publish_manifests(table, run_of(table))
-    with pytest.raises(CommitUnknownError), committing(session, table, ["r"]):
+    with pytest.raises(CommitUnknownError), claim_for_commit(session, table, ["r"]):
         raise CommitUnknownError("504")
 
     with pytest.raises(RefusedError):
-        withdraw(session, table, MARKS)
+        discard_run(session, table, MARKS)
     session.clock.now += 10 * 60_000
-    gone = withdraw(session, table, MARKS)
+    gone = discard_run(session, table, MARKS)
 
     assert gone.files == 3
     assert files_below(Path(table.metadata_folder.removeprefix("file://"))) == {
@@ -185,9 +190,9 @@ def test_a_writer_on_another_machine_counts_for_ten_minutes(session: Any) -> Non
     publish_manifests(table, run_of(table, marks=marks))
 
     with pytest.raises(RefusedError):
-        withdraw(session, table, marks)
+        discard_run(session, table, marks)
     session.clock.now += 10 * 60_000
-    assert withdraw(session, table, marks).files == 3
+    assert discard_run(session, table, marks).files == 3
 
 
 def test_the_last_request_of_a_dead_writer_may_be_on_its_way_to_a_server(
@@ -200,22 +205,22 @@ def test_the_last_request_of_a_dead_writer_may_be_on_its_way_to_a_server(
     monkeypatch.setattr(SqlBackend, "is_served", True)
 
     with pytest.raises(RefusedError):
-        withdraw(session, table, marks)
+        discard_run(session, table, marks)
     monkeypatch.setattr(SqlBackend, "is_served", False)
-    assert withdraw(session, table, marks).files == 3
+    assert discard_run(session, table, marks).files == 3
 
 
 def test_nobody_commits_what_is_gone_or_going(session: Any) -> None:
     table = session.table("db.t")
-    with pytest.raises(CommitConflictError), committing(session, table, ["r"]):
+    with pytest.raises(CommitConflictError), claim_for_commit(session, table, ["r"]):
         pytest.fail("there is nothing to commit")
     publish_manifests(table, run_of(table))
     table.storage.write(f"{table.metadata_folder}/lake-withdrawal-{job_id_of('r')}", b"")
 
-    with pytest.raises(CommitConflictError), committing(session, table, ["r"]):
+    with pytest.raises(CommitConflictError), claim_for_commit(session, table, ["r"]):
         pytest.fail("it is being withdrawn")
 
-    found = find_marker(table, "r")
+    found = find_staged_run(table, "r")
     assert found is not None
     assert found.problem is not None
 
@@ -232,7 +237,7 @@ def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
     # Only the table tells: this process forgets that it was its own commit.
     session.protected_files.clear()
 
-    gone = withdraw(session, session.table("db.t"), MARKS)
+    gone = discard_run(session, session.table("db.t"), MARKS)
 
     assert (gone.committed, gone.files) == (1, 2)
     assert Path(run.data[0].path.removeprefix("file://")).exists()
@@ -260,9 +265,9 @@ def test_metadata_that_a_snapshot_is_made_of_outlives_the_run_it_is_named_after(
     table = session.table("db.t")
 
     if ended == "withdrawn":
-        withdraw(session, table, MARKS)
+        discard_run(session, table, MARKS)
     else:
-        clear(table, run, by_other=True)
+        remove_leftovers(table, run, by_other=True)
 
     assert {path.name for path in folder.glob(f"*{OPERATION}*")} == live
     assert len(live) == 2
