@@ -1,11 +1,14 @@
-"""Time and identifiers, passed as arguments. Only this module asks the system for them."""
+"""Time, identifiers and waits, passed as arguments. Only this module asks the system for them."""
 
 from __future__ import annotations
 
 import secrets
 import time
 import uuid
+from dataclasses import dataclass, field
 from typing import Protocol
+
+_MAX_DOUBLINGS = 32
 
 
 class Clock(Protocol):
@@ -64,3 +67,30 @@ class SystemIds:
     def jitter(self) -> float:
         """Return a random number in [0, 1)."""
         return secrets.randbits(32) / 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The waits between the attempts of an operation: each is twice the one before, up to a limit.
+
+    Args:
+        min_seconds: the wait after the first attempt.
+        max_seconds: the longest wait.
+        jitter: bounds of the random factor that each wait is multiplied by, so that clients that failed together
+            do not repeat their requests together.
+        clock: what waits.
+        ids: where random numbers come from.
+    """
+
+    min_seconds: float
+    max_seconds: float
+    jitter: tuple[float, float] = (1.0, 1.0)
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=SystemIds)
+
+    def wait(self, attempt: int, *, at_least: float = 0.0) -> None:
+        """Wait after the ``attempt``-th failure (from 1), for ``at_least`` so many seconds."""
+        base = min(self.min_seconds * 2 ** min(attempt - 1, _MAX_DOUBLINGS), self.max_seconds)
+        low, high = self.jitter
+        factor = low + (high - low) * self.ids.jitter() if low < high else low
+        self.clock.sleep(max(base * factor, at_least))

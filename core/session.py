@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lake.core.catalogs.catalog import Catalog, Table
 from lake.core.catalogs.selection import open_catalog
+from lake.core.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.progress import Progress, Silent
 from lake.core.run_context import RunContext
 from lake.core.settings import Settings
@@ -57,6 +58,19 @@ class Session(RunContext):
             self._engine = None
 
 
-def open_session(settings: Settings, progress: Progress | None = None) -> Session:
+def open_session(
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+) -> Session:
     """Build the session for the options; nothing is opened or started yet."""
-    return Session(settings=settings, catalog=open_catalog(settings), progress=progress or Silent())
+    clock, ids = clock or SystemClock(), ids or SystemIds()
+    return Session(
+        settings=settings,
+        catalog=open_catalog(settings, clock, ids),
+        progress=progress or Silent(),
+        clock=clock,
+        ids=ids,
+    )

@@ -97,6 +97,23 @@ def test_files_do_not_import_one_another_in_a_circle() -> None:
     sorter.prepare()  # CycleError names the modules
 
 
+# They have no caller that could pass a clock: a constant of the process, and the main function of another one.
+OWN_CLOCKS = {"core/metadata/text.py", "core/engine/spark/build_class_archive.py"}
+
+
+def test_the_systems_clock_and_ids_are_only_the_defaults_of_the_core() -> None:
+    """Whatever takes the time or an identifier takes a clock or a source of identifiers as an argument."""
+    built = re.compile(r"(?<! or )\b(?:SystemClock|SystemIds)\(")
+    found = {
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if built.search(path.read_text()) and path.relative_to(ROOT).parts[0] != "cli"
+    }
+
+    # The module of the clocks defines them.
+    assert found - {"core/clock.py"} == OWN_CLOCKS
+
+
 def test_every_layer_tells_type_checkers_that_it_is_typed() -> None:
     assert all((ROOT / folder / "py.typed").exists() for folder in SOURCES)
     assert all(

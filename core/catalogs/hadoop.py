@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn, cast
 
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
@@ -43,6 +43,7 @@ from lake.core.catalogs.catalog import CommitResult, split_identifier
 from lake.core.catalogs.errors import first_line
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.catalogs.trust import storage_properties
+from lake.core.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.errors import (
     BadInputError,
     CorruptFileError,
@@ -57,6 +58,7 @@ from lake.core.metadata.snapshot_updates import with_corrections
 from lake.core.metadata.text import bytes_of
 from lake.core.properties.table_properties import METADATA_CODEC
 from lake.core.storage import atomic_files
+from lake.core.storage.s3 import BACKOFF
 from lake.core.storage.storage import Storage
 from lake.core.units import whole_number
 
@@ -161,6 +163,8 @@ class HadoopCatalog(NoopCatalog):
         storage: how it is reached.
         properties: the catalog's configuration.
         now_ms: returns when a commit is made, in milliseconds since 1970.
+        clock: what waits for other writers.
+        ids: where the names of unfinished files come from.
     """
 
     def __init__(
@@ -170,8 +174,11 @@ class HadoopCatalog(NoopCatalog):
         storage: Storage,
         properties: Mapping[str, str],
         now_ms: Callable[[], int],
+        clock: Clock | None = None,
+        ids: Ids | None = None,
     ) -> None:
         super().__init__(name, **properties)
+        self._clock, self._ids = clock or SystemClock(), ids or SystemIds()
         self._now_ms = now_ms
         self._warehouse = warehouse
         self._storage = storage
@@ -271,7 +278,7 @@ class HadoopCatalog(NoopCatalog):
         if creates:
             self._storage.make_folder(folder)
         try:
-            with atomic_files.sole_writer(folder, _LOCK_WAIT_SECONDS) as alone:
+            with atomic_files.sole_writer(folder, _LOCK_WAIT_SECONDS, self._clock) as alone:
                 if alone:
                     atomic_files.sweep(folder)
                 return self._commit(names, requirements, updates)
@@ -303,7 +310,7 @@ class HadoopCatalog(NoopCatalog):
         made = self._make_version(location, (current.version if current else 0) + 1, after)
         self._confirm(location, made)
         return HadoopCommitResponse(
-            metadata=after, metadata_location=made.location, warnings=_hint_at(made)
+            metadata=after, metadata_location=made.location, warnings=_hint_at(made, self._ids)
         )
 
     def _make_version(self, location: str, version: int, metadata: TableMetadata) -> MetadataFile:
@@ -324,7 +331,8 @@ class HadoopCatalog(NoopCatalog):
             _drop_checksum(path)
         except OSError as error:
             raise atomic_files.NotCreatedError(f"cannot write {path}: {error.strerror}") from error
-        atomic_files.create(path, gzip.compress(data, mtime=0) if ".gz." in suffix else data)
+        packed = gzip.compress(data, mtime=0) if ".gz." in suffix else data
+        atomic_files.create(path, packed, self._ids)
         return made
 
     def _confirm(self, location: str, made: MetadataFile) -> None:
@@ -426,8 +434,13 @@ class HadoopBackend(PyIcebergBackend):
                 f"catalog {self.name} is of type hadoop but has no warehouse",
                 hint="set its warehouse to the folder with the tables",
             )
-        storage = Storage(storage_properties(properties))
-        return HadoopCatalog(self.name, warehouse, storage, properties, self._now_ms)
+        storage = Storage(
+            storage_properties(properties),
+            backoff=replace(BACKOFF, clock=self._clock, ids=self._ids),
+        )
+        return HadoopCatalog(
+            self.name, warehouse, storage, properties, self._now_ms, self._clock, self._ids
+        )
 
     def _begin(
         self,
@@ -487,12 +500,12 @@ def _drop_checksum(path: str) -> None:
         os.unlink(os.path.join(folder, f".{name}.crc"))
 
 
-def _hint_at(made: MetadataFile) -> tuple[str, ...]:
+def _hint_at(made: MetadataFile, ids: Ids) -> tuple[str, ...]:
     """Name a version as the newest; return a warning where that fails, which only makes finding it slow."""
     path = os.path.join(os.path.dirname(locations.parse(made.location).path), VERSION_HINT)
     try:
         _drop_checksum(path)
-        atomic_files.replace(path, str(made.version).encode())
+        atomic_files.replace(path, str(made.version).encode(), ids=ids)
     except OSError as error:
         # None is better than one to a version that may be cleaned up.
         with suppress(OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -26,12 +27,13 @@ from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import CommitResult, Table, split_identifier
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.trust import file_properties, storage_properties
-from lake.core.clock import Clock, SystemClock
+from lake.core.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.errors import BadInputError, NotATableError, NotFoundError
 from lake.core.metadata.files import check
 from lake.core.metadata.format_upgrades import with_version_3_upgrade
 from lake.core.metadata.roots import roots_of
 from lake.core.storage.credentials import CredentialProvider, Credentials
+from lake.core.storage.s3 import BACKOFF
 from lake.core.storage.storage import Storage
 
 _Names = tuple[str, ...]
@@ -44,17 +46,26 @@ class PyIcebergBackend(ABC):
     Args:
         name: the catalog's name.
         properties: its configuration, which may contain secrets.
+        clock: the time of requests, and what waits between them.
+        ids: where identifiers and random numbers come from.
     """
 
-    def __init__(self, name: str, properties: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        properties: Mapping[str, Any],
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
         self.name = name
         self.configured = properties
         # Metadata files that PyIceberg wrote, in this process, for the last commit.
         self.written_metadata: list[str] = []
         # What tables came with, e.g. vended credentials: output must not contain them.
         self.vended: list[Mapping[str, object]] = []
-        # The time of a commit where metadata is written in this process.
-        self._clock: Clock = SystemClock()
+        # Also the time of a commit where metadata is written in this process.
+        self._clock = clock or SystemClock()
+        self._ids = ids or SystemIds()
 
     # Capabilities
 
@@ -156,7 +167,9 @@ class PyIcebergBackend(ABC):
             metadata=found.metadata,
             metadata_location=found.metadata_location,
             storage=Storage(
-                renewed=CredentialProvider(credentials, vend), roots=roots_of(found.metadata)
+                renewed=CredentialProvider(credentials, vend, self._clock),
+                roots=roots_of(found.metadata),
+                backoff=replace(BACKOFF, clock=self._clock, ids=self._ids),
             ),
             catalog=self,
             handle=found,

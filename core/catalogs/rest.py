@@ -31,7 +31,7 @@ from lake.core.catalogs.catalog import split_identifier
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.catalogs.trust import as_configured, check_store, storage_properties
-from lake.core.clock import SystemClock, SystemIds
+from lake.core.clock import Backoff, Clock, Ids
 from lake.core.errors import NotFoundError, RefusedError
 from lake.core.properties.values import whole
 from lake.core.redaction import is_secret
@@ -82,8 +82,14 @@ class BoundedRestCatalog(RestCatalog):
     # What opens each table's store, as it came last.
     vended: dict[tuple[str, ...], Credentials]
 
-    def __init__(self, name: str, **properties: Any) -> None:
+    def __init__(self, name: str, clock: Clock, ids: Ids, /, **properties: Any) -> None:
         """Open it.
+
+        Args:
+            name: the catalog's name.
+            clock: the time of requests, and what waits between them.
+            ids: where the keys of requests come from.
+            properties: the catalog's configuration.
 
         Raises:
             RefusedError: it would carry its credentials over the network in plain text.
@@ -92,6 +98,8 @@ class BoundedRestCatalog(RestCatalog):
         _refuse_plain_text(properties)
         pyiceberg_patches.apply_to_rest()
         self._configured = dict(properties)
+        self._clock, self._ids = clock, ids
+        self._backoff = Backoff(0.2, _LONGEST_PAUSE, clock=clock, ids=ids)
         texts = {key: str(value) for key, value in properties.items()}
         self._limits = tuple(setting.of(texts) / 1000 for setting in (_CONNECT_MS, _READ_MS))
         pyiceberg_patches.limit_logins(_limited(requests.post, self._limits))
@@ -155,7 +163,7 @@ class BoundedRestCatalog(RestCatalog):
             keyed = changes and self._has_keys
             unheard: requests.Response | requests.RequestException | None = None
             if keyed:
-                request.headers[_KEY] = _time_ordered_uuid()
+                request.headers[_KEY] = _time_ordered_uuid(self._clock, self._ids)
             for attempt in range(1, _RESENDS + 1):
                 try:
                     answer = send(request, **options)
@@ -170,7 +178,7 @@ class BoundedRestCatalog(RestCatalog):
                     if not again or attempt == _RESENDS:
                         break
                     pause = _pause(answer)
-                SystemClock().sleep(max(pause, 0.1 * 2**attempt))
+                self._backoff.wait(attempt, at_least=pause)
             answer = _surest(unheard, answer)
             self._learn(request, answer)
             return answer
@@ -204,11 +212,14 @@ class RestBackend(PyIcebergBackend):
         return False
 
     def _open(self) -> PyIcebergCatalog:
-        AVAILABLE_CATALOGS[CatalogType.REST] = _bounded
+        AVAILABLE_CATALOGS[CatalogType.REST] = self._bounded
         with catalog_errors(f"catalog {self.name}"):
             handle = self._load_catalog()
         pyiceberg_patches.ignore_table_storage_properties(handle, is_vending=True)
         return handle
+
+    def _bounded(self, name: str, properties: Mapping[str, Any]) -> PyIcebergCatalog:
+        return BoundedRestCatalog(name, self._clock, self._ids, **properties)
 
     @property
     def _rest(self) -> BoundedRestCatalog:
@@ -242,10 +253,6 @@ class RestBackend(PyIcebergBackend):
             return given
 
         return vend
-
-
-def _bounded(name: str, properties: Mapping[str, Any]) -> PyIcebergCatalog:
-    return BoundedRestCatalog(name, **properties)
 
 
 def check_host(address: str, known: list[str]) -> None:
@@ -324,10 +331,10 @@ def _pause(answer: requests.Response) -> float:
     return min(float(told or 0), _LONGEST_PAUSE)
 
 
-def _time_ordered_uuid() -> str:
+def _time_ordered_uuid(clock: Clock, ids: Ids) -> str:
     """Return a new UUID of version 7 (RFC 9562), as the REST specification wants its keys."""
-    chance = UUID(SystemIds().uuid()).int
-    moment = SystemClock().now_ms() & ((1 << 48) - 1)
+    chance = UUID(ids.uuid()).int
+    moment = clock.now_ms() & ((1 << 48) - 1)
     high = (moment << 16) | (7 << 12) | ((chance >> 64) & 0xFFF)
     low = (0b10 << 62) | (chance & ((1 << 62) - 1))
     return str(UUID(int=(high << 64) | low))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lake.core import locations
 from lake.core.catalogs.configuration import read_configuration
@@ -15,31 +15,39 @@ from lake.core.storage.s3 import completed
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Catalog
+    from lake.core.clock import Clock, Ids
 
 HADOOP = "hadoop"
 # Percent-encoding in an address.
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 _SQL_ADDRESSES = ("sqlite", "postgresql")
+_Time: TypeAlias = "tuple[Clock | None, Ids | None]"
 _TYPES = {"rest": "rest", "sql": "sql", "in-memory": "sql", HADOOP: HADOOP}
 
 
-def open_catalog(settings: Settings) -> Catalog:
+def open_catalog(settings: Settings, clock: Clock | None = None, ids: Ids | None = None) -> Catalog:
     """Return the catalog that the options and PyIceberg's configuration name; nothing is opened yet.
+
+    Args:
+        settings: the global options.
+        clock: the time of the catalog's requests; the system's by default.
+        ids: where its identifiers come from; the system by default.
 
     Raises:
         InvalidRequestError: several are configured and none was chosen.
         NotFoundError: the named one is not configured.
         BadInputError: the configuration cannot be read.
     """
+    time = (clock, ids)
     # PyIceberg cannot even be loaded with one that it does not understand.
     configuration = read_configuration()
     if settings.warehouse is not None:
-        return _embedded(settings.catalog or DEFAULT_CATALOG, settings)
+        return _embedded(settings.catalog or DEFAULT_CATALOG, settings, time)
     configured, default = sorted(configuration.catalogs), configuration.default
     name = settings.catalog
     if name is None:
         if not configured:
-            return _embedded(DEFAULT_CATALOG, settings)
+            return _embedded(DEFAULT_CATALOG, settings, time)
         name = default if default in configured else None
         if name is None and len(configured) == 1:
             name = configured[0]
@@ -50,33 +58,33 @@ def open_catalog(settings: Settings) -> Catalog:
             )
     if name not in configured:
         if not configured and name == DEFAULT_CATALOG:
-            return _embedded(name, settings)
+            return _embedded(name, settings, time)
         raise NotFoundError(
             f"no catalog named {name} is configured",
             hint=f"configured: {', '.join(configured) or 'none'} (see .pyiceberg.yaml)",
         )
-    return _configured(name, completed(configuration.catalogs[name]))
+    return _configured(name, completed(configuration.catalogs[name]), time)
 
 
-def _configured(name: str, properties: Mapping[str, Any]) -> Catalog:
+def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalog:
     """Return the backend for a catalog's type. Only that backend's libraries are imported."""
     match _backend_of(properties):
         case "hadoop":
             from lake.core.catalogs.hadoop import HadoopBackend  # noqa: PLC0415
 
-            return HadoopBackend(name, properties)
+            return HadoopBackend(name, properties, *time)
         case "rest":
             from lake.core.catalogs.rest import RestBackend  # noqa: PLC0415
 
-            return RestBackend(name, properties)
+            return RestBackend(name, properties, *time)
         case "sql":
             from lake.core.catalogs.sql import SqlBackend  # noqa: PLC0415
 
-            return SqlBackend(name, properties)
+            return SqlBackend(name, properties, *time)
         case _:
             from lake.core.catalogs.other import OtherBackend  # noqa: PLC0415
 
-            return OtherBackend(name, properties)
+            return OtherBackend(name, properties, *time)
 
 
 def _backend_of(properties: Mapping[str, Any]) -> str:
@@ -91,11 +99,11 @@ def _backend_of(properties: Mapping[str, Any]) -> str:
     return "sql" if address.startswith(_SQL_ADDRESSES) else "other"
 
 
-def _embedded(name: str, settings: Settings) -> Catalog:
+def _embedded(name: str, settings: Settings, time: _Time) -> Catalog:
     if settings.catalog_type == HADOOP:
         warehouse = settings.warehouse or DEFAULT_WAREHOUSE
         located = warehouse if ":/" in warehouse else os.path.abspath(warehouse)
-        return _configured(name, {"type": HADOOP, "warehouse": located})
+        return _configured(name, {"type": HADOOP, "warehouse": located}, time)
     folder = _local_folder(settings.warehouse or DEFAULT_WAREHOUSE)
     if locations.is_truncated(folder) or _ESCAPED.search(folder):
         raise InvalidRequestError(
@@ -104,7 +112,7 @@ def _embedded(name: str, settings: Settings) -> Catalog:
         )
     from lake.core.catalogs.sql import EmbeddedBackend  # noqa: PLC0415
 
-    return EmbeddedBackend(name, folder)
+    return EmbeddedBackend(name, folder, *time)
 
 
 def _local_folder(warehouse: str) -> str:

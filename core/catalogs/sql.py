@@ -17,6 +17,7 @@ from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table, split_identifier
 from lake.core.catalogs.errors import catalog_errors, locked_error
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
+from lake.core.clock import Clock, Ids
 from lake.core.errors import NotFoundError, RefusedError
 from lake.core.metadata.files import VERSION_HINT
 
@@ -135,9 +136,13 @@ class EmbeddedBackend(SqlBackend):
     Args:
         name: the catalog's name.
         folder: the warehouse's absolute path.
+        clock: see `PyIcebergBackend`.
+        ids: see `PyIcebergBackend`.
     """
 
-    def __init__(self, name: str, folder: str) -> None:
+    def __init__(
+        self, name: str, folder: str, clock: Clock | None = None, ids: Ids | None = None
+    ) -> None:
         self._folder = folder
         self._file = os.path.join(folder, "catalog.db")
         properties = {
@@ -145,7 +150,7 @@ class EmbeddedBackend(SqlBackend):
             "uri": f"{_SQLITE}///{self._file}?timeout={_SQLITE_WAIT_SECONDS}",
             "warehouse": f"file://{folder}",
         }
-        super().__init__(name, properties)
+        super().__init__(name, properties, clock, ids)
 
     def _open(self) -> PyIcebergCatalog:
         os.makedirs(self._folder, exist_ok=True)

@@ -15,6 +15,7 @@ from lake.core import locations as paths
 from lake.core.avro.codecs import codec_of_manifests
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.errors import first_line, locked_error
+from lake.core.clock import Backoff
 from lake.core.commit.operations import Operation, SnapshotStep
 from lake.core.commit.snapshot_sequence import SnapshotSequence
 from lake.core.errors import (
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _SHOWN = 200
+# Each wait is up to a tenth longer, as in Iceberg's Tasks.
+_JITTER = (1.0, 1.1)
 # Classes of errors, as `isinstance` accepts them.
 _Kinds = type[Exception] | tuple[type[Exception], ...]
 
@@ -104,10 +107,10 @@ class RetryPolicy:
         """
         return cls(*(setting.of(properties) for setting in settings))
 
-    def wait_seconds(self, attempt: int, jitter: float) -> float:
-        """Return the wait after the ``attempt``-th failure (from 1); ``jitter`` in [0, 1)."""
-        base = min(self.min_wait_ms * 2 ** min(attempt - 1, 32), self.max_wait_ms)
-        return float(base * (1 + 0.1 * jitter) / 1000)
+    def backoff(self, context: RunContext) -> Backoff:
+        """Return the waits between the requests."""
+        bounds = (self.min_wait_ms / 1000, self.max_wait_ms / 1000)
+        return Backoff(*bounds, _JITTER, context.clock, context.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +441,7 @@ def commit_changes(
                 f"{'try' if attempt == 1 else 'tries'}: {refusal}",
                 hint="nothing was changed; run the command again",
             )
-        context.clock.sleep(policy.wait_seconds(attempt, context.ids.jitter()))
+        policy.backoff(context).wait(attempt)
         table = table.refreshed()
     raise CommitConflictError(f"the commit to {table.identifier} was never attempted")
 
@@ -673,7 +676,7 @@ def _await_visible(
         if now is not None and find_commit(now.metadata) is not None:
             return now
         if attempt <= policy.retries:
-            context.clock.sleep(policy.wait_seconds(attempt, context.ids.jitter()))
+            policy.backoff(context).wait(attempt)
     if cause is None and now is not None:
         return now
     raise CommitUnknownError(

@@ -6,19 +6,19 @@ owner removes another's. Nothing needs this lock for safety: where it cannot be 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
 import stat
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lake.core.clock import SystemClock
+from lake.core.clock import Clock, SystemClock
 from lake.core.process_identity import process_name, still_runs
+from lake.core.storage.flock import locked
 
 HEARTBEAT_SECONDS = 15
 TTL_SECONDS = 120
@@ -83,7 +83,8 @@ class Heartbeat:
 class HeldLock:
     """A lock file of one's own, from when it was made to `release`."""
 
-    def __init__(self, path: str, descriptor: int, owner: Owner) -> None:
+    def __init__(self, path: str, descriptor: int, owner: Owner, clock: Clock) -> None:
+        self._clock = clock
         self._path = path
         self._descriptor = descriptor
         self._owner = owner
@@ -91,47 +92,50 @@ class HeldLock:
 
     def _beat(self) -> bool:
         # Its own inode, whoever may have taken the name over.
-        _tell(self._descriptor, self._owner)
+        _tell(self._descriptor, self._owner, self._clock)
         return True
 
     def release(self) -> None:
         """Remove the file, unless another run has taken its name over."""
         self._heartbeat.stop()
         try:
-            with suppress(OSError), _sole_remover(self._descriptor, wait=True):
+            with suppress(OSError), locked(self._descriptor):
                 if _names(self._path, self._descriptor):
                     os.unlink(self._path)
         finally:
             os.close(self._descriptor)
 
 
-def this_process(command: str, operation_id: str) -> Owner:
+def this_process(command: str, operation_id: str, clock: Clock | None = None) -> Owner:
     """Return this process as an owner.
 
     Args:
         command: what the lock is for.
         operation_id: the run's.
+        clock: tells when the run began.
     """
-    now_ms = SystemClock().now_ms()
+    now_ms = (clock or SystemClock()).now_ms()
     return Owner(socket.gethostname(), os.getpid(), process_name(), command, operation_id, now_ms)
 
 
-def take(path: str, me: Owner) -> HeldLock | Owner | None:
+def take(path: str, me: Owner, clock: Clock | None = None) -> HeldLock | Owner | None:
     """Take a lock: the lock, or else its owner, or None where there can be none.
 
     Args:
         path: the file's, in a folder that is there.
         me: who asks.
+        clock: the time that the ages of lock files are compared with.
     """
+    clock = clock or SystemClock()
     for _ in range(_TRIES):
         try:
-            return HeldLock(path, _make(path, me), me)
+            return HeldLock(path, _make(path, me, clock), me, clock)
         except FileExistsError:
             pass
         except OSError:
             return None
         try:
-            owner = _owner_unless_dead(path)
+            owner = _owner_unless_dead(path, clock)
         except FileNotFoundError:
             continue
         except OSError:
@@ -142,7 +146,7 @@ def take(path: str, me: Owner) -> HeldLock | Owner | None:
     return Owner()
 
 
-def _make(path: str, me: Owner) -> int:
+def _make(path: str, me: Owner, clock: Clock) -> int:
     """Make a lock's file, where there is none; it tells its owner from its first moment, where the disk can do that.
 
     Raises:
@@ -150,18 +154,18 @@ def _make(path: str, me: Owner) -> int:
         OSError: it cannot be made.
     """
     try:
-        return _new(os.path.dirname(path), _MAKE_NAMELESS, me, name=path)
+        return _new(os.path.dirname(path), _MAKE_NAMELESS, me, clock, name=path)
     except FileExistsError:
         raise
     except OSError:
         # The disk knows no files without names.
-        return _new(path, _MAKE, me)
+        return _new(path, _MAKE, me, clock)
 
 
-def _new(path: str, flags: int, me: Owner, *, name: str | None = None) -> int:
+def _new(path: str, flags: int, me: Owner, clock: Clock, *, name: str | None = None) -> int:
     descriptor = os.open(path, flags, 0o600)
     try:
-        _tell(descriptor, me)
+        _tell(descriptor, me, clock)
         if name is not None:
             # Without a folder's descriptor Python would link the link.
             os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
@@ -171,14 +175,13 @@ def _new(path: str, flags: int, me: Owner, *, name: str | None = None) -> int:
     return descriptor
 
 
-def _tell(descriptor: int, owner: Owner) -> None:
-    now_ms = SystemClock().now_ms()
-    told = json.dumps(asdict(replace(owner, heartbeat_ms=now_ms)))
+def _tell(descriptor: int, owner: Owner, clock: Clock) -> None:
+    told = json.dumps(asdict(replace(owner, heartbeat_ms=clock.now_ms())))
     with suppress(OSError):
         os.pwrite(descriptor, told.encode(), 0)
 
 
-def _owner_unless_dead(path: str) -> Owner | None:
+def _owner_unless_dead(path: str, clock: Clock) -> Owner | None:
     """Return a lock's owner; remove a dead one's file and return None.
 
     Raises:
@@ -190,13 +193,13 @@ def _owner_unless_dead(path: str) -> Owner | None:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{path} is no file")
         owner = owner_in(os.pread(descriptor, _LONGEST, 0))
-        if not _is_dead(owner, status.st_mtime):
+        if not _is_dead(owner, status.st_mtime, clock):
             return owner
         try:
-            with _sole_remover(descriptor, wait=False):
+            with locked(descriptor, wait=False):
                 # Looked at again: it may have been another's, or have come to life, until just now.
                 mine = _names(path, descriptor)
-                if mine and _is_dead(owner, os.fstat(descriptor).st_mtime):
+                if mine and _is_dead(owner, os.fstat(descriptor).st_mtime, clock):
                     os.unlink(path)
         except BlockingIOError:
             return owner
@@ -205,11 +208,11 @@ def _owner_unless_dead(path: str) -> Owner | None:
         os.close(descriptor)
 
 
-def _is_dead(owner: Owner, heartbeat: float) -> bool:
+def _is_dead(owner: Owner, heartbeat: float, clock: Clock) -> bool:
     if owner.process and still_runs(owner.process) is False:
         return True
     # A time far ahead is a clock's mistake: nobody could ever wait for its end.
-    return abs(SystemClock().now_ms() / 1000 - heartbeat) > TTL_SECONDS
+    return abs(clock.now_ms() / 1000 - heartbeat) > TTL_SECONDS
 
 
 def owner_in(data: bytes) -> Owner:
@@ -237,18 +240,3 @@ def _names(path: str, descriptor: int) -> bool:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-@contextmanager
-def _sole_remover(descriptor: int, *, wait: bool) -> Iterator[None]:
-    """Keep others from removing an open file.
-
-    Raises:
-        BlockingIOError: another is about to, and there was no waiting for it.
-        OSError: the disk knows no locks.
-    """
-    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    try:
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)

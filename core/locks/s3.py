@@ -10,7 +10,7 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, replace
 
-from lake.core.clock import SystemClock
+from lake.core.clock import Clock, SystemClock
 from lake.core.locks.local import TTL_SECONDS, Heartbeat, Owner, owner_in
 from lake.core.process_identity import still_runs
 from lake.core.storage.s3 import Held, UnsupportedError
@@ -23,7 +23,10 @@ _TRIES = 10
 class S3Lock:
     """A lock object of one's own, from when it was made to `release`."""
 
-    def __init__(self, storage: Storage, location: str, tag: str, owner: Owner) -> None:
+    def __init__(
+        self, storage: Storage, location: str, tag: str, owner: Owner, clock: Clock
+    ) -> None:
+        self._clock = clock
         self._storage = storage
         self._location = location
         self._tag = tag
@@ -32,7 +35,7 @@ class S3Lock:
 
     def _beat(self) -> bool:
         with suppress(OSError, UnsupportedError):
-            tag = _put(self._storage, self._location, self._owner, over=self._tag)
+            tag = _put(self._storage, self._location, self._owner, self._clock, over=self._tag)
             if tag is None:
                 # Another has taken it over.
                 return False
@@ -48,27 +51,31 @@ class S3Lock:
                 self._storage.ask_s3(self._location, lambda bucket, key: bucket.remove(key))
 
 
-def take(storage: Storage, location: str, me: Owner) -> S3Lock | Owner | None:
+def take(
+    storage: Storage, location: str, me: Owner, clock: Clock | None = None
+) -> S3Lock | Owner | None:
     """Take a lock: the lock, or else its owner, or None where there can be none.
 
     Args:
         storage: the table's.
         location: the object's.
         me: who asks.
+        clock: the time that the object states; its age is by the store's clock.
     """
+    clock = clock or SystemClock()
     for _ in range(_TRIES):
         try:
             held = _get(storage, location)
             # An answer was lost: it was made all the same.
             if held and _is_of(held, me):
-                return S3Lock(storage, location, held.tag, me)
+                return S3Lock(storage, location, held.tag, me, clock)
             if held and not _is_dead(held):
                 return owner_in(held.data)
-            tag = _put(storage, location, me, over=held.tag if held else None)
+            tag = _put(storage, location, me, clock, over=held.tag if held else None)
         except (OSError, UnsupportedError):
             return None
         if tag is not None:
-            return S3Lock(storage, location, tag, me)
+            return S3Lock(storage, location, tag, me, clock)
     # So many others come and go that one of them is at work.
     return Owner()
 
@@ -77,8 +84,10 @@ def _get(storage: Storage, location: str) -> Held | None:
     return storage.ask_s3(location, lambda bucket, key: bucket.get(key, _LONGEST))
 
 
-def _put(storage: Storage, location: str, owner: Owner, *, over: str | None) -> str | None:
-    told = json.dumps(asdict(replace(owner, heartbeat_ms=SystemClock().now_ms())))
+def _put(
+    storage: Storage, location: str, owner: Owner, clock: Clock, *, over: str | None
+) -> str | None:
+    told = json.dumps(asdict(replace(owner, heartbeat_ms=clock.now_ms())))
     return storage.ask_s3(
         location, lambda bucket, key: bucket.create(key, told.encode(), over=over)
     )

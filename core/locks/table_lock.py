@@ -13,6 +13,7 @@ from typing import Any
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
+from lake.core.clock import Clock
 from lake.core.errors import LockedError
 from lake.core.interrupts import uninterrupted
 from lake.core.locks import local, s3
@@ -76,14 +77,14 @@ def _turn(
     session: Session, table: Table, command: str, operation_id: str, wait_ms: int
 ) -> Iterator[Owner | None]:
     """Hold a table's lock for a block, if there can be one; give who else does."""
-    me = this_process(command, operation_id)
+    me = this_process(command, operation_id, session.clock)
     until = session.clock.monotonic() + wait_ms / 1000
     taken: HeldLock | S3Lock | Owner | None = None
     try:
         while True:
             # Stopped in between, nobody would know that the lock is there.
             with uninterrupted():
-                taken = _take(table, me)
+                taken = _take(table, me, session.clock)
             left = until - session.clock.monotonic()
             if not isinstance(taken, Owner) or left <= 0:
                 break
@@ -95,12 +96,12 @@ def _turn(
                 taken.release()
 
 
-def _take(table: Table, me: Owner) -> HeldLock | S3Lock | Owner | None:
+def _take(table: Table, me: Owner, clock: Clock) -> HeldLock | S3Lock | Owner | None:
     location = locations.join(table.metadata_folder, LOCK_NAME)
     parsed = locations.parse(location)
     if parsed.is_local:
-        return local.take(parsed.path, me)
-    return s3.take(table.storage, location, me)
+        return local.take(parsed.path, me, clock)
+    return s3.take(table.storage, location, me, clock)
 
 
 def _words(owner: Owner) -> str:

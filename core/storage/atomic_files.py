@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
-from lake.core.clock import SystemClock, SystemIds
+from lake.core.clock import Backoff, Clock, Ids, SystemClock, SystemIds
 from lake.core.errors import RefusedError
+from lake.core.storage.flock import locked
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV}
 _LOOK_SECONDS = 0.02
@@ -24,7 +24,7 @@ class NotCreatedError(Exception):
     """A file was certainly not created."""
 
 
-def create(path: str, data: bytes) -> None:
+def create(path: str, data: bytes, ids: Ids | None = None) -> None:
     """Create a file with all its contents, in one step that fails where the name is taken.
 
     An `OSError` leaves it open whether the file is there, or whether it outlives a power cut.
@@ -33,7 +33,7 @@ def create(path: str, data: bytes) -> None:
         NotCreatedError: the name is taken, or the contents could not be written.
         RefusedError: the disk knows no hard links, so no such step.
     """
-    temporary = _temporary(path)
+    temporary = _temporary(path, ids or SystemIds())
     try:
         try:
             _write(temporary, data, _MODE)
@@ -68,9 +68,9 @@ def _names_of(path: str) -> int:
         return 0
 
 
-def replace(path: str, data: bytes, *, mode: int = _MODE) -> None:
+def replace(path: str, data: bytes, *, mode: int = _MODE, ids: Ids | None = None) -> None:
     """Give a file new contents, and permissions, in one step."""
-    temporary = _temporary(path)
+    temporary = _temporary(path, ids or SystemIds())
     try:
         _write(temporary, data, mode)
         os.replace(temporary, path)
@@ -81,9 +81,9 @@ def replace(path: str, data: bytes, *, mode: int = _MODE) -> None:
     flush(os.path.dirname(path))
 
 
-def _temporary(path: str) -> str:
+def _temporary(path: str, ids: Ids) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f"{SystemIds().uuid()}-{name}.unfinished")
+    return os.path.join(folder, f"{ids.uuid()}-{name}.unfinished")
 
 
 def sweep(folder: str) -> None:
@@ -111,7 +111,7 @@ def flush(path: str) -> None:
 
 
 @contextmanager
-def sole_writer(folder: str, wait_seconds: float) -> Iterator[bool]:
+def sole_writer(folder: str, wait_seconds: float, clock: Clock | None = None) -> Iterator[bool]:
     """Keep other processes that ask the same out of a folder; its readers and other writers know nothing.
 
     The lock goes with the process. Yields False on a disk without locks, where only `create` decides.
@@ -127,17 +127,18 @@ def sole_writer(folder: str, wait_seconds: float) -> Iterator[bool]:
     except OSError as error:
         raise NotCreatedError(f"cannot open {folder}: {error.strerror}") from error
     try:
-        yield _lock(descriptor, folder, wait_seconds)
+        with ExitStack() as held:
+            yield _lock(held, descriptor, folder, wait_seconds, clock or SystemClock())
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, folder: str, wait_seconds: float) -> bool:
-    clock = SystemClock()
+def _lock(held: ExitStack, descriptor: int, folder: str, wait_seconds: float, clock: Clock) -> bool:
+    backoff = Backoff(_LOOK_SECONDS, _LOOK_SECONDS, clock=clock)
     until = clock.monotonic() + wait_seconds
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.enter_context(locked(descriptor, wait=False))
         except BlockingIOError as error:
             if clock.monotonic() > until:
                 raise NotCreatedError(f"another process is writing in {folder}") from error
@@ -145,4 +146,4 @@ def _lock(descriptor: int, folder: str, wait_seconds: float) -> bool:
             return False
         else:
             return True
-        clock.sleep(_LOOK_SECONDS)
+        backoff.wait(1)

@@ -15,12 +15,13 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from lake.core.clock import SystemClock, SystemIds
+from lake.core.clock import Backoff
 
 MOST_KEYS = 1000
 REGION = "us-east-1"
 _TRIES = 6
-_LONGEST_WAIT_SECONDS = 8.0
+# The waits between requests that a busy store refuses.
+BACKOFF = Backoff(0.2, 8.0, (0.5, 1.0))
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 _CONNECTIONS = 32
 _AT_ONCE = 4
@@ -104,9 +105,10 @@ class Held:
 class S3:
     """One bucket, by one set of credentials; threads may share it."""
 
-    def __init__(self, client: Any, bucket: str) -> None:
+    def __init__(self, client: Any, bucket: str, backoff: Backoff = BACKOFF) -> None:
         self._client = client
         self._bucket = bucket
+        self._backoff = backoff
 
     @classmethod
     def of(cls, properties: Mapping[str, str], bucket: str) -> S3 | None:
@@ -115,6 +117,10 @@ class S3:
             return None
         client = _client(properties)
         return cls(client, bucket) if client else None
+
+    def waiting(self, backoff: Backoff) -> S3:
+        """Return the same bucket with other waits between requests that are repeated."""
+        return S3(self._client, self._bucket, backoff)
 
     def delete(
         self, keys: Sequence[str], should_continue: ShouldContinue = always
@@ -146,7 +152,7 @@ class S3:
             if not left or attempt == _TRIES:
                 return failed
             failed = {key: why for key, why in failed.items() if key not in left}
-            _wait(attempt)
+            self._backoff.wait(attempt)
         return failed
 
     def delete_all(
@@ -195,7 +201,7 @@ class S3:
             return Held(data, answer.get("ETag", ""), now - answer["LastModified"].timestamp())
 
         try:
-            return _again(look)
+            return self._again(look)
         except StoreError as error:
             if error.status == _NOT_FOUND:
                 return None
@@ -227,19 +233,18 @@ class S3:
 
     def _ask(self, call: str, **arguments: Any) -> Any:
         asked = getattr(self._client, call)
-        return _again(lambda: _told(asked, Bucket=self._bucket, **arguments))
+        return self._again(lambda: _told(asked, Bucket=self._bucket, **arguments))
 
-
-def _again(work: Callable[[], _T]) -> _T:
-    """Do it, and do it again while the store is too busy or away."""
-    for attempt in range(1, _TRIES + 1):
-        try:
-            return work()
-        except StoreError as error:
-            if not error.is_busy or attempt == _TRIES:
-                raise
-        _wait(attempt)
-    raise StoreError("never asked")
+    def _again(self, work: Callable[[], _T]) -> _T:
+        """Call ``work`` until the store is neither too busy nor away, at most `_TRIES` times."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return work()
+            except StoreError as error:
+                if not error.is_busy or attempt == _TRIES:
+                    raise
+            self._backoff.wait(attempt)
+        raise StoreError("never asked")
 
 
 def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -332,11 +337,6 @@ def _client(properties: Mapping[str, str]) -> Any:
 def _first(properties: Mapping[str, str], name: str) -> str | None:
     """Return a property under its two names, those of `_initialize_s3_fs` of PyIceberg."""
     return properties.get(f"s3.{name}") or properties.get(f"client.{name}")
-
-
-def _wait(attempt: int) -> None:
-    base = min(0.1 * 2**attempt, _LONGEST_WAIT_SECONDS)
-    SystemClock().sleep(base * (0.5 + SystemIds().jitter() / 2))
 
 
 def _seconds(text: str) -> float:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from lake.core import locations as paths
+from lake.core.clock import Backoff
 from lake.core.errors import (
     BadInputError,
     CorruptFileError,
@@ -32,6 +33,7 @@ from lake.core.storage.atomic_files import flush
 from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.errors import is_refusal, translate_errors
 from lake.core.storage.s3 import (
+    BACKOFF,
     S3,
     UNTRIED,
     ShouldContinue,
@@ -107,6 +109,7 @@ class Storage:
             never printed, and go to executors in a binary column only.
         renewed: instead of them, credentials that are vended anew while a run goes on.
         roots: folders below which nothing is deleted by a way through a link.
+        backoff: the waits between requests that a busy store refuses.
     """
 
     def __init__(
@@ -115,11 +118,14 @@ class Storage:
         *,
         renewed: CredentialProvider | None = None,
         roots: Sequence[str] = (),
+        backoff: Backoff = BACKOFF,
     ) -> None:
         self._roots = [
             _local_path(root).rstrip("/") for root in roots if paths.parse(root).is_local
         ]
         self.renewed = renewed or CredentialProvider(Credentials(dict(properties or {})))
+        # One object a bucket: bulk deletes group locations by it.
+        self._bucket = lru_cache(maxsize=16)(partial(_bucket_with, backoff))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
 
     def __repr__(self) -> str:
@@ -147,7 +153,7 @@ class Storage:
         if parsed.scheme != "s3" or not is_plain(key):
             return None
         properties = tuple(sorted(self.credentials.at(location).items()))
-        bucket = _open_bucket(parsed.authority, properties)
+        bucket = self._bucket(parsed.authority, properties)
         return (bucket, key) if bucket else None
 
     @_retry_with_fresh_credentials
@@ -511,6 +517,11 @@ def _unless_gone(error: OSError) -> None:
 @lru_cache(maxsize=16)
 def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
     return S3.of(completed(dict(properties)), name)
+
+
+def _bucket_with(backoff: Backoff, name: str, properties: tuple[tuple[str, str], ...]) -> S3 | None:
+    bucket = _open_bucket(name, properties)
+    return bucket.waiting(backoff) if bucket else None
 
 
 def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str, str]]) -> Any:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -208,10 +209,10 @@ def test_options_that_contradict_each_other_are_refused_before_the_wait(
 def test_a_run_sees_what_another_did_until_it_had_the_lock(
     lake: CommandLine, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def taken(path: str, me: Owner) -> HeldLock | Owner | None:
+    def taken(path: str, me: Owner, clock: Any) -> HeldLock | Owner | None:
         monkeypatch.undo()
         lake.ok(*COMMANDS[0])
-        return take(path, me)
+        return take(path, me, clock)
 
     monkeypatch.setattr(local, "take", taken)
 

@@ -11,10 +11,10 @@ from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Proxy, refused, reset
 from support.servers.s3_server import S3
 
+from lake.core.clock import Backoff
 from lake.core.locks import s3 as lock_object
 from lake.core.locks.local import Owner, this_process
 from lake.core.locks.s3 import S3Lock, take
-from lake.core.storage import s3 as requests
 from lake.core.storage.storage import Storage
 
 HERE = this_process("compact", "op-1")
@@ -70,7 +70,7 @@ def test_a_run_whose_process_is_gone_is_dead_at_once(place: tuple[Storage, str])
 def test_a_lock_made_by_a_request_whose_answer_was_lost_is_held(
     s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "_wait", lambda _: None)
+    monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
     with Proxy(s3.endpoint) as proxy:
         storage, location = Storage(s3.properties(proxy.uri)), f"s3://{s3.bucket()}/lake.lock"
         proxy.fail("PUT", "lake.lock", reset(done=True))

@@ -27,7 +27,7 @@ from support.faults.faulty_proxy import (
 )
 from support.servers.s3_server import S3
 
-from lake.core.storage import s3 as requests
+from lake.core.clock import Backoff
 from lake.core.storage.storage import Storage
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
@@ -35,7 +35,7 @@ OLD = ("--older-than", "0s", "--unsafe-retention")
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_wait", lambda _: None)
+    monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
 
 
 def failing(names: str, code: str) -> Fault:

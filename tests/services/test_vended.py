@@ -14,7 +14,8 @@ from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
 from support.tables.iceberg_tables import FixedClock
 
-from lake.core.storage import credentials
+from lake.core.catalogs import pyiceberg_catalog
+from lake.core.storage.credentials import CredentialProvider
 
 # After so many requests to the store; on both engines in the long tests.
 DEATHS = [(9, "inline")]
@@ -91,7 +92,11 @@ def test_a_token_that_tells_its_end_is_replaced_before_it(
 ) -> None:
     clock = FixedClock()
     end = between.expires_ms = clock.now + 3_600_000
-    monkeypatch.setattr(credentials, "SystemClock", lambda: clock)
+    monkeypatch.setattr(
+        pyiceberg_catalog,
+        "CredentialProvider",
+        lambda *given: CredentialProvider(*given[:2], clock),
+    )
     handed = between.given
 
     def later(asked: Asked) -> Answer | None:

@@ -258,7 +258,9 @@ class World:
 
     def session(self) -> Session:
         """Open a session on the world's catalog."""
-        catalog = SimBackend("lake", {"warehouse": f"file://{self.warehouse}"})
+        catalog = SimBackend(
+            "lake", {"warehouse": f"file://{self.warehouse}"}, self.clock, self.ids
+        )
         catalog.__dict__["handle"] = self.catalog
         engine = InlineEngine(1, ids=self.ids)
         return Session(

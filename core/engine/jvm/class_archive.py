@@ -8,19 +8,19 @@ itself and the class path, and starts without it when they do not fit.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lake.core.clock import Clock, SystemClock
 from lake.core.engine.jvm.java import Java
+from lake.core.storage.flock import locked
 
 _CACHE = "LAKE_CACHE_DIR"
 _MS_PER_DAY = 24 * 3600 * 1000
@@ -145,14 +145,15 @@ def making(archive: ClassArchive) -> Iterator[bool]:
     """
     descriptor = os.open(archive.folder / f"{archive.key}.lock", os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        for path in archive.folder.glob(f"{archive.key}*.new"):
-            path.unlink(missing_ok=True)
-        yield True
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(descriptor, wait=False))
+            except BlockingIOError:
+                yield False
+                return
+            for path in archive.folder.glob(f"{archive.key}*.new"):
+                path.unlink(missing_ok=True)
+            yield True
     finally:
         os.close(descriptor)
 

@@ -7,7 +7,6 @@ id still means that worker.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from contextlib import contextmanager, suppress
 
 from lake.core.clock import Clock, SystemClock
 from lake.core.errors import EngineError
+from lake.core.storage.flock import locked
 
 _STOP = "stop"
 _POLL_SECONDS = 0.01
@@ -33,12 +33,14 @@ def working(folder: str) -> Iterator[bool]:
     path = os.path.join(folder, str(os.getpid()))
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Looked at under the lock: either this worker sees the mark, or `end_workers` sees its lock.
-        yield not os.path.exists(os.path.join(folder, _STOP))
+        with locked(descriptor):
+            try:
+                # Looked at under the lock: either this worker sees the mark, or `end_workers` sees its lock.
+                yield not os.path.exists(os.path.join(folder, _STOP))
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
         os.close(descriptor)
 
 
@@ -67,9 +69,9 @@ def _held(folder: str, name: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with locked(descriptor, wait=False):
+            return False
     except BlockingIOError:
         return True
     finally:
         os.close(descriptor)
-    return False

@@ -168,7 +168,7 @@ def test_a_paused_owner_that_lost_its_lock_leaves_it_to_the_next(
     paused = taken(path)
     aged(path, _GONE)
     lock = taken(path)
-    local._tell(paused._descriptor, paused._owner)
+    paused._beat()
     told = path.read_text()
     paused.release()
 

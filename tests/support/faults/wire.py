@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import pyarrow.fs as pafs
 
+from lake.core.clock import Backoff
 from support.cli.service_line import Service, csv
 from support.faults import faulty_proxy as faults
 from support.faults.faulty_proxy import Fault, Proxy
@@ -207,7 +208,7 @@ def between(server: RestServer, s3: S3, bucket: str, folder: Path, namespace: st
                 Service("behind", behind, folder, files, namespace),
                 {"catalog": catalog, "store": store},
             )
-            with patch("lake.core.storage.s3._wait", lambda _: None):
+            with patch.object(Backoff, "wait", lambda *_, **__: None):
                 wired.prepare()
                 yield wired
 
