@@ -48,6 +48,7 @@ class State:
         branch: the branch's name as given; None until it is known.
         as_json: whether to print one JSON document on standard output.
         quiet: whether to print warnings and errors only.
+        before_verb: called before a verb imports the core.
         ignore_stops: called when stop signals must no longer interrupt the command.
     """
 
@@ -59,6 +60,7 @@ class State:
     quiet: bool = False
     display: Display = field(default_factory=Display)
     settings: Settings | None = None
+    before_verb: Callable[[], None] = lambda: None
     ignore_stops: Callable[[], None] = lambda: None
     opened: Session | None = None
 
@@ -147,6 +149,7 @@ class _Verb(TyperCommand):
     """A verb that stores the table's and branch's names in the state for error messages."""
 
     def invoke(self, ctx: Any) -> Any:
+        ctx.obj.before_verb()
         ctx.obj.table = ctx.params.get("table")
         ctx.obj.branch = ctx.params.get("branch")
         return super().invoke(ctx)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
 from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
@@ -23,15 +24,14 @@ from lake.cli.render import Renderer
 from lake.cli.signals import SignalHandlers
 from lake.core.clock import SystemClock
 from lake.core.errors import InvalidRequestError, LakeError, StoppedError, StorageError
-from lake.core.no_pandas import keep_pandas_out
 from lake.core.outcome import Outcome
 from lake.core.redaction import Redactor
-from lake.core.session import Session
-from lake.core.session import open_session as open_real_session
 from lake.core.settings import Settings
-from lake.core.storage.errors import storage_error
 
-OpenSession = Callable[[Settings], Session]
+if TYPE_CHECKING:
+    from lake.core.session import Session
+
+OpenSession: TypeAlias = "Callable[[Settings], Session]"
 _SIGNAL_CODES = 128
 _FILTERS = frozenset({"--where", "--overwrite-where"})
 # How a command ended: its outcome, its error, an unexpected exception, or the exit code of help.
@@ -53,12 +53,10 @@ def main(
     """
     if argv is None:
         _open_streams()
-        # Before the module of a verb is imported, whose libraries would import pandas.
-        keep_pandas_out()
     line, mistake = _arranged(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in line.options
     state = State(
-        open_session=_opener(open_session or open_real_session, as_json=as_json),
+        open_session=_opener(open_session or _open_session, as_json=as_json),
         as_json=as_json,
         command=line.command if line.command in VERBS else None,
         table=_table_named(line),
@@ -67,6 +65,7 @@ def main(
     renderer = Renderer(as_json=as_json, redact=redact, clock=SystemClock())
     if argv is None:
         _own_the_process(redact)
+        state.before_verb = _keep_pandas_out
     with SignalHandlers(own_process=argv is None) as handlers:
         ending = mistake or _work(line, state, handlers, early)
         handlers.release(_exit_code(ending))
@@ -114,6 +113,8 @@ def _run(line: CommandLine, state: State) -> _Ending:
         # Typer exits when any pipe breaks.
         return 0 if _reader_left() else LakeError("the other side closed a connection")
     except OSError as error:
+        from lake.core.storage.errors import storage_error  # noqa: PLC0415 - door: no PyArrow for help
+
         return storage_error(error) or error
     except Exception as error:  # noqa: BLE001 - reported as a defect, with its trace
         return error
@@ -208,6 +209,12 @@ def _table_named(line: CommandLine) -> str | None:
     return next((text for text in line.rest if not text.startswith("-") and "." in text), None)
 
 
+def _open_session(settings: Settings) -> Session:
+    from lake.core.session import open_session  # noqa: PLC0415 - door: help opens no session
+
+    return open_session(settings)
+
+
 def _opener(open_session: OpenSession, *, as_json: bool) -> Callable[[Settings, bool], Session]:
     def opened(settings: Settings, quiet: bool) -> Session:  # noqa: FBT001
         session = open_session(settings)
@@ -258,7 +265,7 @@ def _is_open(number: int) -> bool:
 
 
 def _own_the_process(redact: Callable[..., str]) -> None:
-    """Silence the warnings and logs of libraries, redact the traces of threads, and keep pandas out."""
+    """Silence the warnings and logs of libraries, and redact the traces of threads."""
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     logging.getLogger().addHandler(logging.NullHandler())
@@ -273,6 +280,13 @@ def _own_the_process(redact: Callable[..., str]) -> None:
         sys.stderr.write(redact("".join(trace), limit=None))
 
     threading.excepthook = print_trace
+
+
+def _keep_pandas_out() -> None:
+    # Before a verb imports the core, whose libraries would import pandas.
+    from lake.core.no_pandas import keep_pandas_out  # noqa: PLC0415 - door: no PyArrow for help
+
+    keep_pandas_out()
 
 
 def _reader_left() -> bool:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import Branch, DryRun, TableArgument, Wait, Where
 from lake.commands.parsing import parse_pairs
-from lake.core.catalogs.catalog import Table
-from lake.core.compaction.execute import execute, preview
-from lake.core.compaction.options import compaction_options
-from lake.core.compaction.plan import CompactionPlan, plan_compaction
-from lake.core.locks.table_lock import with_table_lock
 from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms, parse_size
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.compaction.plan import CompactionPlan
 
 
 def compact(
@@ -96,6 +95,11 @@ def compact(
 
     Example: lake compact db.events --target-size 256MB --where "day = '2026-01-01'"
     """
+    from lake.core.compaction.execute import execute, preview
+    from lake.core.compaction.options import compaction_options
+    from lake.core.compaction.plan import plan_compaction
+    from lake.core.locks.table_lock import with_table_lock
+
     session = session_of(context)
     chosen = {
         "strategy": strategy,

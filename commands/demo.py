@@ -7,7 +7,6 @@ from pathlib import Path
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.demo_tour import FOLDER, run_demo
 from lake.core.interrupts import Interrupts
 from lake.core.outcome import Outcome
 
@@ -17,6 +16,8 @@ def demo(context: typer.Context) -> Outcome:
 
     Example: lake demo
     """
+    from lake.commands.demo_tour import FOLDER, run_demo
+
     folder = Path(FOLDER).absolute()
     session = session_of(context, warehouse=str(folder), catalog=None, catalog_type="sql")
     # The tour makes several commits; a stop signal must be able to end it after any of them.

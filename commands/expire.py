@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import DryRun, TableArgument, Wait
-from lake.core.catalogs.catalog import Table
-from lake.core.expiration.execute import execute, file_details, preview
-from lake.core.expiration.file_deletion import Removed
-from lake.core.expiration.journal_recovery import finish_journals
-from lake.core.expiration.plan import ExpirationPlan, plan_expiration
 from lake.core.expiration.retention import RetentionOptions
-from lake.core.locks.table_lock import with_table_lock
 from lake.core.outcome import Outcome
 from lake.core.snapshots.ancestry import parse_time_ms, resolve
 from lake.core.units import is_duration, parse_duration_ms
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.expiration.plan import ExpirationPlan
 
 
 def expire(
@@ -60,6 +58,12 @@ def expire(
 
     Example: lake expire db.events --older-than 7d --retain-last 10
     """
+    from lake.core.expiration.execute import execute, file_details, preview
+    from lake.core.expiration.file_deletion import Removed
+    from lake.core.expiration.journal_recovery import finish_journals
+    from lake.core.expiration.plan import plan_expiration
+    from lake.core.locks.table_lock import with_table_lock
+
     session = session_of(context)
     named = snapshot or []
     requested = RetentionOptions(

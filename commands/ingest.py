@@ -7,37 +7,27 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, DryRun, TableArgument
+from lake.commands.options import (
+    CHANGE_MODES,
+    SOURCE_FORMATS,
+    UPSERT_MODES,
+    Branch,
+    DryRun,
+    TableArgument,
+)
 from lake.commands.parsing import parse_names, parse_pairs
-from lake.core.changelog_load.load import MODES as CHANGE_MODES
-from lake.core.changelog_load.load import (
-    ChangeOptions,
-    execute_changes,
-    plan_changes,
-    preview_changes,
-)
 from lake.core.errors import BadInputError, InvalidRequestError
-from lake.core.ingest.execute import execute, preview
-from lake.core.ingest.plan import (
-    APPEND,
-    OVERWRITE,
-    OVERWRITE_WHERE,
-    REPLACE,
-    IngestOptions,
-    plan_ingest,
-)
-from lake.core.ingest.recovery import discard as discard_run
 from lake.core.outcome import Outcome
-from lake.core.sources.discovery import FORMATS
 from lake.core.units import parse_size
-from lake.core.upsert.execute import execute_upsert, preview_upsert
-from lake.core.upsert.options import MODES, UpsertOptions
-from lake.core.upsert.plan import plan_upsert
+
+if TYPE_CHECKING:
+    from lake.core.changelog_load.load import ChangeOptions
+    from lake.core.upsert.options import UpsertOptions
 
 
 def ingest(
@@ -53,7 +43,9 @@ def ingest(
     format_name: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="|".join(FORMATS), help="Format [default: from the file name]."
+            "--format",
+            metavar="|".join(SOURCE_FORMATS),
+            help="Format [default: from the file name].",
         ),
     ] = None,
     create: Annotated[
@@ -108,7 +100,8 @@ def ingest(
         typer.Option(metavar="A,B", help="Key columns [default: the schema's identifier fields]."),
     ] = None,
     deletes: Annotated[
-        str | None, typer.Option(metavar="|".join(MODES), help="How --upsert deletes the old rows.")
+        str | None,
+        typer.Option(metavar="|".join(UPSERT_MODES), help="How --upsert deletes the old rows."),
     ] = None,
     order_by: Annotated[
         str | None,
@@ -155,6 +148,19 @@ def ingest(
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """
+    from lake.core.changelog_load.load import (
+        ChangeOptions,
+        execute_changes,
+        plan_changes,
+        preview_changes,
+    )
+    from lake.core.ingest.execute import execute, preview
+    from lake.core.ingest.plan import APPEND, IngestOptions, plan_ingest
+    from lake.core.ingest.recovery import discard as discard_run
+    from lake.core.upsert.execute import execute_upsert, preview_upsert
+    from lake.core.upsert.options import UpsertOptions
+    from lake.core.upsert.plan import plan_upsert
+
     if discard is not None:
         if sources or from_table or stage or run_id:
             raise InvalidRequestError(
@@ -215,6 +221,9 @@ def _by_key(
     changes_mode: str | None,
 ) -> UpsertOptions | ChangeOptions | None:
     """Return the options of a load by key; None for a load that does not compare keys."""
+    from lake.core.changelog_load.load import ChangeOptions
+    from lake.core.upsert.options import UpsertOptions
+
     if upsert and changes_column:
         raise InvalidRequestError("--upsert and --changes-column contradict each other")
     if upsert:
@@ -235,6 +244,8 @@ def _by_key(
 
 
 def _mode(overwrite: bool, where: str | None, replace: bool) -> str:  # noqa: FBT001 - three flags
+    from lake.core.ingest.plan import APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE
+
     chosen = [
         mode
         for mode, given in (
@@ -250,8 +261,8 @@ def _mode(overwrite: bool, where: str | None, replace: bool) -> str:  # noqa: FB
 
 
 def _format(name: str | None) -> str | None:
-    if name is not None and name not in FORMATS:
-        raise InvalidRequestError(f"--format {name!r} is not one of {', '.join(FORMATS)}")
+    if name is not None and name not in SOURCE_FORMATS:
+        raise InvalidRequestError(f"--format {name!r} is not one of {', '.join(SOURCE_FORMATS)}")
     return name
 
 

@@ -6,6 +6,12 @@ from typing import Annotated
 
 import typer
 
+# The values of options, as the core defines them; help does not import it.
+SOURCE_FORMATS = ("parquet", "csv", "json", "arrow", "orc", "avro")
+EXPORT_FORMATS = ("parquet", "csv", "json", "arrow")
+UPSERT_MODES = ("position", "equality", "copy-on-write")
+CHANGE_MODES = ("upsert", "retract")
+
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="namespace.table", show_default=False)
 ]

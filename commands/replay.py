@@ -11,9 +11,6 @@ from lake.commands.options import Branch, DryRun, TableArgument
 from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
 from lake.core.replay.options import ReplayOptions
-from lake.core.replay.plan import plan_replay
-from lake.core.replay.report import listing, preview, status_by_job, with_plan
-from lake.core.staging.staged_run import job_id_of
 from lake.core.units import parse_duration_ms
 
 
@@ -58,6 +55,10 @@ def replay(
 
     Example: lake replay db.events --checkpoint s3://state/checkpoints/5f3a/chk-42
     """
+    from lake.core.replay.plan import plan_replay
+    from lake.core.replay.report import listing, preview, status_by_job, with_plan
+    from lake.core.staging.staged_run import job_id_of
+
     session = session_of(context)
     options = ReplayOptions(
         checkpoints=tuple(checkpoint or ()),
@@ -80,6 +81,6 @@ def replay(
         return preview(plan, verbose=verbose)
     if not options.commits:
         return listing(plan, verbose=verbose)
-    from lake.core.replay.execute import execute  # noqa: PLC0415 - a listing commits nothing
+    from lake.core.replay.execute import execute
 
     return with_plan(execute(session, plan), plan, verbose=verbose)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, TableArgument, Where
+from lake.commands.options import EXPORT_FORMATS, Branch, TableArgument, Where
 from lake.commands.parsing import parse_names
-from lake.core.changelog import execute as changes_execute
-from lake.core.changelog.plan import plan_changes
 from lake.core.errors import InvalidRequestError
-from lake.core.exports.destinations import Output, output_stream, output_to
-from lake.core.exports.formats import FORMATS
 from lake.core.outcome import Outcome
-from lake.core.scan.execute import describe, preview, write
-from lake.core.scan.plan import ScanOptions, plan_scan
-from lake.core.session import Session
 from lake.core.units import parse_size
+
+if TYPE_CHECKING:
+    from lake.core.exports.destinations import Output
+    from lake.core.scan.plan import ScanOptions
+    from lake.core.session import Session
 
 
 def scan(
@@ -65,7 +63,9 @@ def scan(
     ] = None,
     output_format: Annotated[
         str | None,
-        typer.Option(metavar="|".join(FORMATS), help="Format [default: from the output's name]."),
+        typer.Option(
+            metavar="|".join(EXPORT_FORMATS), help="Format [default: from the output's name]."
+        ),
     ] = None,
     replace_output: Annotated[
         bool, typer.Option("--replace", help="Replace an existing output.")
@@ -76,6 +76,9 @@ def scan(
 
     Example: lake scan db.events --where "id > 5" --select id,name --output events.csv
     """
+    from lake.core.scan.execute import describe, preview, write
+    from lake.core.scan.plan import ScanOptions, plan_scan
+
     if key is not None and not changes:
         raise InvalidRequestError("--key needs --changes")
     if snapshot is not None and changes:
@@ -115,20 +118,25 @@ def _changes(
     *,
     plan_only: bool,
 ) -> Outcome:
+    from lake.core.changelog.execute import describe, preview, write
+    from lake.core.changelog.plan import plan_changes
+
     plan = plan_changes(session.table(table), options, parse_names(key) or ())
     if plan_only:
-        return changes_execute.describe(plan)
+        return describe(plan)
     if target is None:
-        return changes_execute.preview(plan)
-    return changes_execute.write(session, plan, target)
+        return preview(plan)
+    return write(session, plan, target)
 
 
 def _output(
     context: typer.Context, path: str | None, format_name: str | None, *, replace_it: bool
 ) -> Output | None:
-    if format_name is not None and format_name not in FORMATS:
+    from lake.core.exports.destinations import output_stream, output_to
+
+    if format_name is not None and format_name not in EXPORT_FORMATS:
         raise InvalidRequestError(
-            f"--output-format {format_name!r} is not one of {', '.join(FORMATS)}"
+            f"--output-format {format_name!r} is not one of {', '.join(EXPORT_FORMATS)}"
         )
     if path is None:
         if format_name is not None or replace_it:

@@ -9,7 +9,6 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import Branch, TableArgument
-from lake.commands.snapshot_listing import list_snapshots
 from lake.core.outcome import Outcome, Status
 from lake.core.snapshots.ancestry import branch_head
 
@@ -30,6 +29,8 @@ def snapshots(
 
     Example: lake snapshots db.events --all
     """
+    from lake.commands.snapshot_listing import list_snapshots
+
     session = session_of(context)
     metadata = session.table(table).metadata
     head = branch_head(metadata, branch)

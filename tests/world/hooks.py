@@ -20,9 +20,9 @@ import pyiceberg.table.update as updates
 from pyiceberg.table import snapshots
 
 from lake.cli import app
-from lake.commands import compact, expire
 from lake.core.avro.container import Block
 from lake.core.errors import LakeError
+from lake.core.locks import table_lock
 from lake.core.manifests import decode
 from lake.core.storage import atomic_files, storage
 from lake.core.storage.storage import Storage
@@ -123,10 +123,7 @@ def unlocked() -> Iterator[None]:
     def run(session: Any, table: Any, work: Callable[..., Any], **_: Any) -> Any:
         return work(table, session.ids.uuid())
 
-    with (
-        patch.object(compact, "with_table_lock", run),
-        patch.object(expire, "with_table_lock", run),
-    ):
+    with patch.object(table_lock, "with_table_lock", run):
         yield
 
 

@@ -1,0 +1,44 @@
+"""Help starts fast: it imports no library that reads data."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from lake.cli.app import VERBS
+from lake.commands import options
+from lake.core.changelog_load import load as changelog_load
+from lake.core.exports import formats
+from lake.core.sources import discovery
+from lake.core.upsert import options as upsert
+
+HEAVY = ("numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "requests", "sqlalchemy")
+PROGRAM = """
+import sys
+from lake.cli.main import main
+code = main(sys.argv[1:])
+print(*sorted(name for name in sys.modules if "." not in name), file=sys.stderr)
+raise SystemExit(code)
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), *((verb,) for verb in VERBS)], ids=" ".join)
+def test_help_imports_no_library_for_data(arguments: tuple[str, ...]) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "Usage: lake" in result.stdout
+    assert set(result.stderr.split()).isdisjoint(HEAVY)
+
+
+def test_the_values_in_help_are_those_of_the_core() -> None:
+    assert discovery.FORMATS == options.SOURCE_FORMATS
+    assert formats.FORMATS == options.EXPORT_FORMATS
+    assert upsert.MODES == options.UPSERT_MODES
+    assert changelog_load.MODES == options.CHANGE_MODES
