@@ -238,10 +238,10 @@ def nulls_of(column: pa.Array) -> Mask:
 # Columns
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _plain_type(kind.storage_type)
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+def _plain_type(data_type: pa.DataType) -> pa.DataType:
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _plain_type(data_type.storage_type)
+    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
 def _plain(column: pa.Array, name: str) -> pa.Array:
@@ -259,15 +259,15 @@ def _plain(column: pa.Array, name: str) -> pa.Array:
     return column
 
 
-def _is_fixed(kind: pa.DataType) -> bool:
-    if pa.types.is_fixed_size_binary(kind):
-        return bool(0 < kind.byte_width <= _WIDEST_FIXED)
-    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal128(kind))
+def _is_fixed(data_type: pa.DataType) -> bool:
+    if pa.types.is_fixed_size_binary(data_type):
+        return bool(0 < data_type.byte_width <= _WIDEST_FIXED)
+    return bool(pa.types.is_primitive(data_type) or pa.types.is_decimal128(data_type))
 
 
-def _width(kind: pa.DataType) -> int:
+def _width(data_type: pa.DataType) -> int:
     """Return the bytes of a value of a fixed type."""
-    return 1 if pa.types.is_boolean(kind) else int(kind.bit_width // 8)
+    return 1 if pa.types.is_boolean(data_type) else int(data_type.bit_width // 8)
 
 
 def _flags(columns: Sequence[pa.Array], rows: int) -> list[Words]:

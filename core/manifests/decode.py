@@ -270,17 +270,17 @@ class _EntryReader:
         found = partition_type(spec, [*schemas, *_header_schemas(header, "schema")])
         return _known_types(found, _header_schemas(header, "iceberg.schema"))
 
-    def _partition(self, kind: StructType) -> pa.Array:
+    def _partition(self, struct_type: StructType) -> pa.Array:
         rows = len(self._owner)
         children = []
-        for field, path in zip(kind.fields, _partition_paths(kind), strict=True):
+        for field, path in zip(struct_type.fields, _partition_paths(struct_type), strict=True):
             if path not in self._layout.columns:
                 children.append(pa.nulls(rows, arrow_type(field.field_type)))
                 continue
             raw = one_array(self._decoded[path])
             unknown = isinstance(field.field_type, UnknownType)
             children.append(raw if unknown else from_avro(raw, field.field_type))
-        names = [str(field.field_id) for field in kind.fields]
+        names = [str(field.field_id) for field in struct_type.fields]
         types = [(n, child.type) for n, child in zip(names, children, strict=True)]
         return struct_array(children, pa.struct(types), rows)
 
@@ -322,10 +322,10 @@ def _header_schemas(header: Mapping[str, bytes], key: str) -> list[Schema]:
     return []
 
 
-def _known_types(kind: StructType, entries: Sequence[Schema]) -> StructType:
+def _known_types(struct_type: StructType, entries: Sequence[Schema]) -> StructType:
     """Return a partition struct with its unknown types taken from a schema of manifest entries."""
     fields = []
-    for field in kind.fields:
+    for field in struct_type.fields:
         found = field.field_type
         if isinstance(found, UnknownType):
             found = source_type(field.field_id, entries)
@@ -333,8 +333,8 @@ def _known_types(kind: StructType, entries: Sequence[Schema]) -> StructType:
     return StructType(*fields)
 
 
-def _partition_paths(kind: StructType) -> list[str]:
-    return [f"{PARTITION_PATH}{field.field_id}" for field in kind.fields]
+def _partition_paths(struct_type: StructType) -> list[str]:
+    return [f"{PARTITION_PATH}{field.field_id}" for field in struct_type.fields]
 
 
 def _spec(metadata: TableMetadata, spec_id: int, name: str) -> PartitionSpec:
@@ -392,28 +392,30 @@ def _check_manifests(table: pa.Table, name: str) -> None:
         raise CorruptFileError(f"{name} contains a delete manifest without file counts")
 
 
-def _conform(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+def _conform(column: pa.Array, data_type: pa.DataType, name: str) -> pa.Array:
     """Return a decoded column in its canonical type; only lossless differences are converted."""
-    problem = CorruptFileError(f"{name} contains a field of type {column.type} instead of {kind}")
-    if pa.types.is_list(kind):
+    problem = CorruptFileError(
+        f"{name} contains a field of type {column.type} instead of {data_type}"
+    )
+    if pa.types.is_list(data_type):
         if not pa.types.is_list(column.type):
             raise problem
-        items = _conform(column.values, kind.value_type, name)
+        items = _conform(column.values, data_type.value_type, name)
         if _has_holes(items):
             raise CorruptFileError(f"{name} contains a list or map with a missing value")
         validity, offsets = column.buffers()[:2]
         parts = [validity, offsets]
         return pa.Array.from_buffers(
-            kind, len(column), parts, offset=column.offset, children=[items]
+            data_type, len(column), parts, offset=column.offset, children=[items]
         )
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(data_type):
         if not pa.types.is_struct(column.type) or column.null_count:
             raise problem
-        return _conform_struct(column, kind, name)
-    if _family(column.type) != _family(kind):
+        return _conform_struct(column, data_type, name)
+    if _family(column.type) != _family(data_type):
         raise problem
     try:
-        return column.cast(kind)
+        return column.cast(data_type)
     except pa.ArrowInvalid as error:
         raise problem from error
 
@@ -425,27 +427,35 @@ def _has_holes(items: pa.Array) -> bool:
     return any(items.field(name).null_count for name in required)
 
 
-def _conform_struct(column: pa.Array, kind: pa.StructType, name: str) -> pa.Array:
+def _conform_struct(column: pa.Array, struct_type: pa.StructType, name: str) -> pa.Array:
     present = {
         ITEM_NAMES.get(item.name, item.name): column.field(item.name) for item in column.type
     }
     children = []
-    for item in kind:
+    for item in struct_type:
         if item.name in present:
             children.append(_conform(present[item.name], item.type, name))
         else:
             children.append(pa.nulls(len(column), item.type))
-    return struct_array(children, kind, len(column))
+    return struct_array(children, struct_type, len(column))
 
 
-def _family(kind: pa.DataType) -> str:
-    if pa.types.is_integer(kind):
+def _family(data_type: pa.DataType) -> str:
+    if pa.types.is_integer(data_type):
         return "integer"
-    if pa.types.is_string(kind) or pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+    if (
+        pa.types.is_string(data_type)
+        or pa.types.is_string_view(data_type)
+        or pa.types.is_large_string(data_type)
+    ):
         return "text"
-    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_large_binary(kind):
+    if (
+        pa.types.is_binary(data_type)
+        or pa.types.is_binary_view(data_type)
+        or pa.types.is_large_binary(data_type)
+    ):
         return "bytes"
-    return str(kind)
+    return str(data_type)
 
 
 def _flags(values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:

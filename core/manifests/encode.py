@@ -208,11 +208,11 @@ def _summaries(entries: pa.Table, spec: PartitionSpec, schema: Schema) -> list[d
     ]
 
 
-def _children(partition: pa.Array, kind: StructType) -> list[pa.Array]:
+def _children(partition: pa.Array, struct_type: StructType) -> list[pa.Array]:
     """Return the children of a partition struct in the spec's order."""
     flat = dict(zip([field.name for field in partition.type], partition.flatten(), strict=True))
     children = []
-    for field in kind.fields:
+    for field in struct_type.fields:
         name, target = str(field.field_id), arrow_type(field.field_type)
         child = flat[name] if name in flat else pa.nulls(len(partition), target)
         children.append(child.cast(target))

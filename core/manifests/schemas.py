@@ -233,9 +233,14 @@ def _defined_once(kind: Any, defined: set[str]) -> Any:
 
 
 def _field(
-    field_id: int, name: str, kind: IcebergType, doc: str | None = None, *, required: bool = False
+    field_id: int,
+    name: str,
+    field_type: IcebergType,
+    doc: str | None = None,
+    *,
+    required: bool = False,
 ) -> NestedField:
-    return NestedField(field_id, name, kind, required=required, doc=doc)
+    return NestedField(field_id, name, field_type, required=required, doc=doc)
 
 
 def _map(key_id: int, value_id: int, value: IcebergType) -> MapType:

@@ -87,11 +87,11 @@ class KeyRanges:
 
 
 def _sides(
-    data: pa.Table, deletes: pa.Table, column: int, kind: IcebergType
+    data: pa.Table, deletes: pa.Table, column: int, field_type: IcebergType
 ) -> tuple[_Side, _Side]:
     tables = (data, deletes)
-    lower = [_bounds(table, "lower_bounds", column, kind) for table in tables]
-    upper = [_bounds(table, "upper_bounds", column, kind) for table in tables]
+    lower = [_bounds(table, "lower_bounds", column, field_type) for table in tables]
+    upper = [_bounds(table, "upper_bounds", column, field_type) for table in tables]
     split = np.cumsum([len(item) for item in (*lower, *upper)])[:-1]
     ranks = np.split(_ranks(pa.concat_arrays([*lower, *upper])), split)
     return (
@@ -100,10 +100,10 @@ def _sides(
     )
 
 
-def _bounds(table: pa.Table, side: str, column: int, kind: IcebergType) -> pa.Array:
-    if not isinstance(kind, PrimitiveType) or isinstance(kind, _UNORDERED):
+def _bounds(table: pa.Table, side: str, column: int, field_type: IcebergType) -> pa.Array:
+    if not isinstance(field_type, PrimitiveType) or isinstance(field_type, _UNORDERED):
         return pa.nulls(table.num_rows, pa.int64())
-    found = comparable(bound_array(table, side, column, kind), kind)  # type: ignore[arg-type]
+    found = comparable(bound_array(table, side, column, field_type), field_type)  # type: ignore[arg-type]
     return pa.nulls(table.num_rows, pa.int64()) if pa.types.is_null(found.type) else found
 
 

@@ -130,8 +130,8 @@ def _field_parts(values: pa.Array, item: SortField) -> list[Bytes | pa.BinaryArr
     return [flags, _without_nulls(~found if descends else found, values)]
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_binary(data_type))
 
 
 def _text(values: pa.Array, *, descends: bool) -> pa.BinaryArray:

@@ -55,37 +55,37 @@ def arrow_field(field: NestedField) -> pa.Field:
     )
 
 
-def arrow_type(kind: IcebergType) -> pa.DataType:
+def arrow_type(field_type: IcebergType) -> pa.DataType:
     """Return the Arrow type of an Iceberg type."""
-    if isinstance(kind, StructType):
-        return pa.struct([arrow_field(field) for field in kind.fields])
-    if isinstance(kind, ListType):
-        return pa.list_(arrow_field(kind.element_field))
-    if isinstance(kind, MapType):
-        return pa.map_(arrow_field(kind.key_field), arrow_field(kind.value_field))
-    found = primitive_type(kind)
+    if isinstance(field_type, StructType):
+        return pa.struct([arrow_field(field) for field in field_type.fields])
+    if isinstance(field_type, ListType):
+        return pa.list_(arrow_field(field_type.element_field))
+    if isinstance(field_type, MapType):
+        return pa.map_(arrow_field(field_type.key_field), arrow_field(field_type.value_field))
+    found = primitive_type(field_type)
     if found is None:
-        raise RefusedError(f"columns of type {kind} are not supported")
+        raise RefusedError(f"columns of type {field_type} are not supported")
     return found
 
 
-def parts_of(kind: IcebergType) -> Sequence[NestedField]:
+def parts_of(field_type: IcebergType) -> Sequence[NestedField]:
     """Return the fields inside a type: a struct's, a list's element, a map's key and value."""
-    if isinstance(kind, StructType):
-        return kind.fields
-    if isinstance(kind, ListType):
-        return (kind.element_field,)
-    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
+    if isinstance(field_type, StructType):
+        return field_type.fields
+    if isinstance(field_type, ListType):
+        return (field_type.element_field,)
+    return (field_type.key_field, field_type.value_field) if isinstance(field_type, MapType) else ()
 
 
-def list_of(kind: ListType, element: IcebergType) -> ListType:
+def list_of(list_type: ListType, element: IcebergType) -> ListType:
     """Return a list type with another element type; a copy of the type would keep its cached element field."""
-    return ListType(kind.element_id, element, kind.element_required)
+    return ListType(list_type.element_id, element, list_type.element_required)
 
 
-def map_of(kind: MapType, key: IcebergType, value: IcebergType) -> MapType:
+def map_of(map_type: MapType, key: IcebergType, value: IcebergType) -> MapType:
     """Return a map type with other key and value types; see `list_of`."""
-    return MapType(kind.key_id, key, kind.value_id, value, kind.value_required)
+    return MapType(map_type.key_id, key, map_type.value_id, value, map_type.value_required)
 
 
 def field_id(field: pa.Field) -> int | None:

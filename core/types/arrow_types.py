@@ -53,12 +53,12 @@ ARROW_TYPES: Mapping[IcebergType, pa.DataType] = {
 _OF_NULLS = (VariantType, GeometryType, GeographyType)
 
 
-def primitive_type(kind: IcebergType) -> pa.DataType | None:
+def primitive_type(field_type: IcebergType) -> pa.DataType | None:
     """Return the Arrow type of a primitive Iceberg type; None if it is not known."""
-    if isinstance(kind, FixedType):
-        return pa.binary(len(kind))
-    if isinstance(kind, DecimalType):
-        return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, _OF_NULLS):
+    if isinstance(field_type, FixedType):
+        return pa.binary(len(field_type))
+    if isinstance(field_type, DecimalType):
+        return pa.decimal128(field_type.precision, field_type.scale)
+    if isinstance(field_type, _OF_NULLS):
         return pa.null()
-    return ARROW_TYPES.get(kind)
+    return ARROW_TYPES.get(field_type)

@@ -80,84 +80,88 @@ def source_type(source_id: int, schemas: Sequence[Schema]) -> IcebergType:
     return UnknownType()
 
 
-def arrow_type(kind: IcebergType) -> pa.DataType:
+def arrow_type(field_type: IcebergType) -> pa.DataType:
     """Return the Arrow type of a partition value of an Iceberg type.
 
     Raises:
         BadInputError: a table cannot be partitioned by this type.
     """
-    found = primitive_type(kind)
+    found = primitive_type(field_type)
     if found is None:
-        raise BadInputError(f"lake does not know the type {kind} of a partition value")
+        raise BadInputError(f"lake does not know the type {field_type} of a partition value")
     return found
 
 
-def iceberg_type(kind: pa.DataType) -> PrimitiveType:
+def iceberg_type(data_type: pa.DataType) -> PrimitiveType:
     """Return the Iceberg type of an Arrow partition column; 16 fixed bytes could also be a UUID."""
-    if pa.types.is_decimal128(kind):
-        return DecimalType(kind.precision, kind.scale)
-    if pa.types.is_fixed_size_binary(kind):
-        return FixedType(kind.byte_width)
-    if kind not in _ICEBERG:
-        raise BadInputError(f"lake does not know the Arrow type {kind} of a partition column")
-    return _ICEBERG[kind]
+    if pa.types.is_decimal128(data_type):
+        return DecimalType(data_type.precision, data_type.scale)
+    if pa.types.is_fixed_size_binary(data_type):
+        return FixedType(data_type.byte_width)
+    if data_type not in _ICEBERG:
+        raise BadInputError(f"lake does not know the Arrow type {data_type} of a partition column")
+    return _ICEBERG[data_type]
 
 
-def partition_struct(kind: StructType) -> pa.StructType:
+def partition_struct(struct_type: StructType) -> pa.StructType:
     """Return the Arrow struct of a partition; its children are named by field id."""
-    return pa.struct([(str(field.field_id), arrow_type(field.field_type)) for field in kind.fields])
+    return pa.struct(
+        [(str(field.field_id), arrow_type(field.field_type)) for field in struct_type.fields]
+    )
 
 
-def struct_array(children: Sequence[pa.Array], kind: pa.StructType, rows: int) -> pa.Array:
+def struct_array(children: Sequence[pa.Array], struct_type: pa.StructType, rows: int) -> pa.Array:
     """Return a struct column without nulls, possibly without children."""
     if not children:
-        return pa.Array.from_buffers(kind, rows, [None])
-    return pa.StructArray.from_arrays(children, fields=list(kind))
+        return pa.Array.from_buffers(struct_type, rows, [None])
+    return pa.StructArray.from_arrays(children, fields=list(struct_type))
 
 
-def single_values(column: pa.Array, kind: IcebergType) -> list[bytes | None]:
+def single_values(column: pa.Array, field_type: IcebergType) -> list[bytes | None]:
     """Return a column's values in Iceberg's binary single-value form."""
-    return _by_distinct(column, lambda value: single_value(value, kind))
+    return _by_distinct(column, lambda value: single_value(value, field_type))
 
 
-def single_value(value: pa.Scalar, kind: IcebergType) -> bytes | None:
+def single_value(value: pa.Scalar, field_type: IcebergType) -> bytes | None:
     """Return one Arrow value in Iceberg's binary single-value form."""
     if not value.is_valid:
         return None
-    if not isinstance(kind, PrimitiveType):
-        raise BadInputError(f"lake does not know the type {kind} of a partition value")
+    if not isinstance(field_type, PrimitiveType):
+        raise BadInputError(f"lake does not know the type {field_type} of a partition value")
     if pa.types.is_temporal(value.type):
-        return to_bytes(kind, value.value)
+        return to_bytes(field_type, value.value)
     found = value.as_py()
     # There are many NaN bit patterns, but one partition for all of them.
-    return to_bytes(kind, math.nan if isinstance(found, float) and math.isnan(found) else found)
+    return to_bytes(
+        field_type, math.nan if isinstance(found, float) and math.isnan(found) else found
+    )
 
 
-def from_single_values(values: Sequence[bytes | None], kind: IcebergType) -> pa.Array:
+def from_single_values(values: Sequence[bytes | None], field_type: IcebergType) -> pa.Array:
     """Return the Arrow column of single values.
 
     Raises:
         BadInputError: a value is not a binary single value of the type.
     """
     encoded = pa.array(values, pa.binary()).dictionary_encode()
-    decoded = [_from_single_value(value, kind) for value in encoded.dictionary.to_pylist()]
+    decoded = [_from_single_value(value, field_type) for value in encoded.dictionary.to_pylist()]
     try:
-        return pa.array(decoded, arrow_type(kind)).take(encoded.indices)
+        return pa.array(decoded, arrow_type(field_type)).take(encoded.indices)
     except pa.ArrowException as error:
         raise BadInputError(
-            f"one of {len(values)} partition values is not a binary {kind}"
+            f"one of {len(values)} partition values is not a binary {field_type}"
         ) from error
 
 
-def _from_single_value(value: bytes, kind: IcebergType) -> Any:
-    problem = BadInputError(f"{value[:40]!r} is not a binary {kind}")
-    if not isinstance(kind, PrimitiveType) or isinstance(kind, UnknownType):
+def _from_single_value(value: bytes, field_type: IcebergType) -> Any:
+    problem = BadInputError(f"{value[:40]!r} is not a binary {field_type}")
+    if not isinstance(field_type, PrimitiveType) or isinstance(field_type, UnknownType):
         raise problem
     try:
-        decoded: Any = from_bytes(kind, value)
+        decoded: Any = from_bytes(field_type, value)
     except (ValueError, StructError, DecimalException) as error:
         raise problem from error
-    if isinstance(kind, UUIDType):
+    if isinstance(field_type, UUIDType):
         return value
     return decoded
 
@@ -169,7 +173,7 @@ def _by_distinct(column: pa.Array, convert: Callable[[pa.Scalar], Any]) -> list[
     return [None if index is None else distinct[index] for index in indices]
 
 
-def bounds(column: pa.Array, kind: IcebergType) -> dict[str, Any]:
+def bounds(column: pa.Array, field_type: IcebergType) -> dict[str, Any]:
     """Return the field summary of a column: whether it contains nulls or NaNs, and its bounds.
 
     Iceberg orders floats as IEEE 754 does, -0.0 before 0.0; a bound is never NaN.
@@ -185,8 +189,8 @@ def bounds(column: pa.Array, kind: IcebergType) -> dict[str, Any]:
     return {
         "contains_null": contains_null,
         "contains_nan": contains_nan,
-        "lower_bound": None if lowest is None else single_value(lowest, kind),
-        "upper_bound": None if highest is None else single_value(highest, kind),
+        "lower_bound": None if lowest is None else single_value(lowest, field_type),
+        "upper_bound": None if highest is None else single_value(highest, field_type),
     }
 
 
@@ -208,16 +212,16 @@ def _extremes(values: pa.Array) -> tuple[pa.Scalar | None, pa.Scalar | None]:
     return lowest, highest
 
 
-def from_avro(column: pa.Array, kind: IcebergType) -> pa.Array:
+def from_avro(column: pa.Array, field_type: IcebergType) -> pa.Array:
     """Return a partition column decoded from Avro: numbers, text, or bytes (decimals are big-endian).
 
     Raises:
         pa.ArrowInvalid: a value does not fit the type.
     """
-    target = arrow_type(kind)
+    target = arrow_type(field_type)
     if _avro_form(target) != _avro_form(column.type):
-        raise pa.ArrowInvalid(f"{column.type} instead of {kind}")
-    if isinstance(kind, DecimalType):
+        raise pa.ArrowInvalid(f"{column.type} instead of {field_type}")
+    if isinstance(field_type, DecimalType):
         return _decimals(column, target)
     if pa.types.is_temporal(target):
         width = pa.int32() if pa.types.is_date32(target) else pa.int64()
@@ -225,15 +229,19 @@ def from_avro(column: pa.Array, kind: IcebergType) -> pa.Array:
     return column.cast(target)
 
 
-def _avro_form(kind: pa.DataType) -> str:
+def _avro_form(data_type: pa.DataType) -> str:
     """Return a type's representation in Avro; all widths of numbers are one, and so are all bytes."""
-    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+    if pa.types.is_integer(data_type) or pa.types.is_temporal(data_type):
         return "integer"
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(data_type):
         return "floating"
-    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal(kind):
+    if (
+        pa.types.is_binary(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+        or pa.types.is_decimal(data_type)
+    ):
         return "bytes"
-    return str(kind)
+    return str(data_type)
 
 
 def _decimals(column: pa.Array, target: pa.DataType) -> pa.Array:

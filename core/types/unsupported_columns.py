@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 UNSUPPORTED = (VariantType, GeometryType, GeographyType)
 
 
-def has_unsupported(kind: IcebergType) -> bool:
+def has_unsupported(field_type: IcebergType) -> bool:
     """Whether a type is unsupported or contains an unsupported type."""
-    return any(True for _ in _unsupported(kind, ""))
+    return any(True for _ in _unsupported(field_type, ""))
 
 
 def refuse_unsupported(schema: Schema) -> None:
@@ -36,17 +36,17 @@ def refuse_unsupported(schema: Schema) -> None:
         raise unsupported(name, kind)
 
 
-def unsupported(name: str, kind: IcebergType) -> RefusedError:
+def unsupported(name: str, field_type: IcebergType) -> RefusedError:
     """Return the error for a column."""
     return RefusedError(
-        f"column {name} is of the type {kind}, whose values lake cannot read or write",
+        f"column {name} is of the type {field_type}, whose values lake cannot read or write",
         hint="Select other columns with --select. The commands snapshots and expire work; rewrite the files with "
         "an engine that supports the type.",
     )
 
 
-def _unsupported(kind: IcebergType, name: str) -> Iterator[tuple[str, IcebergType]]:
-    if isinstance(kind, UNSUPPORTED):
-        yield name, kind
-    for item in parts_of(kind):
+def _unsupported(field_type: IcebergType, name: str) -> Iterator[tuple[str, IcebergType]]:
+    if isinstance(field_type, UNSUPPORTED):
+        yield name, field_type
+    for item in parts_of(field_type):
         yield from _unsupported(item.field_type, f"{name}.{item.name}" if name else item.name)
