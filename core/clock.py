@@ -78,8 +78,8 @@ class Backoff:
         max_seconds: the longest wait.
         jitter: bounds of the random factor that each wait is multiplied by, so that clients that failed together
             do not repeat their requests together.
-        clock: what waits.
-        ids: where random numbers come from.
+        clock: the clock that waits.
+        ids: the source of random numbers.
     """
 
     min_seconds: float
@@ -89,7 +89,7 @@ class Backoff:
     ids: Ids = field(default_factory=SystemIds)
 
     def wait(self, attempt: int, *, at_least: float = 0.0) -> None:
-        """Wait after the ``attempt``-th failure (from 1), for ``at_least`` so many seconds."""
+        """Wait after the ``attempt``-th failure (from 1), for at least ``at_least`` seconds."""
         base = min(self.min_seconds * 2 ** min(attempt - 1, _MAX_DOUBLINGS), self.max_seconds)
         low, high = self.jitter
         factor = low + (high - low) * self.ids.jitter() if low < high else low
