@@ -1,4 +1,4 @@
-"""The cluster's tests in whole, by a master and by Spark Connect: ``python tests/soak/cluster.py [OPTIONS]``.
+"""All tests on a cluster, with a master and with Spark Connect: ``python tests/soak/cluster.py [OPTIONS]``.
 
 The options are pytest's.
 """

@@ -1,4 +1,4 @@
-"""The long tests' crash points: every command, catalog and format version, killed everywhere once and twice."""
+"""The crash points of the long tests: each command, catalog and format version, killed once and twice."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-# A command, a version and a catalog's type, and at most how many points.
+# A command, a version, a catalog's type, and the maximum number of points.
 Kills = tuple[str, int, str, int]
-# As many commands share a table's beginning.
+# The number of commands that share a table's initial state.
 _CHUNK = 6
 Each = Callable[
     [Sequence[Any], Callable[[Any], Counter[str]], Callable[[Any], str]],
@@ -19,19 +19,19 @@ Each = Callable[
 
 
 def jobs(kind: str, most: int) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the jobs that kill each command at so many points, or pairs of points."""
+    """Yield the jobs that kill each command at ``most`` points, or pairs of points."""
     from world.killed import COMMANDS
     from world.places import PLACES
 
     for place in PLACES if most else ():
         for version in (1, 2, 3):
-            names = [name for name, one in COMMANDS.items() if version in one.versions]
+            names = [name for name, command in COMMANDS.items() if version in command.versions]
             for start in range(0, len(names), _CHUNK):
                 yield kind, [names[start : start + _CHUNK], version, place, most]
 
 
 def stops(most: int) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the jobs that stop each command at so many points for each kind of others, and let these come."""
+    """Yield the jobs that stop each command at ``most`` points for each kind of concurrent commands."""
     from world.sleeping import OTHERS, SLEEPERS
 
     for name in SLEEPERS if most else ():
@@ -40,19 +40,22 @@ def stops(most: int) -> Iterator[tuple[str, list[Any]]]:
 
 
 def random_kills(most: int, seed: str) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the jobs that send signals to so many real processes, spread over all commands."""
+    """Yield the jobs that send signals to ``most`` real processes, distributed over all commands."""
     from world.killed import COMMANDS
 
     each, more = divmod(most, len(COMMANDS))
-    for number, (name, one) in enumerate(COMMANDS.items()):
+    for number, (name, command) in enumerate(COMMANDS.items()):
         if count := each + (number < more):
-            yield "random kills", [name, one.versions[number % len(one.versions)], count, seed]
+            yield (
+                "random kills",
+                [name, command.versions[number % len(command.versions)], count, seed],
+            )
 
 
 def strike(
     each: Each, folder: Path, name: str, version: int, count: int, seed: str
 ) -> tuple[Counter[str], list[str]]:
-    """Send real processes of a command signals at random times."""
+    """Send signals to real processes of a command at random times."""
     from world.mortal import Mortals
     from world.struck import Struck
 
@@ -81,17 +84,17 @@ def cut(
 
     with Mortals() as mortals:
 
-        def one(name: str) -> Counter[str]:
+        def run_one(name: str) -> Counter[str]:
             crashes = Crashes(folder, mortals, COMMANDS[name], version, kind)
             return Counter(cuts=crashes.cut_power())
 
-        return each(names, one, lambda name: f"version {version}, {kind}, {name}: power cut")
+        return each(names, run_one, lambda name: f"version {version}, {kind}, {name}: power cut")
 
 
 def stop(
     each: Each, folder: Path, name: str, others: str, version: int, most: int
 ) -> tuple[Counter[str], list[str]]:
-    """Stop a command at points spread over its run while others come."""
+    """Stop a command at points spread over its run while other commands run."""
     from world.mortal import Mortals
     from world.sleeping import Sleepers
 
@@ -112,7 +115,7 @@ def kills(
     """Kill commands at points spread over their runs."""
 
     def chosen(name: str, points: Sequence[Any]) -> list[tuple[Any, ...]]:
-        # The same points in every night, others for each command.
+        # The same points every night, different ones for each command.
         drawn = Random(f"{name} {version} {kind}").sample(points, min(most, len(points)))
         return [(point,) for point in sorted(drawn)]
 
@@ -122,7 +125,7 @@ def kills(
 def doubles(
     each: Each, folder: Path, names: Sequence[str], version: int, kind: str, most: int
 ) -> tuple[Counter[str], list[str]]:
-    """Kill commands, and then the run that is to end what they left."""
+    """Kill commands, and then the run that completes them."""
 
     def chosen(name: str, points: Sequence[Any]) -> list[tuple[Any, ...]]:
         random = Random(f"{name} {version} {kind} twice")
@@ -148,7 +151,7 @@ def _killed(
 
     with Mortals() as mortals:
 
-        def one(name: str) -> Counter[str]:
+        def run_one(name: str) -> Counter[str]:
             crashes = Crashes(folder, mortals, COMMANDS[name], version, kind)
 
             def kill(points: tuple[Any, ...]) -> Counter[str]:
@@ -162,6 +165,6 @@ def _killed(
             broken.extend(told)
             return found
 
-        found, told = each(names, one, lambda name: f"version {version}, {kind}, {name}")
+        found, told = each(names, run_one, lambda name: f"version {version}, {kind}, {name}")
     counts += found
     return counts, [*broken, *told]

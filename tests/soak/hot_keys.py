@@ -2,17 +2,17 @@
 
     cd tests && python -m soak.hot_keys [--operations 2000] [--catalog sql|rest] [--format-version 2|3] [--seed S]
 
-Two threads run `lake` commands, each in a process of its own that is killed at random moments; a third one
-runs MERGE, UPDATE, DELETE, INSERT and maintenance procedures in Iceberg Java. Every command carries a token
-into the summary of its snapshot, and a ledger keeps what the command reported. The snapshots of the table, in
-the order of the history, then say what the rows must be: the commands are applied to a dictionary in that order.
+Two threads run `lake` commands, each in a separate process that is killed at random times; a third one
+runs MERGE, UPDATE, DELETE, INSERT and maintenance procedures in Iceberg Java. Every command writes a token
+into the summary of its snapshot, and a ledger records what the command reported. The history of the table
+determines its rows: the commands are applied to a dictionary in the order of their snapshots.
 
-Judged, each time all threads rest:
+Checked each time all threads are idle:
 
 - a command that reported success is in the history exactly once;
 - a command that reported that nothing changed (exit code 4, or an exception of Java) is not in the history;
-- a command that was killed, or whose outcome is unknown, is there at most once;
-- Iceberg Java and `lake` read exactly the rows of the dictionary.
+- a command that was killed, or whose outcome is unknown, is in the history at most once;
+- Iceberg Java and `lake` read exactly the rows in the dictionary.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from support.cli.command_worker import CommandWorker
 from support.peers.java_peer import JavaPeer
 
 HOT_KEYS = range(1, 9)
-# Ids above are written by one command only.
+# Larger ids are written by one command only.
 _FIRST_COLD = 1000
 _TABLE = "db.hot"
 _TOKEN = "hot-keys.token"
@@ -49,7 +49,7 @@ _AGAIN_SHARE = 0.5
 _ATTEMPTS = 30
 _ROUND = 150
 CONFLICT, UNKNOWN_OUTCOME = 4, 5
-# What a command may end with that changed nothing: refused, conflict, bad input, locked, timed out.
+# Exit codes after which nothing was changed: refused, conflict, bad input, locked, timed out.
 _CHANGED_NOTHING = {3, CONFLICT, 7, 8, 10}
 
 Outcome = Literal["done", "unchanged", "unknown", "running"]
@@ -58,7 +58,7 @@ Row = tuple[str, int]
 
 @dataclass
 class Command:
-    """One change of rows, and what was reported of it."""
+    """One change of rows, and its reported outcome."""
 
     token: str
     kind: str
@@ -66,7 +66,7 @@ class Command:
     outcome: Outcome = "running"
 
     def apply(self, rows: dict[int, Row]) -> None:
-        """Change the model's rows as the command changes those of the table."""
+        """Change the model's rows as the command changes the table's rows."""
         for key in self.ids:
             count = rows[key][1] + 1 if key in rows else 0
             if self.kind == "delete":
@@ -89,7 +89,7 @@ class Ledger:
     _next_cold: int = _FIRST_COLD
 
     def begin(self, who: str, kind: str, ids: Sequence[int]) -> Command:
-        """Enter a command before it is sent."""
+        """Record a command before it is sent."""
         with self._lock:
             command = Command(f"{who}-{len(self.commands)}", kind, tuple(ids))
             self.commands[command.token] = command
@@ -107,13 +107,13 @@ class Ledger:
             self.reports[report] += 1
 
     def problem(self, text: str) -> None:
-        """Enter what must not happen."""
+        """Record a violation of a rule."""
         with self._lock:
             self.problems.append(text)
 
 
 class LakeThread:
-    """Runs commands of `lake` in a process that is killed now and then."""
+    """Runs `lake` commands in a process that is sometimes killed."""
 
     def __init__(self, race: Race, name: str, seed: str) -> None:
         self._race = race
@@ -126,7 +126,7 @@ class LakeThread:
         self._worker.close()
 
     def step(self) -> None:
-        """Run one command, and again where that may be needed."""
+        """Run one command, and run it again if that may be needed."""
         kind = self._random.choices(
             ["position", "equality", "copy-on-write", "append", "overwrite", "compact", "expire"],
             [30, 10, 15, 15, 8, 12, 5],
@@ -153,7 +153,7 @@ class LakeThread:
                 return
 
     def _settle(self, command: Command, ended: dict[str, Any] | None) -> None:
-        """Enter what a command reported; one that landed unheard stays so until a run says otherwise."""
+        """Record what a command reported; if it was killed, a later run determines the outcome."""
         code = ended["code"] if ended else None
         if ended and code == 0:
             if ended["status"] not in {"done", "nothing-to-do"}:
@@ -162,7 +162,7 @@ class LakeThread:
                 self._race.ledger.problem(f"{command} had nothing to do: {ended}")
             command.outcome = "done"
         elif code in _CHANGED_NOTHING:
-            # An earlier attempt that was killed may have landed all the same.
+            # An earlier attempt that was killed may have been committed.
             if command.outcome != "unknown":
                 command.outcome = "unchanged"
         else:
@@ -223,11 +223,11 @@ class JavaThread:
     def __init__(self, race: Race, seed: str) -> None:
         self._race = race
         self._random = random.Random(seed)
-        # Rows of its own that only one statement removes or changes, so that each makes a snapshot.
+        # Rows that only one statement deletes or changes, so that each statement creates a snapshot.
         self._spare: list[int] = []
 
     def end(self) -> None:
-        """Nothing is held."""
+        """There is nothing to release."""
 
     def step(self) -> None:
         """Run one statement."""
@@ -297,11 +297,11 @@ class Race:
     """One table, the threads that change it, and the judge.
 
     Args:
-        folder: for sources, and the warehouse of a SQL catalog.
+        folder: the folder for sources, and for the warehouse of a SQL catalog.
         java: the peer.
-        place: what the peer knows the catalog by: the warehouse, or the server's address.
+        place: the peer's name of the catalog: the warehouse, or the server's address.
         prefix: global options of each `lake` command.
-        metadata_folder: where the table's metadata files are.
+        metadata_folder: the folder of the table's metadata files.
     """
 
     def __init__(
@@ -329,7 +329,7 @@ class Race:
         return self._java.sql(self._place, statement)
 
     def make_table(self, version: int, properties: dict[str, str], location: str) -> None:
-        """Make the table, empty."""
+        """Create the empty table."""
         listed = {"format-version": str(version), **properties}
         text = ", ".join(f"'{key}'='{value}'" for key, value in listed.items())
         self.sql("CREATE NAMESPACE IF NOT EXISTS {c}.db")
@@ -339,7 +339,7 @@ class Race:
         )
 
     def run(self, operations: int, seed: str) -> None:
-        """Run about as many commands, and judge after each round."""
+        """Run about ``operations`` commands, and judge after each round."""
         with ExitStack() as stack:
             threads: list[LakeThread | JavaThread] = [
                 LakeThread(self, "a", f"{seed}-a"),
@@ -355,7 +355,7 @@ class Race:
                 self.judge()
 
     def _round(self, threads: Sequence[LakeThread | JavaThread], count: int) -> None:
-        """Let each thread run its share of commands, and wait for all."""
+        """Let each thread run its share of the commands, and wait for all threads."""
 
         def work(step: Callable[[], None]) -> None:
             try:
@@ -416,7 +416,7 @@ class Race:
         return sorted((row["id"], row["v"], row["n"]) for row in rows)
 
     def _new_history(self) -> list[dict[str, Any]]:
-        """Return the snapshots of main since the last judgement, oldest first."""
+        """Return the snapshots of main since the last check, oldest first."""
         head = self._head()
         found = []
         current = head
@@ -428,11 +428,11 @@ class Race:
         return found[::-1]
 
     def _head(self) -> int | None:
-        # Also files of commits that failed are read; only ancestors of the head count.
+        # Files of failed commits are read too; only ancestors of the head count.
         for file in self._metadata_folder.glob("*.metadata.json"):
             if file.name not in self._read:
                 self._read.add(file.name)
-                # A process that was killed while it wrote one, which no commit names, leaves a part of it.
+                # A process that was killed while it wrote a file, which no commit names, leaves an incomplete one.
                 with suppress(ValueError):
                     for snapshot in json.loads(file.read_text())["snapshots"]:
                         self._snapshots[snapshot["snapshot-id"]] = snapshot
@@ -468,13 +468,13 @@ def _java_outcome(report: str) -> Outcome:
 def race(
     folder: Path, java: JavaPeer, *, operations: int, catalog: str, version: int, seed: str
 ) -> Ledger:
-    """Race on a new table and return the ledger; `problems` is empty where all is right."""
+    """Race on a new table and return the ledger; `problems` is empty if no rule was violated."""
     chosen = random.Random(seed)
     properties = {
         "write.merge.mode": chosen.choice(["merge-on-read", "copy-on-write"]),
         "write.update.mode": chosen.choice(["merge-on-read", "copy-on-write"]),
         "write.delete.mode": chosen.choice(["merge-on-read", "copy-on-write"]),
-        # Few retries: commands that give up are part of the trial.
+        # Few retries: commands that fail are part of the test.
         "commit.retry.num-retries": chosen.choice(["0", "1", "4"]),
     }
     metadata = folder / "warehouse" / "db" / "hot" / "metadata"
@@ -502,14 +502,14 @@ def _served(stack: ExitStack, folder: Path) -> str:
 
 
 def _make_database(warehouse: Path) -> None:
-    """Make the catalog's database as `lake` does, for a table that Java makes."""
+    """Create the catalog's database as `lake` does, for a table that Java creates."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}")
 
 
 def main() -> int:
-    """Race and print what happened."""
+    """Run the race and print its result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--operations", type=int, default=2000)
     parser.add_argument("--catalog", choices=["sql", "rest"], default="sql")

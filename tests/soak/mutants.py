@@ -1,7 +1,7 @@
-"""Copies of lake with one safety check taken out each: the tests must notice every one of them.
+"""Copies of lake that lack one safety check each: the tests must detect every one of them.
 
-``cd tests && python -m soak.mutants`` runs all, ``… mutants PART`` those whose names hold a text. A copy that
-passes its tests is told and makes the exit code 1.
+``cd tests && python -m soak.mutants`` runs all, ``… mutants PART`` those whose names contain a text. A copy that
+passes its tests is reported, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _FAILED, _SECONDS = 1, 900
 
 
 def main(part: str = "") -> int:
-    """Try the checks whose names hold a text; return the exit code."""
+    """Run the checks whose names contain a text; return the exit code."""
     chosen = [check for check in CHECKS if part in check.name]
     survived = []
     with tempfile.TemporaryDirectory(prefix="lake-mutants-") as folder:
         copy = _copied(Path(folder))
         for check in chosen:
             started = time.monotonic()
-            caught, told = _caught(copy, check)
+            caught, detail = _caught(copy, check)
             seconds = time.monotonic() - started
-            print(f"{'caught' if caught else 'SURVIVED'} {check.name} ({told}, {seconds:.0f} s)")
+            print(f"{'caught' if caught else 'SURVIVED'} {check.name} ({detail}, {seconds:.0f} s)")
             sys.stdout.flush()
             survived += [] if caught else [check.name]
     print(f"{len(chosen)} mutants, {len(survived)} survived")
@@ -61,9 +61,9 @@ def _caught(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
 
 
 def _tested(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
-    # What the packages' own names are told by is found before what is installed.
+    # PYTHONPATH takes precedence over the installed packages.
     env = {**os.environ, "PYTHONPATH": str(copy / "tests/typing"), "PYTHONDONTWRITEBYTECODE": "1"}
-    # Property tests try as many examples as on CI.
+    # Property tests run as many examples as on CI.
     env["LAKE_SOAK"] = "1"
     command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider"]
     try:
@@ -88,7 +88,7 @@ def mutated(text: str, check: RemovedCheck) -> str:
     """Return a file's text without a check.
 
     Raises:
-        ValueError: the check does not stand there, or more than once.
+        ValueError: the check does not occur in it exactly once.
     """
     if text.count(check.old) != 1:
         raise ValueError(f"{check.name}: its text occurs {text.count(check.old)} times")

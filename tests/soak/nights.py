@@ -1,7 +1,7 @@
-"""The long tests: worlds by the thousand, every race, every crash point, faults of every kind.
+"""The long tests: thousands of worlds, every race, every crash point, all kinds of faults.
 
-``cd tests && python -m soak --help``. Progress goes to standard output; a broken rule is told with what repeats
-it, and the exit code is 1. ``--state FILE`` remembers what is done, so that a stopped night goes on.
+``cd tests && python -m soak --help``. Progress is written to standard output; a broken rule is reported with the
+means to repeat it, and the exit code is 1. ``--state FILE`` records what is done, so that a stopped run continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from soak import crashing
 
 STEPS_A_WORLD = 40
 _CHUNK = 25
-# Of the races' tables, in turn.
+# The format versions of the races' tables, in turn.
 _VERSIONS = (2, 3, 2, 3, 1)
 _ONLY = "only"
 _SHM = Path("/dev/shm")
@@ -43,28 +43,28 @@ Job = tuple[str, list[Any]]
 
 
 def main() -> int:
-    """Run what the command line asks for; return the exit code."""
+    """Run the tests that the command line selects; return the exit code."""
     options = _options()
     state = Path(options.state) if options.state else None
     done = set(json.loads(state.read_text())) if state and state.exists() else set()
     jobs = [job for job in _jobs(options) if _name(job) not in done]
-    left = {_name(job) for job in jobs}
+    unfinished = {_name(job) for job in jobs}
     print(f"{len(jobs)} jobs in {options.processes} processes", flush=True)
     total: Counter[str] = Counter()
     failures: list[str] = []
-    told = started = time.monotonic()
-    # Each job in a process that never forked with threads; a fresh one now and then frees its caches.
+    reported = started = time.monotonic()
+    # Each job runs in a process that never forked with threads; new processes free their caches.
     with get_context("spawn").Pool(options.processes, maxtasksperchild=_JOBS_A_PROCESS) as pool:
         ends = pool.imap_unordered(_end, jobs)
         for number in range(1, len(jobs) + 1):
-            # A process that dies takes its job along: better an error than a night of waiting.
+            # A process that dies loses its job: an error is better than waiting all night.
             try:
                 job, counts, broken = ends.next(timeout=_STALLED_SECONDS)
             except StalledError:
-                failures.append(f"never ended: {'; '.join(sorted(left))}")
+                failures.append(f"did not end: {'; '.join(sorted(unfinished))}")
                 print(f"BROKEN {failures[-1]}", flush=True)
                 break
-            left.discard(_name(job))
+            unfinished.discard(_name(job))
             _add(total, counts)
             failures += broken
             for text in broken:
@@ -73,8 +73,8 @@ def main() -> int:
                 done.add(_name(job))
             if state:
                 state.write_text(json.dumps(sorted(done)))
-            if time.monotonic() - told > _TELL_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - reported > _TELL_SECONDS:
+                reported = time.monotonic()
                 print(f"{number} of {len(jobs)} jobs, {_shown(total)}", flush=True)
     for name, count in sorted(total.items()):
         print(f"{count:>9} {name}")
@@ -112,36 +112,49 @@ def _shown(total: Counter[str]) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
-    parser.add_argument("--steps", type=int, default=480_000, help="of worlds [480000]")
-    parser.add_argument("--seed", default="soak", help="how the worlds' seeds begin")
-    parser.add_argument("--singles", type=int, default=1400, help="races with one other [1400]")
-    parser.add_argument("--pairs", type=int, default=19_600, help="races with two others [19600]")
-    parser.add_argument("--windows", type=int, default=2000, help="with three to six [2000]")
-    parser.add_argument("--kills", type=int, default=10_000, help="at most, a command [10000]")
-    parser.add_argument("--tables", type=int, default=68, help="that others wrote [68]")
-    parser.add_argument("--formats", type=int, default=0, help="courses of ORC and Avro [0 of 12]")
-    parser.add_argument("--judged", type=int, default=0, help="worlds that Java reads too [0]")
-    parser.add_argument("--double", type=int, default=40, help="double kills a command [40]")
-    parser.add_argument("--stops", type=int, default=10, help="a command and kind of others [10]")
-    parser.add_argument("--cuts", type=int, default=1, help="cut the power after commits [1]")
+    parser.add_argument("--steps", type=int, default=480_000, help="steps of all worlds [480000]")
+    parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
+    parser.add_argument(
+        "--singles", type=int, default=1400, help="races with one other command [1400]"
+    )
+    parser.add_argument(
+        "--pairs", type=int, default=19_600, help="races with two other commands [19600]"
+    )
+    parser.add_argument("--windows", type=int, default=2000, help="races with three to six [2000]")
+    parser.add_argument(
+        "--kills", type=int, default=10_000, help="kills per command, at most [10000]"
+    )
+    parser.add_argument("--tables", type=int, default=68, help="tables of other writers [68]")
+    parser.add_argument("--formats", type=int, default=0, help="ORC and Avro scenarios [0 of 12]")
+    parser.add_argument("--judged", type=int, default=0, help="worlds that Java also reads [0]")
+    parser.add_argument("--double", type=int, default=40, help="double kills per command [40]")
+    parser.add_argument(
+        "--stops",
+        type=int,
+        default=10,
+        help="stops per command and kind of others [10]",
+    )
+    parser.add_argument("--cuts", type=int, default=1, help="power cuts after commits [1]")
     parser.add_argument(
         "--random-kills", type=int, default=200, help="signals to real processes [200]"
     )
-    parser.add_argument("--faults", type=int, default=5800, help="at calls of commands [5800]")
+    parser.add_argument(
+        "--faults", type=int, default=5800, help="faults at calls of commands [5800]"
+    )
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
     )
-    parser.add_argument("--wire", type=int, default=1000, help="faults on real wires [1000]")
+    parser.add_argument("--wire", type=int, default=1000, help="faults on real connections [1000]")
     parser.add_argument(
         "--hostile",
         nargs="?",
         const=_ONLY,
         default="1",
         metavar="PART",
-        help="of the hostile inputs [1]; alone: all of them and nothing else",
+        help="part of the hostile inputs [1]; without PART: all of them and nothing else",
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--state", help="file that remembers what is done")
+    parser.add_argument("--state", help="file that records the finished jobs")
     return parser.parse_args()
 
 
@@ -186,7 +199,7 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
         (list(pairs()), options.pairs),
         (drawn, len(drawn)),
     ):
-        # Spread over all where not all are wanted; each at one format version, in turn.
+        # If not all are wanted, they are evenly distributed; each uses one format version, in turn.
         chosen = [every[number * len(every) // most] for number in range(most)] if most else []
         by_table: dict[tuple[str, int], list[Any]] = {}
         for number, race in enumerate(chosen):
@@ -214,7 +227,7 @@ def _name(job: Job) -> str:
 
 
 def _end(job: Job) -> tuple[Job, Counter[str], list[str]]:
-    # Where a process crashes or hangs it tells where; one that was killed tells nothing.
+    # A process that crashes or hangs prints its stack; one that was killed prints nothing.
     faulthandler.enable()
     faulthandler.dump_traceback_later(_HUNG_SECONDS)
     try:
@@ -224,7 +237,7 @@ def _end(job: Job) -> tuple[Job, Counter[str], list[str]]:
 
 
 def _run(job: Job) -> tuple[Counter[str], list[str]]:
-    """Do a job; return what was counted and which rules were broken."""
+    """Run a job; return the counts and the broken rules."""
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="lake-soak-", dir=_SHM if _SHM.is_dir() else None))
     try:
@@ -251,7 +264,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
 
 
 def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
-    """Try some of the faults on the wire, with servers of the job's own."""
+    """Inject some of the faults on real connections, with servers for this job."""
     from support.faults import wire
 
     if reason := wire.missing():

@@ -1,4 +1,4 @@
-"""Safety checks of lake, each with the text that takes it out and the tests that must then fail."""
+"""Safety checks of lake, each with an edit that removes it and the tests that must then fail."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class RemovedCheck:
 
     Args:
         name: what is not checked.
-        file: below the root.
+        file: its path below the root.
         old: text that occurs in it once.
-        new: what takes its place.
-        tests: which of the tests tell.
+        new: the text that replaces it.
+        tests: the tests that must fail without the check.
     """
 
     name: str
@@ -72,28 +72,28 @@ def _commits() -> tuple[RemovedCheck, ...]:
             (_COMMIT, _RACES),
         ),
         RemovedCheck(
-            "the table may be another of the same name",
+            "a different table of the same name is accepted",
             commit,
             "return ChangeSet((same, pinned, *self.requirements), updates, files)",
             "return ChangeSet((pinned, *self.requirements), updates, files)",
             (_COMMIT, _CHAIN),
         ),
         RemovedCheck(
-            "an unknown answer counts as a refusal",
+            "an unknown outcome counts as a refusal",
             commit,
             '        return _await_visible(context, table, find_commit, error), ""\n    for warning',
             "        return None, first_line(error)\n    for warning",
             (_COMMIT,),
         ),
         RemovedCheck(
-            "a stop while a commit is sent takes its manifests",
+            "a stop while a commit is sent deletes its manifests",
             commit,
             "[path for path in written if paths.canonical(path) not in owned]",
             "list(written)",
             (_COMMIT,),
         ),
         RemovedCheck(
-            "a conflict is believed without a look at the table",
+            "a conflict is accepted without reloading the table",
             commit,
             "        after = _find_after_refusal(context, table, find_commit, error)\n"
             "        return after, first_line(error)",
@@ -101,21 +101,21 @@ def _commits() -> tuple[RemovedCheck, ...]:
             (_COMMIT,),
         ),
         RemovedCheck(
-            "manifests go though the commit may have landed",
+            "manifests are deleted although the commit may have succeeded",
             commit,
             "            error.operation_id = self.sequence.operation_id\n            raise",
             "            self._delete_unused(table, self.sequence.written)\n            raise",
             (_COMMIT,),
         ),
         RemovedCheck(
-            "data files of an open commit may go",
+            "data files of a commit with an unknown outcome may be deleted",
             commit,
             "            context.protected_files.update(owned)\n",
             "",
             (_COMMIT, _INGEST, _STAGES),
         ),
         RemovedCheck(
-            "a stop takes along what has landed",
+            "a stop deletes files of a successful commit",
             commit,
             "        if after is None and unknown is None:\n            raise\n",
             "        if stop:\n            raise\n",
@@ -124,28 +124,28 @@ def _commits() -> tuple[RemovedCheck, ...]:
             ),
         ),
         RemovedCheck(
-            "an own metadata file goes though it is live",
+            "a metadata file of this commit is deleted although it is live",
             commit,
             "for location in unnamed(table.catalog.written_metadata, live)",
             "for location in table.catalog.written_metadata",
             (_COMMIT, _HADOOP),
         ),
         RemovedCheck(
-            "a run that landed lands again",
+            "a committed run is committed again",
             commit,
             "self.steps = () if self._is_guarded(table) else self.decide(table)",
             "self.steps = self.decide(table)",
             (_COMMIT,),
         ),
         RemovedCheck(
-            "history may run backwards in time",
+            "times in the history may decrease",
             "core/commit/snapshot_sequence.py",
             "timestamp_ms=max(self.context.clock.now_ms(), latest_ms(metadata))",
             "timestamp_ms=self.session.clock.now_ms()",
             (_COMMIT, _CHAIN),
         ),
         RemovedCheck(
-            "two steps of one commit get one snapshot id",
+            "two steps of one commit may get one snapshot id",
             "core/commit/snapshot_sequence.py",
             "if candidate not in taken and table.metadata",
             "if table.metadata",
@@ -172,7 +172,7 @@ def _validation() -> tuple[RemovedCheck, ...]:
     validation = "core/commit/conflicts.py"
     return (
         RemovedCheck(
-            "a history with a gap counts as known",
+            "a history with a gap counts as complete",
             validation,
             "        if not complete:\n",
             "        if False:\n",
@@ -200,56 +200,56 @@ def _validation() -> tuple[RemovedCheck, ...]:
             (_COMPACTION, _ROW_DELTA, _RACES),
         ),
         RemovedCheck(
-            "new equality deletes for replaced files never matter",
+            "new equality deletes for replaced files are ignored",
             validation,
             "        if ignore_equality:\n",
             "        if True:\n",
             (_COMPACTION, _ROW_DELTA, _RACES),
         ),
         RemovedCheck(
-            "equality deletes without partitions reach no other spec",
+            "global equality deletes do not apply to other specs",
             validation,
             "(spec is None or is_global(spec))",
             "spec is None",
             (_ROW_DELTA,),
         ),
         RemovedCheck(
-            "a rewrite's deletes are not looked at",
+            "new deletes for rewritten files are ignored",
             validation,
             '_ADDS_DELETES = frozenset({"overwrite", "delete", "replace"})',
             '_ADDS_DELETES = frozenset({"overwrite", "delete"})',
             (_ROW_DELTA,),
         ),
         RemovedCheck(
-            "a replaced file may be gone already",
+            "a replaced file need not be live",
             "core/commit/removed_files.py",
             "    if missing:\n",
             "    if False:\n",
             (_COMMIT, _COMPACTION, _RACES),
         ),
         RemovedCheck(
-            "a data file gets two deletion vectors",
+            "a data file may get two deletion vectors",
             "core/commit/delete_conflicts.py",
             "if duplicated or replaced - live:",
             "if replaced - live:",
             (_ROW_DELTA,),
         ),
         RemovedCheck(
-            "a vector takes the place of one that is gone",
+            "a vector replaces one that is not live",
             "core/commit/delete_conflicts.py",
             "if duplicated or replaced - live:",
             "if duplicated:",
             (_ROW_DELTA,),
         ),
         RemovedCheck(
-            "data files of another spec escape key deletes",
+            "data files of another spec may be added beside equality deletes",
             "core/commit/snapshot_producer.py",
             "        if operation.sole_spec is not None:\n",
             "        if False:\n",
             (_ROW_DELTA, "tests/commands/test_ingest_changes.py", _UPSERT, _STAGES),
         ),
         RemovedCheck(
-            "any table gets any kind of deletes",
+            "the format version does not limit the kinds of delete files",
             "core/commit/delete_conflicts.py",
             "        _check_version(metadata.format_version, added)\n",
             "",
@@ -268,105 +268,105 @@ def _validation() -> tuple[RemovedCheck, ...]:
 def _expiry() -> tuple[RemovedCheck, ...]:
     return (
         RemovedCheck(
-            "a ref that moves meanwhile does not stop an expiry",
+            "a ref that moves concurrently does not stop an expiry",
             "core/expiration/execute.py",
             "return ChangeSet(self._requirements(metadata), updates, needed) if updates else None",
             "return ChangeSet((), updates, needed) if updates else None",
             (_EXPIRE, _RACES),
         ),
         RemovedCheck(
-            "a ref that a race removed stays away",
+            "a ref that a race removed is not restored",
             "core/expiration/execute.py",
             "        self.after = restore_refs(session, self.after, self.expired, self.removed_refs)\n",
             "",
             (_EXPIRE, _JOURNAL, _RACES),
         ),
         RemovedCheck(
-            "nobody looks again before files go",
+            "the table is not reloaded before files are deleted",
             "core/expiration/file_deletion.py",
             "            left, checked = reach.unreached(now.metadata, left), now.metadata_location\n",
             "            checked = now.metadata_location\n",
             (_EXPIRE, _JOURNAL),
         ),
         RemovedCheck(
-            "nobody looks again while files go",
+            "the table is not reloaded while files are deleted",
             "core/expiration/file_deletion.py",
             "        if now.metadata_location != checked:\n",
             "        if not checked:\n",
             (_EXPIRE, _JOURNAL),
         ),
         RemovedCheck(
-            "files outside the table go",
+            "files outside the table are deleted",
             "core/expiration/file_deletion.py",
             "        paths.deletable(path, table.roots)\n        and not metadata",
             "        not metadata",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
-            "files of a table in another one's folder go",
+            "files of a table in another one's folder are deleted",
             "core/expiration/file_deletion.py",
             "        and not nested.owns(path)\n",
             "",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
-            "table metadata goes where a list names it",
+            "table metadata is deleted if a manifest list names it",
             "core/expiration/file_deletion.py",
             "        and not metadata_files.is_metadata_name(path)\n",
             "",
             (_JOURNAL,),
         ),
         RemovedCheck(
-            "files of every kind fall out of the log of metadata files",
+            "files that are not metadata are deleted with old metadata",
             "core/commit/commit.py",
             "if metadata_files.is_metadata_name(location) and paths",
             "if paths",
             (_HADOOP,),
         ),
         RemovedCheck(
-            "a live manifest goes where a checkpoint names it",
+            "a live manifest is deleted if a checkpoint names it",
             "core/replay/execute.py",
             "if parse_name(path) and locations.deletable(path, roots)]",
             "if locations.deletable(path, roots)]",
             (_REPLAY,),
         ),
         RemovedCheck(
-            "a process that was stopped goes on with its list",
+            "a suspended process continues with its outdated list",
             "core/expiration/file_deletion.py",
             "            self._slept = True\n",
             "            pass\n",
             (_JOURNAL,),
         ),
         RemovedCheck(
-            "files that kept snapshots reach go",
+            "files of kept snapshots are deleted",
             "core/expiration/reachability.py",
             "        files = self._without(files, live, kept_manifests, kept, named)\n",
             "",
             ("tests/commands/test_expire.py",),
         ),
         RemovedCheck(
-            "the floor of 24 hours is gone",
+            "the minimum age of 24 hours is not enforced",
             "core/expiration/retention.py",
             "asked > now_ms - FLOOR_MS and not options.unsafe",
             "False",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
-            "gc.enabled is not asked",
+            "gc.enabled is ignored",
             "core/expiration/retention.py",
             "not GC_ENABLED.of(metadata.properties)",
             "False",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
-            "what a Flink job needs is not kept",
+            "snapshots that a Flink job needs are not kept",
             "core/expiration/flink_retention.py",
             "            if item.commit.snapshot.timestamp_ms >= since_ms\n",
             "            if False\n",
             (f"{_CORE}/expiration/test_flink_retention.py", "tests/commands/test_expire_flink.py"),
         ),
         RemovedCheck(
-            "a killed expiry's list is not finished",
+            "a killed expiry's journal is not finished",
             "core/expiration/journal_recovery.py",
             "    delete_files(session, table, Reachability(table.storage), item.files, removed)\n",
             "",
@@ -380,35 +380,35 @@ def _expiry() -> tuple[RemovedCheck, ...]:
             (_RUN_IDS, _INGEST),
         ),
         RemovedCheck(
-            "an expiry does not note when a run's snapshot went",
+            "an expiry does not note when a run's snapshot expired",
             "core/expiration/execute.py",
             "        if updates and self.notes:\n",
             "        if False:\n",
             (_RUN_IDS,),
         ),
         RemovedCheck(
-            "a run that was rolled back and expired counts",
+            "a run that was rolled back and expired counts as loaded",
             "core/snapshots/run_ids.py",
             "    return not oldest or note.sequence_number < oldest\n",
             "    return True\n",
             (_RUN_IDS,),
         ),
         RemovedCheck(
-            "statistics of expired snapshots are looked for in the metadata that lost them",
+            "statistics of expired snapshots are searched for in the new metadata",
             "core/expiration/execute.py",
             "            before=self.before,\n",
             "",
             (_EXPIRE_FILES,),
         ),
         RemovedCheck(
-            "a link to a file that goes is not looked at",
+            "a link to a deleted file is ignored",
             "core/expiration/reachability.py",
             "        held = pa.concat_arrays([held, self._file_names.linked(held)])\n",
             "",
             (_EXPIRE_FILES,),
         ),
         RemovedCheck(
-            "a link to a folder makes another file",
+            "a file below a linked folder counts as a different file",
             "core/storage/file_names.py",
             "                target = self._target(found) if links < _MAX_LINKS else None\n",
             "                target = None\n",
@@ -434,14 +434,14 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             (_COMPACTION, _RACES),
         ),
         RemovedCheck(
-            "rows that a rewrite lost are not missed",
+            "rows that a rewrite lost are not noticed",
             "core/compaction/verify.py",
             "    if written != rows_read:\n",
             "    if False:\n",
             (f"{_CORE}/compaction/test_verify.py", _COMPACTION),
         ),
         RemovedCheck(
-            "rows that a file lacks are not missed",
+            "rows that a file lacks are not noticed",
             "core/compaction/verify.py",
             "    if rows_read + dropped != expected:\n",
             "    if False:\n",
@@ -462,7 +462,7 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             (_SORTED,),
         ),
         RemovedCheck(
-            "files claim the table's order whatever their own",
+            "files declare the table's sort order without having it",
             "core/types/sort_orders.py",
             "if fields and tuple(order.fields) == tuple(fields)",
             "if fields",
@@ -476,14 +476,14 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             (_ROW_DELTA,),
         ),
         RemovedCheck(
-            "row ids are made anew",
+            "rewritten rows get new row ids",
             "core/compaction/plan.py",
             "return moved_schema(self.table.schema, self.table.metadata)",
             "return self.table.schema",
             ("tests/java/test_compact_deletes_by_java.py",),
         ),
         RemovedCheck(
-            "an upsert ignores rows of its keys that came meanwhile",
+            "an upsert ignores concurrently added rows with its keys",
             "core/upsert/execute.py",
             "            conflict_filter=matched.condition,\n"
             "            isolation=SERIALIZABLE,\n"
@@ -494,42 +494,42 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             (_UPSERT, _RACES),
         ),
         RemovedCheck(
-            "several rows of a key are all replaced",
+            "several rows with one key are replaced",
             "core/upsert/execute.py",
             "if not count or self.plan.options.repair_duplicates:",
             "if True:",
             (_UPSERT,),
         ),
         RemovedCheck(
-            "an upsert that lost is not matched again",
+            "an upsert is not matched again after a conflict",
             "core/upsert/execute.py",
             "            if not self._blindly:\n",
             "            if False:\n",
             (_UPSERT, _RACES),
         ),
         RemovedCheck(
-            "equality deletes hit rows of their own commit",
+            "equality deletes apply to rows of their own commit",
             "core/deletes/equality.py",
             "return self._index.sequences(keys) > sequence_number",
             "return self._index.sequences(keys) >= sequence_number",
             (_EQUALITY, _APPLY),
         ),
         RemovedCheck(
-            "position deletes miss rows of their own commit",
+            "position deletes do not apply to rows of their own commit",
             "core/deletes/apply.py",
             "            if file.sequence_number <= item.sequence_number:\n",
             "            if file.sequence_number < item.sequence_number:\n",
             (_APPLY,),
         ),
         RemovedCheck(
-            "a damaged deletion vector is believed",
+            "a damaged deletion vector is accepted",
             "core/deletes/row_positions.py",
             "!= zlib.crc32(body):",
             "== object():",
             (f"{_CORE}/deletes/test_row_positions.py",),
         ),
         RemovedCheck(
-            "another file's deletion vector is believed",
+            "another file's deletion vector is accepted",
             "core/deletes/position_files.py",
             "    if len(found) != file.record_count:\n",
             "    if False:\n",
@@ -555,21 +555,21 @@ def _runs() -> tuple[RemovedCheck, ...]:
             (_STAGES, f"{_CORE}/staging/test_staged_run.py"),
         ),
         RemovedCheck(
-            "a discard takes committed files",
+            "a discard deletes committed files",
             "core/staging/claims.py",
             "            if locations.canonical(path) not in referenced | session.protected_files\n",
             "",
             (_STAGES, f"{_CORE}/staging/test_staged_run.py"),
         ),
         RemovedCheck(
-            "a staged run whose history is gone is committed",
+            "a staged run whose base snapshot expired is committed",
             "core/ingest/recovery.py",
             "    if not whole:\n",
             "    if False:\n",
             (_STAGES,),
         ),
         RemovedCheck(
-            "a staged run is committed though snapshots hold it",
+            "a staged run is committed although snapshots contain it",
             "core/ingest/recovery.py",
             "    if _is_held(session, plan, run):\n        return _outcome",
             "    if False:\n        return _outcome",
@@ -581,7 +581,7 @@ def _runs() -> tuple[RemovedCheck, ...]:
 def _replays() -> tuple[RemovedCheck, ...]:
     return (
         RemovedCheck(
-            "a checkpoint that was committed meanwhile is committed again",
+            "a concurrently committed checkpoint is committed again",
             "core/replay/execute.py",
             "                if not _is_over(item, before, now)\n"
             "                and not self._ran(table, item)\n"
@@ -590,49 +590,49 @@ def _replays() -> tuple[RemovedCheck, ...]:
             (_REPLAY,),
         ),
         RemovedCheck(
-            "files that came in otherwise come in again",
+            "files that were added in another way are added again",
             "core/replay/execute.py",
             "        return find_referenced(table.storage, table.metadata, wanted, known=known)\n",
             "        return frozenset()\n",
             (_REPLAY,),
         ),
         RemovedCheck(
-            "a rollback meanwhile is not noticed",
+            "a concurrent rollback is not noticed",
             "core/replay/execute.py",
             "        self._require_history(table)\n",
             "",
             (_REPLAY,),
         ),
         RemovedCheck(
-            "a job that still runs is replayed",
+            "a running job is replayed",
             "core/replay/safety_checks.py",
             "    if age_ms < look.options.quiet_ms:\n",
             "    if False:\n",
             (_REFUSALS,),
         ),
         RemovedCheck(
-            "a missing manifest is not missed",
+            "a missing manifest is not noticed",
             "core/replay/safety_checks.py",
             "            _refuse_gaps(look, job)\n",
             "",
             (_REFUSALS,),
         ),
         RemovedCheck(
-            "a broken checkpoint is left out in silence",
+            "a broken checkpoint is omitted silently",
             "core/replay/safety_checks.py",
             "    _refuse_unfit(look)\n",
             "",
             (_REFUSALS,),
         ),
         RemovedCheck(
-            "what expiry may have hidden is committed",
+            "a checkpoint that may have been committed before an expiry is committed",
             "core/replay/safety_checks.py",
             "    _refuse_expired(look)\n",
             "",
             (_REFUSALS,),
         ),
         RemovedCheck(
-            "partitions are replaced by rows to be added",
+            "appended rows replace partitions",
             "core/replay/safety_checks.py",
             "            _refuse_mode(look, job)\n",
             "",
@@ -644,7 +644,7 @@ def _replays() -> tuple[RemovedCheck, ...]:
 def _inputs() -> tuple[RemovedCheck, ...]:
     return (
         RemovedCheck(
-            "a manifest of another length is read",
+            "a manifest with a wrong length is read",
             "core/manifests/read.py",
             '    if len(data) != manifest["manifest_length"]:\n',
             "    if False:\n",
@@ -665,14 +665,14 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             ("tests/commands/test_foreign_tables.py",),
         ),
         RemovedCheck(
-            "a compaction goes on though counts of old files are wrong",
+            "a compaction continues although counts of old files are wrong",
             "core/compaction/execute.py",
             "        if worst.certain and not worst.of_bounds:\n",
             "        if False:\n",
             ("tests/commands/test_foreign_files.py",),
         ),
         RemovedCheck(
-            "old dates of another calendar are loaded",
+            "old dates in the Julian calendar are loaded",
             "core/sources/batches.py",
             "                if legacy:\n",
             "                if False:\n",
@@ -686,7 +686,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             (_LISTS,),
         ),
         RemovedCheck(
-            "a list that is built on is read once",
+            "a list on which a commit builds is read once",
             "core/manifests/read.py",
             "    if read_twice and storage.read(location) != data:\n",
             "    if False:\n",
@@ -707,14 +707,14 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             (f"{_CORE}/avro/test_avro.py",),
         ),
         RemovedCheck(
-            "a path with odd parts counts as the table's",
+            "a path with unsafe parts counts as the table's",
             "core/locations.py",
             '_UNSAFE_TO_DELETE.search(text) or any(part in {".", ".."} for part in path.split("/"))',
             "False",
             (f"{_CORE}/test_locations.py",),
         ),
         RemovedCheck(
-            "a bucket's root may be a table's",
+            "a bucket's root may be a table's location",
             "core/locations.py",
             'return len(parts) >= _ROOT_PARTS and ".." not in parts',
             "return True",
@@ -728,7 +728,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             (f"{_CORE}/storage/test_storage.py", _EXPIRE),
         ),
         RemovedCheck(
-            "a file is deleted through a link that came in the last moment",
+            "a file is deleted through a link that appeared at the last moment",
             "core/storage/storage.py",
             "_FOLDER | os.O_NOFOLLOW",
             "_FOLDER",
