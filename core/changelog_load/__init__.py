@@ -1,4 +1,4 @@
-"""`lake ingest --changes`: apply a change log by key, in its order.
+"""`lake ingest --changes-column`: apply a change log by key, in its order.
 
 Does not belong here: reading a table's changes (`lake.core.changelog`).
 """
