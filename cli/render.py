@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lake.cli.display import Display
+from lake.cli.sentences import next_step, sentence
 from lake.core.clock import Clock
 from lake.core.errors import LakeError
 from lake.core.outcome import Outcome, Status
@@ -128,25 +129,14 @@ class Renderer:
         sys.stdout.flush()
 
     def _summary(self, outcome: Outcome) -> str:
-        planned = outcome.status is Status.DRY_RUN or not outcome.result
-        facts = outcome.plan if planned else outcome.result
-        values = {
-            key: value
-            for key, value in facts.items()
-            if value is not None and not isinstance(value, list | tuple | Mapping)
-        }
-        # Show zeros only if there is nothing else to show.
-        shown = [
-            f"{key.replace('_', ' ')} {_for_people(key, value)}"
-            for key, value in values.items()
-            if value != 0 or not any(values.values())
-        ]
+        parts = [sentence(outcome)]
         if outcome.snapshot_ids:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
-            shown.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
-        took = format_duration(self._clock.monotonic() - self._started)
-        head = f"{outcome.command} {outcome.table}: {outcome.status}"
-        return one_line(" · ".join([head, *shown, took]))
+            parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
+        parts.append(format_duration(self._clock.monotonic() - self._started))
+        text = one_line(f"{outcome.table}: {' · '.join(parts)}")
+        following = next_step(outcome)
+        return f"{text}\nnext: {one_line(following)}" if following else text
 
     def _print_warnings(self, warnings: Sequence[str]) -> None:
         for warning in warnings:
@@ -185,12 +175,6 @@ def _sized(column: str, value: Any) -> Any:
     if "bytes" in column.split("_") and isinstance(value, int) and not isinstance(value, bool):
         return format_size(value)
     return value
-
-
-def _for_people(key: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return str(value)
-    return format_size(value) if "bytes" in key.split("_") else f"{value:,}"
 
 
 def _cell(value: Any) -> str:

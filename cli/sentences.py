@@ -1,0 +1,231 @@
+"""The last line of a command for people: one sentence in the past tense that says what happened to which table.
+
+Scripts read the JSON document. Zeros are left out, and words follow the count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lake.core.outcome import Outcome, Status
+from lake.core.units import format_size
+
+_ALREADY_RUNNING = "another command of lake works on this table; nothing was done"
+_NOTHING_WRITTEN = "; nothing was written"
+# A preview of this many rows ends before the table does.
+_PREVIEW_ROWS = 20
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return what a command did, without the table's name, the snapshot and the time it took."""
+    if outcome.status is Status.ALREADY_RUNNING:
+        return _ALREADY_RUNNING
+    write = _SENTENCES.get(outcome.command)
+    return write(outcome) if write else str(outcome.status).replace("-", " ")
+
+
+def next_step(outcome: Outcome) -> str | None:
+    """Return the command that continues what was done; None if nothing is left to do."""
+    result = outcome.result
+    if outcome.command == "ingest" and outcome.status is Status.DONE and "checkpoint_id" in result:
+        if "removed_files" in result:
+            return None
+        job, number = result["job_id"], result["checkpoint_id"]
+        return f"lake replay {outcome.table} --job {job} --completed {number}"
+    return None
+
+
+class _Facts(dict[str, Any]):
+    """The plan or result of an outcome, in which an unknown count is 0: a missing key must not fail a command."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__({key: value for key, value in values.items() if value is not None})
+
+    def __missing__(self, key: str) -> int:
+        return 0
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 row``, ``1,000 rows``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _ingest(outcome: Outcome) -> str:
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if outcome.status is Status.DRY_RUN:
+        return f"dry run: would {_planned_load(plan)}{_NOTHING_WRITTEN}"
+    if "removed_files" in result and "run_id" in result:
+        files = counted(result["removed_files"], "file")
+        return f'discarded run "{result["run_id"]}" and deleted {files}'
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "nothing to load"
+    if "run_id" in result:
+        return (
+            f'staged {_rows_in_files(result)} as run "{result["run_id"]}"; the table is unchanged'
+        )
+    text = _loaded(plan, result)
+    if result.get("rows_rejected"):
+        text += f", rejected {counted(result['rows_rejected'], 'row')}"
+    return f"created the table and {text}" if plan.get("creates_table") else text
+
+
+def _planned_load(plan: _Facts) -> str:
+    kind = f"{str(plan['format']).upper()} " if plan.get("format") else ""
+    source = f"{counted(plan['files'], kind + 'file')} ({format_size(plan['bytes'])})"
+    if plan.get("creates_table"):
+        columns = counted(len(plan["schema"]), "column")
+        spec = ", ".join(
+            re.sub(r"^identity\((.*)\) as \1$", r"\1", x) for x in plan["partition_spec"]
+        )
+        return f"create the table ({columns}, {_partitioned(spec)}) and load {source}"
+    if plan.get("changes_column"):
+        return f"apply the changes in {source} by {', '.join(plan['key'])}"
+    if plan.get("key"):
+        return f"update or insert the rows of {source} by {', '.join(plan['key'])}"
+    if plan["mode"] == "append":
+        return f"load {source}"
+    removed = counted(plan["removed_files"], "data file")
+    rewritten = f", rewrite {counted(plan['rewritten_files'], 'file')}" * bool(
+        plan["rewritten_files"]
+    )
+    return f"remove {removed}{rewritten} and load {source} ({plan['mode']})"
+
+
+def _partitioned(spec: str) -> str:
+    return f"partitioned by {spec}" if spec else "not partitioned"
+
+
+def _loaded(plan: _Facts, result: _Facts) -> str:
+    if plan.get("changes_column"):
+        changes = counted(result["rows_read"], "change")
+        return f"applied {changes} in {_files(result)}"
+    if plan.get("key"):
+        done = {"updated": result["rows_updated"], "inserted": result["rows_inserted"]}
+        text = " and ".join(f"{verb} {counted(rows, 'row')}" for verb, rows in done.items() if rows)
+        return f"{text or 'changed no row'} ({counted(result['rows_read'], 'row')} read)"
+    if plan.get("mode") in {None, "append"}:
+        return f"loaded {_rows_in_files(result)}"
+    removed = counted(plan["removed_files"], "data file")
+    return f"removed {removed} and loaded {_rows_in_files(result)} ({plan['mode']})"
+
+
+def _rows_in_files(result: _Facts) -> str:
+    return f"{counted(result['rows_written'], 'row')} in {_files(result)}"
+
+
+def _files(result: _Facts) -> str:
+    files = counted(result["data_files"], "file")
+    if result.get("delete_files"):
+        files += f" and {counted(result['delete_files'], 'delete file')}"
+    return f"{files} ({format_size(result['bytes_written'])})"
+
+
+def _compact(outcome: Outcome) -> str:
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if outcome.status is Status.DRY_RUN:
+        files = f"{counted(plan['input_files'], 'file')} ({format_size(plan['input_bytes'])})"
+        groups = counted(plan["groups"], "group")
+        outputs = counted(plan["expected_output_files"], "file")
+        return f"dry run: would rewrite {files} in {groups} into about {outputs}{_NOTHING_WRITTEN}"
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "nothing to compact"
+    text = (
+        f"rewrote {counted(result['rewritten_files'], 'file')} into {result['added_files']:,}, "
+        f"{format_size(result['rewritten_bytes'])} into {format_size(result['added_bytes'])}, "
+        f"{counted(result['rows_out'], 'row')} unchanged"
+    )
+    if result["rows_dropped_by_deletes"]:
+        text += f", removed {counted(result['rows_dropped_by_deletes'], 'deleted row')} permanently"
+    if result["removed_delete_files"]:
+        text += f", removed {counted(result['removed_delete_files'], 'delete file')}"
+    if result["failed_groups"]:
+        text += f"; {counted(result['failed_groups'], 'group')} failed"
+    return text
+
+
+_EXPIRED_FILES = (
+    "data_files",
+    "position_delete_files",
+    "equality_delete_files",
+    "manifests",
+    "manifest_lists",
+    "statistics_files",
+)
+
+
+def _expire(outcome: Outcome) -> str:
+    counts = _Facts(outcome.plan if outcome.status is Status.DRY_RUN else outcome.result)
+    files = counted(sum(counts.get(name) or 0 for name in _EXPIRED_FILES), "file")
+    snapshots = counted(counts["snapshots"], "snapshot")
+    size = format_size(counts["bytes"])
+    refs = f" and {counted(counts['refs'], 'ref')}" if counts.get("refs") else ""
+    if outcome.status is Status.DRY_RUN:
+        return f"dry run: would expire {snapshots}{refs} and delete {files} ({size}); nothing was changed"
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "nothing to expire"
+    text = f"expired {snapshots}{refs}, deleted {files}, freed {size}"
+    if counts.get("failed_deletes"):
+        text += f"; {counted(counts['failed_deletes'], 'file')} could not be deleted"
+    return text
+
+
+def _scan(outcome: Outcome) -> str:
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if "rows" not in result:
+        files = f"{counted(plan['files'], 'file')} ({format_size(plan['bytes'])})"
+        deletes = f" and {counted(plan['delete_files'], 'delete file')}" * bool(
+            plan["delete_files"]
+        )
+        skipped = f"; {plan['skipped_files']:,} skipped" * bool(plan["skipped_files"])
+        records = counted(plan["records"], "row")
+        return f"would read {files}{deletes} with {records} in {counted(plan['splits'], 'split')}{skipped}"
+    rows = counted(result["rows"], "row")
+    if "preview" in result:
+        more = "; --limit N for more, --output FILE for all" * (result["rows"] >= _PREVIEW_ROWS)
+        return f"showed {rows}{more}"
+    written = format_size(result["bytes_written"])
+    return f"wrote {rows} to {counted(result['files'], 'file')} ({written})"
+
+
+def _snapshots(outcome: Outcome) -> str:
+    return counted(len(outcome.result.get("snapshots", ())), "snapshot")
+
+
+def _replay(outcome: Outcome) -> str:
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if "jobs" in result:
+        jobs = counted(len(result["jobs"]), "Flink job")
+        return (
+            f"{jobs} with commits or checkpoints" if result["jobs"] else "no Flink job wrote to it"
+        )
+    if "committed_checkpoints" in result and outcome.status is Status.NOTHING_TO_DO:
+        return "nothing to commit"
+    if "committed_checkpoints" in result:
+        files = counted(result["data_files"], "data file")
+        return f"committed {counted(result['committed_checkpoints'], 'checkpoint')} with {files}"
+    pending = plan["pending"]
+    if outcome.status is Status.DRY_RUN:
+        return f"dry run: would commit {counted(pending, 'checkpoint')}; nothing was changed"
+    found = counted(len(plan.get("checkpoints") or ()), "checkpoint")
+    return (
+        f"{found}, {pending:,} pending" if plan.get("checkpoints") else "no uncommitted checkpoint"
+    )
+
+
+def _demo(outcome: Outcome) -> str:
+    result = _Facts(outcome.result)
+    rows, commits = counted(result["rows"], "row"), counted(result["commits"], "commit")
+    return f"the tour loaded {rows} in {commits}; the table is in {result['folder']}"
+
+
+_SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
+    "compact": _compact,
+    "demo": _demo,
+    "expire": _expire,
+    "ingest": _ingest,
+    "replay": _replay,
+    "scan": _scan,
+    "snapshots": _snapshots,
+}

@@ -1,0 +1,131 @@
+"""The last line for people: a sentence in the past tense, without zeros, with words that follow the count."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lake.cli.sentences import counted, next_step, sentence
+from lake.core.outcome import Outcome, Status
+
+CONTRACT = json.loads((Path(__file__).parents[1] / "data/script_contract.json").read_text())
+LOADED = {
+    "rows_read": 1000,
+    "rows_written": 1000,
+    "rows_inserted": 1000,
+    "rows_updated": 0,
+    "rows_rejected": 0,
+    "data_files": 1,
+    "delete_files": 0,
+    "bytes_written": 15_667,
+}
+COMPACTED = {
+    "rewritten_files": 36,
+    "added_files": 6,
+    "rewritten_bytes": 103 << 20,
+    "added_bytes": 84 << 20,
+    "removed_delete_files": 0,
+    "rows_in": 3_600_000,
+    "rows_out": 3_600_000,
+    "rows_dropped_by_deletes": 0,
+    "failed_groups": 0,
+}
+
+
+def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outcome:
+    return Outcome(command=command, table="db.t", status=status, **changes)
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        (
+            outcome("ingest", plan={"mode": "append"}, result=LOADED),
+            "loaded 1,000 rows in 1 file (15.3 KB)",
+        ),
+        (
+            outcome(
+                "ingest",
+                plan={"mode": "upsert", "key": ["id"]},
+                result={**LOADED, "rows_read": 3, "rows_updated": 1, "rows_inserted": 0},
+            ),
+            "updated 1 row (3 rows read)",
+        ),
+        (outcome("ingest", Status.NOTHING_TO_DO, result=LOADED), "nothing to load"),
+        (
+            outcome("compact", result=COMPACTED),
+            "rewrote 36 files into 6, 103.0 MB into 84.0 MB, 3,600,000 rows unchanged",
+        ),
+        (
+            outcome("compact", Status.PARTIAL, result={**COMPACTED, "failed_groups": 2}),
+            "rewrote 36 files into 6, 103.0 MB into 84.0 MB, 3,600,000 rows unchanged; 2 groups failed",
+        ),
+        (
+            outcome(
+                "expire",
+                result={"snapshots": 3, "data_files": 42, "manifests": 8, "bytes": 188 << 20},
+            ),
+            "expired 3 snapshots, deleted 50 files, freed 188.0 MB",
+        ),
+        (outcome("expire", Status.NOTHING_TO_DO, result={}), "nothing to expire"),
+        (
+            outcome("compact", Status.ALREADY_RUNNING),
+            "another command of lake works on this table; nothing was done",
+        ),
+    ],
+)
+def test_a_sentence_says_what_was_done(ended: Outcome, words: str) -> None:
+    assert sentence(ended) == words
+
+
+DOCUMENTS = CONTRACT["documents"]
+
+
+@pytest.mark.parametrize("name", [n for n, d in DOCUMENTS.items() if "error" not in d["document"]])
+def test_every_recorded_outcome_has_a_sentence(name: str) -> None:
+    document = DOCUMENTS[name]["document"]
+    words = sentence(
+        outcome(
+            document["command"],
+            Status(document["status"]),
+            plan=_values(document["plan"]),
+            result=_values(document["result"]),
+        )
+    )
+
+    assert not re.search(r"\bTrue\b|\bFalse\b|\bNone\b|\b0 \w|[{}_]|\b1 \w+s\b", words), words
+    assert words[0].islower() or words[0].isdigit()
+
+
+def test_a_staged_run_names_the_command_that_commits_it() -> None:
+    staged = {**LOADED, "run_id": "r", "job_id": "3e23", "checkpoint_id": "1"}
+
+    assert (
+        next_step(outcome("ingest", result=staged)) == "lake replay db.t --job 3e23 --completed 1"
+    )
+    assert next_step(outcome("ingest", result=LOADED)) is None
+
+
+@pytest.mark.parametrize(
+    "command", ["ingest", "compact", "expire", "scan", "snapshots", "replay", "demo"]
+)
+@pytest.mark.parametrize("status", list(Status))
+def test_a_missing_count_fails_no_command(command: str, status: Status) -> None:
+    assert sentence(outcome(command, status))
+
+
+def test_words_follow_the_count() -> None:
+    assert [counted(n, "row") for n in (0, 1, 1000)] == ["0 rows", "1 row", "1,000 rows"]
+
+
+def _values(shape: dict[str, Any]) -> dict[str, Any]:
+    """Return values of a document's recorded types."""
+    simple = {"int": 7, "str": "x", "bool": True, "NoneType": None}
+    return {
+        key: simple[item] if isinstance(item, str) and item in simple else item
+        for key, item in shape.items()
+    }
