@@ -1,4 +1,4 @@
-"""What happens in a world: each a function that does one step, drawn by its weight."""
+"""The actors of a world: functions that make one step each, drawn by weight."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _FRESH = 10_000
 
 
 def _branch(world: World, random: Random) -> str:
-    """Return main, or now and then another branch."""
+    """Return main, or sometimes another branch."""
     refs = world.metadata.refs
     others = [name for name, ref in refs.items() if ref.snapshot_ref_type == "branch"]
     return random.choice(sorted(others)) if random.random() < 0.2 else MAIN
 
 
 def _ids(world: World, random: Random, branch: str = MAIN) -> list[int]:
-    """Return ids of rows that are there, and of new ones."""
+    """Return ids of existing rows, and of new ones."""
     state = world.model.rows(world.head(branch))
     known = sorted({dict(row)[ID] for row in state.values()})
     old = random.sample(known, min(len(known), random.randint(0, 4)))
@@ -61,7 +61,7 @@ def append_with_new_column(world: World, random: Random) -> None:
 
 
 def append_run(world: World, random: Random) -> None:
-    """Load the same with a run's id twice, or as often as it takes until an answer comes."""
+    """Load the same rows with one run id twice, or until a response arrives."""
     rows = world.new_rows(random.sample(range(_FRESH), 2), random.choice(PARTS))
     source, run = world.source(rows), f"run-{random.getrandbits(48)}"
     for _ in range(2):
@@ -92,7 +92,7 @@ def change_log(world: World, random: Random) -> None:
 
 
 def retract(world: World, random: Random) -> None:
-    """Load a change log whose old rows come too: what it does not retract stays."""
+    """Load a change log that contains the old rows too: rows that it does not retract are kept."""
     branch = _branch(world, random)
     metadata = world.metadata
     state = world.model.rows(world.head(branch))
@@ -105,7 +105,7 @@ def retract(world: World, random: Random) -> None:
     new = world.new_rows([*sorted(kept), *random.sample(range(_FRESH), 2)], random.choice(PARTS))
     log = [{**row, "op": "-U" if row["id"] in kept else "-D"} for row in old]
     log += [{**row, "op": "+U" if row["id"] in kept else "+I"} for row in new]
-    # An old row says in which partition it is deleted.
+    # An old row determines the partition in which it is deleted.
     by_part = any(field.source_id == PART for field in metadata.spec().fields)
     gone = {(row["id"], row["part"]) if by_part else row["id"] for row in old}
     effect = replacing(lambda row: ((row[ID], row[PART]) if by_part else row[ID]) in gone, new)
@@ -180,13 +180,13 @@ def expire(world: World, random: Random) -> None:
         words = ["--snapshot", named]
         expiry = Expiry(snapshots=frozenset({named}), older_ms=FOREVER_MS)
     elif kind == "jobs":
-        # Whoever says so restores no job that is down for longer.
+        # With this option, jobs that are down for longer are not restored.
         words += ["--keep-checkpoints", "12h"]
         expiry = replace(expiry, keep_checkpoints_ms=DAY_MS // 2)
         world.kept["remembered ms"] = DAY_MS // 2
     elif kind == "metadata":
         words.append("--keep-files")
-        # What it leaves nobody removes but a search for orphans.
+        # Only a search for orphan files removes the files that it leaves.
         world.open_outcomes.add("expire --keep-files")
     elif kind == "dry":
         world.no_change("expire", *words, "--dry-run")
@@ -196,7 +196,7 @@ def expire(world: World, random: Random) -> None:
 
 
 def dry(world: World, random: Random) -> None:
-    """Ask what a command would do."""
+    """Run a command as a dry run."""
     rows = world.new_rows(_ids(world, random), random.choice(PARTS))
     source = world.source(rows)
     world.no_change(
@@ -221,7 +221,7 @@ def wait(world: World, random: Random) -> None:
 
 
 def read(world: World, random: Random) -> None:
-    """Read a snapshot while others work; it may fail only if the snapshot is gone when it ends."""
+    """Read a snapshot while others work; it may fail only if the snapshot has expired when it ends."""
     snapshot = random.choice(world.metadata.snapshots).snapshot_id
     try:
         world.check_scan("--snapshot", snapshot, expected=snapshot)
@@ -233,7 +233,7 @@ def read(world: World, random: Random) -> None:
 
 
 def read_changes(world: World, random: Random) -> None:
-    """Read what changed between two snapshots, and compare with the difference of their rows."""
+    """Read the changes between two snapshots, and compare them with the difference of their rows."""
     metadata = world.metadata
     ids = {item.snapshot_id: item for item in metadata.snapshots}
     end = at = metadata.current_snapshot()
@@ -251,7 +251,7 @@ def read_changes(world: World, random: Random) -> None:
             "scan", "--changes", *arguments, "--select", "id,part,value", "--output", path
         )
     except BadInputError as error:
-        # One of them expired, at the ends or between.
+        # A snapshot of the range has expired.
         gone = needed - {item.snapshot_id for item in world.metadata.snapshots}
         assert gone, repr(error)
         world.counts["changes: expired"] += 1
@@ -268,7 +268,7 @@ def read_changes(world: World, random: Random) -> None:
 
 
 def read_increment(world: World, random: Random) -> None:
-    """Read what was appended between two snapshots: what each appending snapshot brought."""
+    """Read the appends between two snapshots: the rows that each appending snapshot added."""
     metadata = world.metadata
     ids = {item.snapshot_id: item for item in metadata.snapshots}
     end = at = metadata.current_snapshot()
@@ -286,7 +286,7 @@ def read_increment(world: World, random: Random) -> None:
     try:
         world.run_lake("scan", *words, "--select", "id,part,value", "--output", path)
     except BadInputError as error:
-        # An expired start is known by the snapshot after it.
+        # An expired start is identified by the snapshot after it.
         gone = {item.snapshot_id for item in chain} - {
             item.snapshot_id for item in world.metadata.snapshots
         }
@@ -339,7 +339,7 @@ STEPS: dict[Step, int] = {
 }
 
 
-# What a world may be about, besides all of it.
+# The actors of worlds that concentrate on one subject.
 FOCUS: dict[str, set[Step]] = {
     "all": set(),
     "expiry": {expire, wait, append, read, foreign.change_ref},
@@ -350,7 +350,7 @@ _MORE = 5
 
 
 def actor(world: World, random: Random, steps: int) -> Callable[[], None]:
-    """Return an actor that does so many steps."""
+    """Return an actor that makes the given number of steps."""
     more = FOCUS[world.config.focus]
     choices = list(STEPS)
     weights = [weight * (_MORE if step in more else 1) for step, weight in STEPS.items()]

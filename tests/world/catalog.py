@@ -1,7 +1,7 @@
-"""A catalog in memory: a compare-and-swap on one metadata location a table, as SQL catalogs do it.
+"""A catalog in memory: a compare-and-swap of one metadata location per table, as SQL catalogs do it.
 
 Metadata files are real. A commit checks its requirements, writes the new file and then swaps, with a hook
-before each part, so that others can come between.
+before each part, so that other actors can run in between.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class SimCatalog(NoopCatalog):
     """Tables by name.
 
     Args:
-        hook: called with what is about to happen.
-        committed: told of each swap: metadata before and after, and the updates.
-        new_name: gives a text that never repeats.
+        hook: called before each part, with its name.
+        committed: called after each swap with the metadata before and after, and the updates.
+        new_name: returns a text that never repeats.
     """
 
     def __init__(
@@ -44,16 +44,16 @@ class SimCatalog(NoopCatalog):
         self.faults: Callable[[Callable[[], Any]], Any] | None = None
 
     def current(self, identifier: Any) -> TableMetadata | None:
-        """The metadata of a table as it is now, without a hook."""
+        """The current metadata of a table, without a hook."""
         location = self._current.get(self.identifier_to_tuple(identifier))
         return self._parsed[location] if location else None
 
     def location(self, identifier: Any) -> str:
-        """Where that metadata lies."""
+        """The location of that metadata."""
         return self._current[self.identifier_to_tuple(identifier)]
 
     def saved(self) -> Callable[[], None]:
-        """Return what brings back the tables as they are now."""
+        """Return a function that restores the current state of the tables."""
         current = dict(self._current)
 
         def restore() -> None:
@@ -120,7 +120,7 @@ class SimCatalog(NoopCatalog):
         path = Path(location.removeprefix("file://"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        # As the next reader will find it, not as it was in the writer's memory.
+        # Parsed, as the next reader will read it, not as it was in the writer's memory.
         self._parsed[location] = TableMetadataUtil.parse_raw(text)
         return location
 

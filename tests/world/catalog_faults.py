@@ -1,4 +1,4 @@
-"""A catalog that fails at chosen calls, with what PyIceberg's REST and SQL catalogs really raise."""
+"""A catalog that fails at chosen calls, with the errors that PyIceberg's REST and SQL catalogs raise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STALE = object()
 
 
 class FaultyCatalog(NoopCatalog):
-    """A catalog in front of another, with a layer's faults."""
+    """A catalog in front of another one, with a layer's faults."""
 
     def __init__(self, behind: Any, layer: Layer) -> None:
         super().__init__("lake")
@@ -31,7 +31,7 @@ class FaultyCatalog(NoopCatalog):
             return found
 
         call: Any = self._layer.at(LOAD, str(identifier), load)
-        # As a server's cache has it that has not heard of the commit.
+        # Like a server's outdated cache.
         return self._layer.first.get(str(identifier), call) if call is STALE else call
 
     def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A clock that is wrong at chosen calls, or from one on."""
+"""A clock that is wrong at chosen calls, or from one call on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _JUMPS = {"clock: jumps back": -_HOUR_MS, "clock: jumps ahead": _HOUR_MS}
 
 
 class FaultyClock:
-    """A clock in front of a world's, with a layer's faults."""
+    """A clock in front of a world's clock, with a layer's faults."""
 
     def __init__(self, behind: SimClock, layer: Layer) -> None:
         self._behind = behind
@@ -26,7 +26,7 @@ class FaultyClock:
         return found
 
     def _jumped(self) -> int:
-        # A jump lasts.
+        # A jump is permanent.
         jumps = (_JUMPS.get(name, 0) for _, name in self._layer.happened)
         return self._behind.now_ms() + sum(jumps)
 
@@ -41,7 +41,7 @@ def _moved(by_ms: int) -> Callable[[Call, Act], Any]:
     return lambda _call, real: real() + by_ms
 
 
-# Seen from another moment, an age of a day may be less: that is refused.
+# After a jump back, an age may be less than a day, which is refused.
 _REFUSED = frozenset({3})
 
 

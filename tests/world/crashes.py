@@ -1,7 +1,7 @@
-"""Commands killed before and after each call of storage or catalog, and run again.
+"""Commands that are killed before and after each call of storage or catalog, and run again.
 
-The killed run has changed all or nothing. The second run ends it, the third does nothing. Rows are read, and
-files looked for, without any of lake's code.
+The killed run has changed everything or nothing. The second run completes it, the third does nothing. Rows are read,
+and files are searched for, without any of lake's code.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NAMES = ("id", "part", "value")
 _NOT_FOUND = 7
 _READY = "ready"
 _OLD = re.compile(r"metadata\.json|[/-]version-hint\.text(\.unfinished)?$")
-# Temporary manifests, claims, signs, journals and locks.
+# Temporary manifests, claims, markers, journals and locks.
 _OWN = re.compile(r"/metadata/(lake|[0-9a-f]{32}-[0-9a-f]{32}-00000-)")
-# Temporary manifests of an ingest that no run id was given; the last is written first.
+# Temporary manifests of an ingest without a run id; the last one is written first.
 _PENDING = re.compile(r"([0-9a-f]{32})-[0-9a-f]{32}-00000-0-1-0000[12]\.avro")
 Rows = list[tuple[Any, ...]]
 Point = tuple[int, str]
@@ -37,7 +37,7 @@ Point = tuple[int, str]
 
 @dataclass(frozen=True)
 class Found:
-    """A table as it lies there: rows, snapshots, all files below it, those that a snapshot needs, and tags."""
+    """The state of a table: rows, snapshots, all files below it, the files that a snapshot needs, and tags."""
 
     rows: Rows | None
     snapshots: frozenset[int]
@@ -47,7 +47,7 @@ class Found:
 
     @property
     def lost(self) -> set[str]:
-        """Files that no snapshot needs, but old metadata, and a hint that the next commit sweeps away."""
+        """Files that no snapshot needs, except old metadata, and a version hint that the next commit deletes."""
         return {
             name
             for name in self.files - self.held
@@ -57,15 +57,15 @@ class Found:
 
 
 class Crashes:
-    """One command on one table, killed again and again.
+    """One command on one table, killed repeatedly.
 
     Args:
-        folder: where all is; what others in it began with is not made again.
-        mortals: who run the commands.
+        folder: the folder of all files; initial states in it are reused.
+        mortals: the processes that run the commands.
         command: the command.
         version: the table's format version.
-        kind: the catalog's.
-        place: where the table is, if it is not in that kind's.
+        kind: the catalog's type.
+        place: the table's location, if it is not the default for that type.
     """
 
     def __init__(
@@ -137,42 +137,42 @@ class Crashes:
         arguments: Sequence[object] = (),
         images: Path | None = None,
     ) -> End:
-        """Run the command, or another one; with ``kill``, until that point; with ``images``, see `Mortals`."""
+        """Run the command, or another one; with ``kill``, up to that point; with ``images``, see `Mortals`."""
         return self._mortals.run(self.words(arguments), kill, images)
 
     def words(self, arguments: Sequence[object] = ()) -> list[str]:
-        """Return the whole command line behind the program's name, of the command or another one."""
+        """Return the arguments of the command line of the command or another one."""
         words = [str(word).format(**self._words) for word in arguments or self._command.arguments]
         return [*self.place.arguments, *words]
 
     def stop(self, point: Point) -> int | End:
-        """Run the command until a point and stop it there: its process, or how it ended before."""
+        """Run the command up to a point and stop it there; return its process, or how it ended before."""
         return self._mortals.stop(self.words(), point)
 
     def restore(self) -> None:
-        """Put the table back as it was before the command."""
+        """Restore the table to its state before the command."""
         self.place.restore(_READY)
 
     def name_source(self, name: str, given: Sequence[Mapping[str, Any]]) -> None:
-        """Let a word of command lines stand for a file of rows."""
+        """Define a word of command lines that represents a file of rows."""
         self._words[name] = self._source(name, given)
 
     def points(self) -> Iterator[Point]:
-        """Yield each moment at which it can be killed."""
+        """Yield each point at which it can be killed."""
         for number in range(len(self.calls)):
             yield number, BEFORE
             yield number, AFTER
 
     def kill(self, *points: Point) -> int:
-        """Kill it at a point (and its second run at the next, …), then let it run, and run again.
+        """Kill it at a point (and its second run at the next, …), then let it run, and run it again.
 
-        Returns how often it was killed: what is left to do of a killed run is less than what was.
+        Returns the number of kills: less work remains after a killed run.
         """
         self.restore()
         kills = 0
         for point in points:
             if kills and self._command.again == ONCE and self.look().rows == self.after.rows:
-                # It had committed: once more would add its rows once more.
+                # It had committed: another run would add its rows again.
                 break
             ended = self.run(point)
             kills += ended.code is None
@@ -182,13 +182,13 @@ class Crashes:
         return kills
 
     def cut_power(self) -> int:
-        """Cut the power after each of its commits, then let it run, and run again; return how often."""
+        """Cut the power after each of its commits, then let it run, and run it again; return the number of cuts."""
         self.restore()
         images = self._folder / "images"
         shutil.rmtree(images, ignore_errors=True)
         ended = self.run(images=images)
         assert ended.code == 0, ended
-        # What only lay in memory is gone, and the deletes that came after the last commit are not undone.
+        # Data that was only in memory is lost, and deletes after the last commit are not undone.
         found = [*sorted(images.iterdir())] if images.exists() else []
         for image in found:
             self.place.bring(image)
@@ -198,7 +198,7 @@ class Crashes:
         return len(found)
 
     def _wait(self) -> None:
-        """Let the lock of a run that died with its machine grow old."""
+        """Let the lock of a run that died with its machine expire."""
         for lock in self.place.warehouse.rglob("lake.lock"):
             os.utime(lock, (0, 0))
 
@@ -207,10 +207,10 @@ class Crashes:
         return (None, 0, _NOT_FOUND) if self._command.again == GONE else (None, 0)
 
     def end(self, told: object) -> None:
-        """Run it to its end, whatever was before, and once more.
+        """Run it to its end from any state, and once more.
 
         Args:
-            told: what to tell where a rule is broken.
+            told: the description of the run if a rule is broken.
         """
         found = self.look()
         if self._command.again != ONCE or found.rows != self.after.rows:
@@ -224,14 +224,14 @@ class Crashes:
             assert len(found.snapshots) == len(self.after.snapshots), told
         lost = found.lost - self.after.lost
         assert self._command.leaves or not lost, (told, lost)
-        # Nothing is left that could be taken for rows that were never committed, or that keeps others waiting.
+        # Nothing is left that could be mistaken for uncommitted rows, or that makes others wait.
         own = [name for name in lost if _OWN.search(name)]
         assert not own, (told, own)
         self._check_third(found, told)
         assert self._finally() == self.final, told
 
     def _discard(self, told: object) -> None:
-        """Discard what killed runs left that could still be committed."""
+        """Discard uncommitted runs that killed processes left."""
         found = (_PENDING.search(path) for path in self.look().lost)
         for run in sorted({pending[1] for pending in found if pending}):
             ended = self.run(arguments=["ingest", TABLE, "--discard", run])
@@ -259,7 +259,7 @@ class Crashes:
         return self.look().rows
 
     def look(self) -> Found:
-        """Read the table and look for its files; whatever a retained snapshot needs must be there."""
+        """Read the table and check that every file of a retained snapshot exists."""
         reference = Reference()
         metadata = self.place.metadata()
         held: dict[str, int | None] = {}
@@ -290,6 +290,6 @@ def crash(
     choose: Callable[[list[Point]], Sequence[Point]],
     kind: str = "sql",
 ) -> int:
-    """Kill a command at chosen points; return how often."""
+    """Kill a command at chosen points; return the number of kills."""
     crashes = Crashes(folder, mortals, COMMANDS[name], version, kind)
     return sum(crashes.kill(point) for point in choose(list(crashes.points())))

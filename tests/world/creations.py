@@ -1,6 +1,6 @@
-"""A load that makes its table, with a fault at the n-th call of storage, catalog or clock, and then again without.
+"""A load that creates its table, with a fault at the n-th call of storage, catalog or clock, then without faults.
 
-The table is there with all its rows or not at all, what is not told of leaves nothing, and the next run ends it.
+The table exists with all its rows or not at all, no files are left unreported, and the next run completes it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _LINE = ("ingest", "db.new", "--create", "--partition-by", "part", "--run-id", "
 
 
 class Creations:
-    """A catalog without a table, one fault after the other.
+    """A catalog without a table, and one fault after another.
 
     Args:
-        folder: for the source and the warehouse.
+        folder: the folder for the source and the warehouse.
         version: the new table's format version.
-        ids: those of the source's rows; a source without rows makes the table, too.
+        ids: the ids of the source's rows; a source without rows creates the table, too.
     """
 
     name = NAME
@@ -54,13 +54,13 @@ class Creations:
         self.calls = Counter(call.kind for call in self._layer.calls)
 
     def plans(self) -> Iterator[tuple[str, int]]:
-        """Yield each fault's name with each number of a call that it can befall."""
+        """Yield each fault's name with each number of a call at which it can occur."""
         for name, fault in FAULTS.items():
             for number in range(self.calls[fault.kind]):
                 yield name, number
 
     def fault(self, *faults: tuple[str, int]) -> Counter[str]:
-        """Run with faults, judge, run without, judge; return what was counted."""
+        """Run with faults, check, run without, check; return the counts."""
         shutil.rmtree(self._warehouse)
         chosen = [FAULTS[name] for name, _ in faults]
         ended = self._run({(FAULTS[name].kind, number): FAULTS[name] for name, number in faults})

@@ -1,9 +1,9 @@
-"""Commands with a fault at the n-th call of storage, catalog or clock, and then run again without.
+"""Commands with a fault at the n-th call of storage, catalog or clock, then run again without faults.
 
-A faulty run ends with one message, the exit code that the fault deserves, and no secret told. What it calls done
-is there, what it calls failed has changed nothing, and what is unknown is wholly there or not at all. No file of
-any retained snapshot goes, and nothing is left behind that is not told of. The next run reaches what a run without
-faults reaches.
+A faulty run ends with one message and the exit code of the fault, and does not print a secret. A change that it
+reports as done is present, one that it reports as failed is not, and one with an unknown outcome is present
+completely or not at all. No file of a retained snapshot is deleted, and no file is left behind unreported. The next
+run reaches the same state as a run without faults.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Command:
-    """A command line after which a run of the same does nothing.
+    """A command line that does nothing when it is repeated.
 
     Args:
         verb: its verb.
-        arguments: behind the table; ``{source}`` stands for a file of the rows, ``{output}`` for one to write,
-            ``{checkpoint}`` for a folder.
+        arguments: after the table; ``{source}`` represents a file of the rows, ``{output}`` a file to write,
+            ``{checkpoint}`` a folder.
         rows: ids that it loads.
         deleted: ids that its change log deletes.
-        effect: what it does to the table's rows, given the new ones; None if they stay.
+        effect: its effect on the table's rows, given the new ones; None if there is none.
         before: command lines that are run before it.
         checkpoint: whether the rows are those of a Flink job that died before it committed them.
-        reads: whether it changes nothing.
+        reads: whether it only reads.
         then: a command line that is run at the end, whose effect is the command's.
         keeps: whether the effect is that of ``then`` alone.
-        runs: after so many a run does nothing.
-        ahead: whether it reads on while it can, so that a call may come or not.
-        codes: exit codes with which it refuses what it cannot read.
+        runs: the number of runs after which another one does nothing.
+        ahead: whether it reads ahead, so that a call may occur or not.
+        codes: exit codes with which it refuses input that it cannot read.
     """
 
     verb: str
@@ -179,7 +179,7 @@ COMMANDS = {
 
 @dataclass
 class Ended:
-    """How a run ended, and what happened to it."""
+    """How a run ended, and the faults that occurred."""
 
     result: Result
     operation: Operation
@@ -193,12 +193,12 @@ class Ended:
 
 
 def base_table(folder: Path, version: int) -> Races:
-    """Make a table with deletes, several files and some history."""
+    """Create a table with deletes, several files and some history."""
     return Races(folder, "serializable", version)
 
 
 class Faults:
-    """One command on one table, with one fault after the other."""
+    """One command on one table, with one fault after another."""
 
     def __init__(self, base: Races, name: str) -> None:
         self.command = COMMANDS[name]
@@ -309,7 +309,7 @@ class Faults:
             yield
 
     def plans(self) -> Iterator[tuple[str, int]]:
-        """Yield each fault's name with each number of a call that it can befall."""
+        """Yield each fault's name with each number of a call at which it can occur."""
         for name, fault in FAULTS.items():
             for number in range(self.calls[fault.kind]):
                 yield name, number
@@ -318,7 +318,7 @@ class Faults:
         return {(FAULTS[name].kind, number): FAULTS[name] for name, number in faults}
 
     def fault(self, *faults: tuple[str, int]) -> Counter[str]:
-        """Run with faults, judge, run without, judge; return what was counted."""
+        """Run with faults, check, run without, check; return the counts."""
         self._restore()
         self.world.scheduler.failure = None
         self.world.counts.clear()
@@ -335,7 +335,7 @@ class Faults:
             assert self._state() == before, f"failed, but changed: {ended.result}"
         elif ended.result.exit_code == 0:
             wrong_time = any(FAULTS[name].kind == CLOCK for name, _ in faults)
-            # A checkpoint's state has no checksum: with a wrong byte in a name it is another table's, which is told.
+            # A checkpoint's state has no checksum: a wrong byte in a name makes it another table's.
             told_elsewhere = "lie outside the table" in ended.result.stdout + ended.result.stderr
             strange = self.command.checkpoint and told_elsewhere
             assert self._state() in (self.after, before if wrong_time or strange else self.after), (
@@ -357,12 +357,12 @@ class Faults:
         return Counter({f"{name}: {code}": 1 for name, _ in faults} | {f"exit {code}": 1})
 
     def _state(self) -> Any:
-        """What the table holds: rows, and how many snapshots."""
+        """The table's content: rows, and the number of snapshots."""
         metadata = self.world.metadata
         return self.world.model.rows(self.world.head()), len(metadata.snapshots)
 
     def _last_ms(self) -> int:
-        """Return the table's last moment; what it has of them is in order."""
+        """Return the table's latest time; its times must be in order."""
         metadata = self.world.metadata
         moments = [entry.timestamp_ms for entry in metadata.snapshot_log]
         assert moments == sorted(moments), moments
@@ -381,7 +381,7 @@ class Faults:
     # Judging
 
     def _judge(self, ended: Ended, faults: Sequence[Fault], *, as_json: bool) -> bool:
-        """Check what a run said; whether it told of things left behind."""
+        """Check the output of a run; return whether it reported files left behind."""
         self.world.check()
         result = ended.result
         reached = ended.happened or (self.command.ahead and result.exit_code == 0)
@@ -411,7 +411,7 @@ class Faults:
             message = document["error"]["message"]
             assert message, document
             assert "\n" not in message, document
-            # What was already there when a run failed cannot have been its work.
+            # State that existed when a failed run began cannot be its own.
             if result.exit_code != 5:
                 assert not ended.operation.swaps, f"failed, but changed: {document}"
         return bool(document["warnings"])
@@ -423,17 +423,17 @@ def _without_time(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Table(Protocol):
-    """A command on a table of its own, and the faults that can befall it."""
+    """A command on its own table, and the faults that can occur."""
 
     @property
     def name(self) -> str: ...
 
     def plans(self) -> Iterator[tuple[str, int]]:
-        """Yield each fault's name with each number of a call that it can befall."""
+        """Yield each fault's name with each number of a call at which it can occur."""
 
 
 def chosen(table: Table, most: int, seed: str) -> list[tuple[str, int]]:
-    """Return some of a table's faults, spread over all."""
+    """Return some of a table's faults, evenly distributed."""
     every = list(table.plans())
     if len(every) <= most:
         return every
@@ -441,7 +441,7 @@ def chosen(table: Table, most: int, seed: str) -> list[tuple[str, int]]:
 
 
 def several(table: Table, most: int, seed: str) -> list[list[tuple[str, int]]]:
-    """Return sets of two or three of a table's faults, at calls of their own."""
+    """Return sets of two or three of a table's faults, at different calls."""
     random = Random(f"{seed} several {table.name}")
     every = list(table.plans())
     found = []

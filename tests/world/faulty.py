@@ -1,7 +1,7 @@
-"""Storage that fails at chosen calls, with the errors that disks and object stores really give.
+"""Storage that fails at chosen calls, with the errors of real disks and object stores.
 
-Faults lie beneath lake's `Storage`: in the file system object that it opens, and in the calls of the operating
-system that it makes itself. Each text holds what may never be shown: secrets, a signed address, control codes.
+Faults are injected below lake's `Storage`: in the file system object that it opens, and in its own calls of the
+operating system. Each text contains what must never be shown: secrets, a presigned URL, control codes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.fs as pafs
 from lake.core.storage import atomic_files, storage
 
 CANARY = "canary-5e2f91"
-# What servers and proxies put into their errors.
+# Text that servers and proxies include in their errors.
 SPILL = (
     f"https://user:{CANARY}@host/x?X-Amz-Credential={CANARY}&X-Amz-Signature={CANARY}\n"
     f"Authorization: Bearer {CANARY}\n\x1b[31m\x1b]0;title\x07red\r\n{{'token': '{CANARY}'}}"
@@ -34,7 +34,7 @@ Act = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A call of storage or catalog: the number among those of its kind, and the file's name."""
+    """A call of storage or catalog: its number among those of its kind, and the file's name."""
 
     kind: str
     number: int
@@ -43,13 +43,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong at a call.
+    """A failure of a call.
 
     Args:
-        name: to tell it by.
-        kind: of the calls that it befalls.
-        work: does the call, wrongly.
-        codes: exit codes of a command that it ends.
+        name: its name in messages.
+        kind: the kind of calls that it affects.
+        work: executes the call, wrongly.
+        codes: exit codes of a command that fails because of it.
     """
 
     name: str
@@ -59,24 +59,24 @@ class Fault:
 
 
 class Layer:
-    """Counts calls, and lets the chosen ones fail."""
+    """Counts calls, and makes the chosen ones fail."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.happened: list[tuple[Call, str]] = []
-        # What was loaded first, by name.
+        # The first result of each load, by name.
         self.first: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
         self._plan: Mapping[tuple[str, int], Fault] = {}
 
     def begin(self, plan: Mapping[tuple[str, int], Fault]) -> None:
-        """Count anew; ``plan`` has faults by kind and number of a call."""
+        """Restart the counts; ``plan`` has faults by kind and number of a call."""
         self.calls, self.happened, self.first = [], [], {}
         self._counts.clear()
         self._plan = plan
 
     def at(self, kind: str, location: str, real: Act) -> Any:
-        """Do a call, as planned."""
+        """Execute a call, as planned."""
         call = Call(kind, self._counts[kind], os.path.basename(location))
         self._counts[kind] += 1
         self.calls.append(call)
@@ -88,7 +88,7 @@ class Layer:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Put it beneath storage."""
+        """Install the layer below storage."""
         disk = _Disk(self)
         system = _System(self)
         with ExitStack() as stack:
@@ -140,7 +140,7 @@ class _Disk(pafs.LocalFileSystem):
 
 
 class _System(types.ModuleType):
-    """The operating system's calls, with a layer's faults; everything else is as it is."""
+    """The operating system's calls, with a layer's faults; everything else is unchanged."""
 
     def __init__(self, layer: Layer) -> None:
         super().__init__("os")
@@ -169,11 +169,11 @@ class _System(types.ModuleType):
         self._layer.at(WRITE, path, lambda: os.mkdir(path))
 
 
-# Errors, as PyArrow and the operating system tell them
+# Errors with the texts of PyArrow and the operating system
 
 
 def _system(number: int, what: str) -> OSError:
-    """Return an error of the system, in the words of Arrow's file systems."""
+    """Return an error of the operating system with the text of Arrow's file systems."""
     return OSError(number, f"{what}. Detail: [errno {number}] {os.strerror(number)}: {SPILL}")
 
 
@@ -232,12 +232,12 @@ def _then_raise(make: Make) -> Callable[[Call, Act], Any]:
 
 
 class _Bytes(io.RawIOBase):
-    """A file of changed bytes; with an error, the first read behind its first half fails.
+    """A file of changed bytes; with an error, the first read after its first half fails.
 
     Args:
         data: the bytes.
-        error: makes it.
-        length: what it says its length is.
+        error: returns the error.
+        length: the length that it reports.
     """
 
     def __init__(self, data: bytes, error: Make | None = None, length: int | None = None) -> None:
@@ -278,14 +278,14 @@ def _while_reading(make: Make) -> Callable[[Call, Act], Any]:
 
 
 def _short(_call: Call, real: Act) -> Any:
-    """Give fewer bytes than the file's length."""
+    """Return fewer bytes than the file's length."""
     with real() as file:
         data = file.read()
     return pa.PythonFile(_Bytes(data[: len(data) * 2 // 3], length=len(data)), mode="r")
 
 
 def _cut(_call: Call, real: Act) -> Any:
-    """Give a file that is shorter than it was."""
+    """Return a file that is shorter than it was."""
     with real() as file:
         data = file.read()
     return pa.PythonFile(_Bytes(data[: len(data) * 2 // 3]), mode="r")
@@ -303,12 +303,12 @@ def _flip(place: float) -> Callable[[Call, Act], Any]:
 
 
 class _Sink(io.RawIOBase):
-    """A file to write that breaks.
+    """A file that breaks while it is written.
 
     Args:
         file: the real one.
-        error: makes it.
-        when: at the first ``write``, of which half arrives; at the ``close``; or ``after`` that.
+        error: returns the error.
+        when: at the first ``write``, half of which is written; at the ``close``; or ``after`` that.
     """
 
     def __init__(self, file: Any, error: Make, when: str) -> None:
@@ -359,7 +359,7 @@ def _while_writing(make: Make, when: str) -> Callable[[Call, Act], Any]:
 
 
 def _missing(_call: Call, real: Act) -> Any:
-    """Leave out every second file."""
+    """Omit every second file."""
     found = list(real())
     if found and isinstance(found[0], tuple):
         return [(place, names, files[::2]) for place, names, files in found]
@@ -387,7 +387,7 @@ def _walk_half(found: Iterator[Any], make: Make) -> Iterator[Any]:
 
 
 def _stale(_call: Call, real: Act) -> Any:
-    """Name files that are gone, and others under old names."""
+    """Name files that no longer exist, and others by old names."""
     found = list(real())
     if found and isinstance(found[0], tuple):
         return [

@@ -1,9 +1,9 @@
 """Flink jobs whose committer is killed and restored, and `lake replay` in their place.
 
-A job takes checkpoints as FlinkSink does: data files, a temporary manifest for each kind of them, then what is
-not committed yet in the state that a completed checkpoint's ``_metadata`` holds. A restored job walks from the
-branch's head to its own last commit and commits what its state has beyond it. Whoever commits a checkpoint,
-its rows come once.
+A job takes checkpoints as FlinkSink does: data files, a temporary manifest for each kind of file, then the
+uncommitted checkpoints in the state that a completed checkpoint's ``_metadata`` contains. A restored job searches
+from the branch's head for its own last commit, and commits the later checkpoints in its state. Each checkpoint's
+rows must occur once, whether the job or lake commits it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from world import foreign
 from world.model import ID, Effect, Model, Operation, State, adding, upserting
 from world.simulation import DAY_MS, PARTS, World
 
-# How long a job that is down is kept for, unless an expiry was told otherwise.
+# How long a job that is down is remembered, unless an expiry had another setting.
 REMEMBERED_MS = 7 * DAY_MS
 _FORMAT = 4
 _JOB, _OPERATOR, _NUMBER = "flink.job-id", "flink.operator-id", "flink.max-committed-checkpoint-id"
@@ -52,12 +52,12 @@ _NEWEST_IDS = 10_000
 
 @dataclass(eq=False)
 class Written:
-    """What a job wrote for one checkpoint.
+    """The files of a job for one checkpoint.
 
     Args:
-        number: of the checkpoint.
-        operation: what its commit does to the table.
-        effect: what that does to rows.
+        number: the checkpoint's number.
+        operation: the effect of its commit on the table.
+        effect: the effect of the commit on rows.
         manifests: its temporary manifests: location, length, spec, content, files and rows of each.
         files: its data and delete files.
     """
@@ -74,11 +74,11 @@ class Job:
     """A job with one committer.
 
     Args:
-        job_id: of the attempt that runs; a restore may change it.
-        state_id: the job id that the state's checkpoints are committed under.
-        state: what the newest completed checkpoint holds.
-        taken: what is not committed, as the running committer knows.
-        folder: of the newest completed checkpoint.
+        job_id: the id of the running attempt; a restore may change it.
+        state_id: the job id for the commits of the state's checkpoints.
+        state: the checkpoints in the newest completed checkpoint.
+        taken: the uncommitted checkpoints of the running committer.
+        folder: the folder of the newest completed checkpoint.
     """
 
     job_id: str
@@ -97,11 +97,11 @@ class Job:
 
 
 class ForgottenError(CommitConflictError):
-    """A job cannot be restored: so late, or behind a rollback, nobody had to keep what it needs."""
+    """A job cannot be restored: it is too late, or was rolled back, so its files need not have been kept."""
 
 
 def flink(world: World, random: Random) -> None:
-    """Let the actor's job take a checkpoint and commit it, die on the way, or come back."""
+    """Let the actor's job take a checkpoint and commit it, die in between, or be restored."""
     jobs = world.kept.setdefault("jobs", [])
     mine = f"job of {world.scheduler.actor()}"
     job = world.kept.get(mine)
@@ -129,7 +129,7 @@ def flink(world: World, random: Random) -> None:
 
 
 def restore(world: World, job: Job, *, new_id: bool = False) -> bool:
-    """Bring a job back from its newest completed checkpoint; whether it runs."""
+    """Restore a job from its newest completed checkpoint; return whether it runs."""
     job.number, job.attempt = job.completed, job.attempt + 1
     job.taken = list(job.state)
     job.alive = True
@@ -230,7 +230,7 @@ def _manifest(
 
 
 def _complete(world: World, job: Job) -> None:
-    """Let the checkpoint be completed: what it holds is what a restore starts from."""
+    """Complete the checkpoint: a restore starts from it."""
     entries: dict[int, bytes | None] = {}
     for one in job.taken:
         found = {
@@ -269,7 +269,7 @@ def _commit(world: World, job: Job, one: Written, job_id: str, *, restored: bool
         needed = [*(path for path, *_ in one.manifests), *one.files]
         gone = [path for path in needed if not _path(path).exists()]
         if gone and _holds(job_id, one) <= world.model.ever_held:
-            # It was committed, and a rollback took it away again.
+            # It was committed, and a rollback removed the commit.
             raise ForgottenError("rolled back")
         assert not gone, f"a job's pending checkpoint {one.number} lacks {gone}"
         return [SnapshotStep(operation=one.operation, summary=marks)]
@@ -292,13 +292,13 @@ def _last_number(found: TableMetadata, job_id: str, operator_id: str) -> int:
 
 
 def replay(world: World, random: Random) -> None:
-    """Let lake commit what a job's newest completed checkpoint proves, or only look."""
+    """Let lake commit the provably uncommitted checkpoints of a job's newest completed one, or only report them."""
     jobs = [job for job in world.kept.get("jobs", []) if job.folder is not None and not job.over]
     if not jobs:
         return
     owed = [job for job in jobs if not job.alive and _is_owed(world, job)]
     job = random.choice(owed if owed and random.random() < 0.8 else jobs)
-    # Best what somebody else is at.
+    # Prefer a job on which another actor is working.
     busy = world.kept.setdefault("busy jobs", [])
     if busy and random.random() < 0.8:
         job = busy[-1]

@@ -1,7 +1,7 @@
-"""Hooks at every read, list, write and delete of lake's storage, and a world's time and names everywhere.
+"""Hooks at every read, list, write and delete of lake's storage, and a world's time and names in all libraries.
 
-The files are real. Deletes, and writes in the background, run one after the other in the thread that asks for
-them, so that each is a point of its own.
+The files are real. Deletes and background writes run one after another in the calling thread, so that each is a
+separate point.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lake.core.storage import atomic_files, storage
 from lake.core.storage.storage import Storage
 
 Hook = Callable[[str, str], None]
-# A call, and what it is told as; the file is there, or gone, when the call returns.
+# A call, and the name of its point; the effect has happened when the call returns.
 CALLS = {
     "open_input": "read",
     "open_output": "create",
@@ -44,7 +44,7 @@ CALLS = {
 
 @contextmanager
 def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
-    """Call a hook with what is done and the location, before (and after) each call of storage."""
+    """Call a hook with the name and the location, before (and after) each call of storage."""
     with (
         patch.object(storage, "ThreadPoolExecutor", _OneByOne),
         patch("lake.core.storage.background_writer.ThreadPoolExecutor", _OneByOne),
@@ -104,7 +104,7 @@ class _OneByOne:
         return map(function, values)
 
     def submit(self, function: Callable[..., Any], *values: Any, **named: Any) -> Future[Any]:
-        """Do it at once; only what storage itself raises waits to be asked for."""
+        """Run it at once; only errors of storage itself are kept for the caller."""
         done: Future[Any] = Future()
         try:
             done.set_result(function(*values, **named))
@@ -118,7 +118,7 @@ class _OneByOne:
 
 @contextmanager
 def unlocked() -> Iterator[None]:
-    """Let runs of compact and expire overlap: nothing may depend on their lock."""
+    """Let runs of compact and expire overlap: correctness must not depend on their lock."""
 
     def run(session: Any, table: Any, work: Callable[..., Any], **_: Any) -> Any:
         return work(table, session.ids.uuid())
@@ -131,7 +131,7 @@ def unlocked() -> Iterator[None]:
 def seeded_libraries(
     now_ms: Callable[[], int], new_uuid: Callable[[], uuid.UUID]
 ) -> Iterator[None]:
-    """Give libraries the world's time and names, and let each verb be built once."""
+    """Give libraries the world's time and names, and build each verb only once."""
 
     class Now:
         @staticmethod
@@ -154,7 +154,7 @@ def seeded_libraries(
 
 @contextmanager
 def file_times(written_ms: Callable[[str], int | None]) -> Iterator[None]:
-    """Let files have been written at a world's time."""
+    """Set the times of files to a world's time."""
 
     def stored(location: str, info: Any) -> Any:
         return replace(_real_stored(location, info), modified_ms=written_ms(location))
@@ -170,7 +170,7 @@ _KEPT_TABLES = 1024
 
 @contextmanager
 def remembered_decoding() -> Iterator[None]:
-    """Decode equal bytes once: in a world the same manifests are read again and again."""
+    """Cache decoded bytes: a world reads the same manifests many times."""
     with patch.object(decode, "decode", _decode):
         yield
 

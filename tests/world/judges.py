@@ -1,4 +1,4 @@
-"""Readers that nobody here wrote, on a world's table: every retained snapshot against the model."""
+"""Independent readers of a world's table: every retained snapshot is compared with the model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from world.model import as_row, state_of
 from world.reference import EQUALITY, Row
 from world.simulation import TABLE, World, schema_of
 
-# Java takes a quarter of a second for each.
+# Java needs a quarter of a second for each.
 _SNAPSHOTS = 6
 
 
 def judge_by_java(world: World, java: JavaPeer) -> Counter[str]:
-    """Let Iceberg Java read retained snapshots, spread over all, and each branch by its name."""
+    """Let Iceberg Java read some retained snapshots, and each branch by its name."""
     _register(world)
     metadata = world.metadata
     every = metadata.snapshots[:: -(-len(metadata.snapshots) // _SNAPSHOTS)]
@@ -39,14 +39,14 @@ def judge_by_java(world: World, java: JavaPeer) -> Counter[str]:
         found[row["place"]].append(json.loads(row["row"]))
     for place, (name, snapshot) in enumerate((*snapshots.items(), *heads.items())):
         assert snapshot is not None
-        # A branch is read by the table's schema of today, a snapshot by its own.
+        # A branch is read with the table's current schema, a snapshot with its own.
         now = metadata.schema()
         _compare(world, snapshot, found[place], now if name.startswith("'") else None, "Java")
     return Counter({"read by Java": len(parts)})
 
 
 def judge_by_pyiceberg(world: World) -> Counter[str]:
-    """Let PyIceberg read every retained snapshot that has no equality deletes, which it cannot."""
+    """Let PyIceberg read every retained snapshot without equality deletes, which it does not support."""
     table = _register(world)
     counts: Counter[str] = Counter()
     for snapshot in world.metadata.snapshots:
@@ -60,7 +60,7 @@ def judge_by_pyiceberg(world: World) -> Counter[str]:
 
 
 def _register(world: World) -> Any:
-    """Let the table be in a catalog that others open."""
+    """Register the table in a catalog that others can open."""
     catalog = pyiceberg_catalog(world.warehouse)
     catalog.create_tables()
     catalog.create_namespace_if_not_exists("db")

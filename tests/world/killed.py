@@ -1,4 +1,4 @@
-"""The command lines that are killed at each of their calls, and what a second and a third run of each do."""
+"""The command lines that are killed at each of their calls, and the results of a second and a third run."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Command:
     """A command line.
 
     Args:
-        arguments: behind the catalog; ``{source}`` stands for a file of the rows, ``{evolving}`` for one with
-            another column, ``{oldest}`` for the first snapshot, ``{checkpoint}`` for a folder.
-        rows: what it loads.
-        leaves: whether a killed run may leave files that no snapshot holds.
+        arguments: after the catalog; ``{source}`` represents a file of the rows, ``{evolving}`` one with
+            another column, ``{oldest}`` the first snapshot, ``{checkpoint}`` a folder.
+        rows: the rows that it loads.
+        leaves: whether a killed run may leave files that no snapshot references.
         first: command lines that are run before it.
-        prepare: what else is done before it, with the warehouse and the catalog's type.
-        then: one that is run at the end, on whose rows all must agree too.
-        again: what a run does after one that ended: ``nothing``; the ``same``, to the same rows; what must be
-            done ``once`` only, because nothing tells a second run; or it names what is ``gone``.
+        prepare: a function that is called before it, with the warehouse and the catalog's type.
+        then: a command line that is run at the end; the rows after it must agree too.
+        again: the result of a run after a complete one: ``nothing``; the ``same`` rows; it must be run ``once`` only,
+            because a second run cannot detect the first; or it reports what is ``gone``.
         versions: the table's format versions.
-        table: how the table is made; None where the command makes it.
+        table: how the table is created; None if the command creates it.
     """
 
     arguments: Sequence[str]
@@ -80,7 +80,7 @@ _WITH_DELETES = (2, 3)
 
 
 def checkpoints(warehouse: Path, kind: str) -> None:
-    """Leave what a Flink job leaves that died after its third checkpoint, none of them committed."""
+    """Leave the files of a Flink job that died after its third checkpoint, without any commit."""
     pyiceberg_patches.apply()
     settings = Settings(warehouse=str(warehouse), catalog_type=kind)
     table = Session(settings=settings, catalog=open_catalog(settings)).table("db.t")
@@ -91,7 +91,7 @@ def checkpoints(warehouse: Path, kind: str) -> None:
 def leave_checkpoint(
     table: Table, folder: Path, taken: Mapping[int, Sequence[Mapping[str, Any]]]
 ) -> None:
-    """Leave a Flink job's last checkpoint, none of whose rows, by checkpoint, were committed."""
+    """Leave a Flink job's last checkpoint, with uncommitted rows of the given checkpoints."""
     named = {}
     for number, loaded in taken.items():
         files = data_files(table, loaded)

@@ -1,4 +1,4 @@
-"""What must be in a table: the rows of every snapshot, from what each operation says that it does."""
+"""The expected content of a table: the rows of every snapshot, from the declared effect of each operation."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from pyiceberg.table.snapshots import Snapshot
 
 from world.reference import Row
 
-# Field ids of the columns that every table of a world has; values never repeat.
+# Field ids of the columns that every table of a world has; values are unique.
 ID, PART, VALUE = 1, 2, 3
 NAMES = {"id": ID, "part": PART, "value": VALUE}
 FOREVER_MS = 2**62
 # Rows by their values.
 State = dict[int, Row]
-# What an operation does to rows, given the ids of columns by name.
+# An operation's effect on rows, given the ids of columns by name.
 Effect = Callable[[State, Mapping[str, int]], State]
 
 
 @dataclass
 class Operation:
-    """Something that an actor does to a table, and what came of it.
+    """An operation of an actor on a table, and its result.
 
     Args:
-        name: what it is.
-        effect: what it does to the rows of a branch; None if it adds no snapshot with other rows.
-        branch: where.
-        floats: whether it may count as done before what others committed while it ran (``snapshot``
-            isolation); else it is done when it is committed.
-        refs: refs that it may move, make or drop.
-        may_drop: whether it may drop refs that are older than they may be.
+        name: its name.
+        effect: its effect on the rows of a branch; None if it adds no snapshot with other rows.
+        branch: the branch.
+        floats: whether it may be ordered before concurrent commits (``snapshot`` isolation); otherwise it is ordered
+            at its commit.
+        refs: refs that it may move, create or drop.
+        may_drop: whether it may drop refs that exceed their maximum age.
         names: columns by name when it began.
         base: the branch's head when it began.
-        heads: where all refs pointed then.
-        cleans: whether it deletes what it wrote when it is told of a conflict, even one with its own commit.
-        swaps: metadata changes that it landed; ``snapshots`` those it added.
-        faulted: the catalog gave it a wrong answer.
-        holds: names of what its snapshots bring that must come once, e.g. a job's checkpoint.
-        choices: what one of its snapshots may be, where that depends on when it is made; None for itself.
-        lays_down: whether it leaves what another operation commits, and changes nothing.
-        quiet: whether it may write and delete nothing at all in the table.
-        expires: what it may forget; None for nothing.
-        told: what it said in the end.
+        heads: the snapshots of all refs when it began.
+        cleans: whether it deletes its files when a conflict is reported, even one with its own commit.
+        swaps: the number of its metadata changes; ``snapshots`` are those that it added.
+        faulted: whether the catalog gave it a wrong response.
+        holds: names of contents of its snapshots that must occur once, e.g. a job's checkpoint.
+        choices: the operations that one of its snapshots may be, depending on its time; None for itself.
+        lays_down: whether it leaves files for another operation to commit, and changes nothing.
+        quiet: whether it must not write or delete anything in the table.
+        expires: the snapshots that it may expire; None for none.
+        told: the result that it reported.
     """
 
     name: str
@@ -70,14 +70,14 @@ class Operation:
 
 @dataclass(frozen=True)
 class Expiry:
-    """What an expiry was told to forget, by rules that are told here anew.
+    """The snapshots that an expiry may remove, by independently implemented rules.
 
     Args:
-        older_ms: what is older than this many ms.
-        retain_last: how many snapshots of each branch stay.
-        snapshots: what is named.
+        older_ms: the minimum age in ms.
+        retain_last: the number of snapshots of each branch that are kept.
+        snapshots: the snapshots that are named.
         branch: the only branch that loses snapshots.
-        keep_checkpoints_ms: how long after its last commit a job must still find it.
+        keep_checkpoints_ms: how long after its last commit a job must be able to find the commit.
     """
 
     older_ms: int = 0
@@ -94,22 +94,22 @@ class Model:
         self._states: dict[int, State] = {}
         self._parents: dict[int, int | None] = {}
         self._by: dict[int, Operation] = {}
-        # What operations hold that ever were committed.
+        # The `holds` of all committed operations.
         self.ever_held: frozenset[Any] = frozenset()
 
     def rows(self, snapshot_id: int | None) -> State:
-        """Return the rows of a snapshot; none for the empty table."""
+        """Return the rows of a snapshot; empty for an empty table."""
         return self._states[snapshot_id] if snapshot_id is not None else {}
 
     def knows(self, snapshot_id: int) -> bool:
         return snapshot_id in self._states
 
     def by(self, snapshot_id: int) -> str:
-        """The name of the operation that made a snapshot."""
+        """The name of the operation that created a snapshot."""
         return self._by[snapshot_id].name
 
     def saved(self) -> Callable[[], None]:
-        """Return what brings back what is known now."""
+        """Return a function that restores the current state of the model."""
         known = dict(self._states), dict(self._parents), dict(self._by)
         held = self.ever_held
 
@@ -122,7 +122,7 @@ class Model:
     def candidates(
         self, operation: Operation, parent: int | None, names: Mapping[str, int]
     ) -> Iterator[State]:
-        """Yield what a new snapshot may hold: the operation is done last, or before some of what it raced."""
+        """Yield the possible rows of a new snapshot: the operation is ordered last, or before concurrent ones."""
         effect = operation.effect or _nothing
         known = {**names, **operation.names}
         yield effect(self.rows(parent), known)
@@ -144,7 +144,7 @@ class Model:
         return chain[::-1] if parent == base else []
 
     def held(self, snapshot_id: int | None) -> frozenset[Any]:
-        """Return what a snapshot and those before it hold."""
+        """Return the `holds` of a snapshot and of its ancestors."""
         found: frozenset[Any] = frozenset()
         while snapshot_id is not None:
             found |= self._by[snapshot_id].holds
@@ -152,7 +152,7 @@ class Model:
         return found
 
     def parent(self, snapshot_id: int) -> int | None:
-        """The snapshot before one, whether it is retained or not."""
+        """The parent of a snapshot, whether it is retained or not."""
         return self._parents[snapshot_id]
 
     def add(self, snapshot_id: int, parent: int | None, operation: Operation, state: State) -> None:
@@ -172,7 +172,7 @@ def as_row(row: Mapping[str, Any], names: Mapping[str, int]) -> Row:
 
 
 def state_of(rows: Iterable[Row]) -> State:
-    """Return rows by value; two of one value are an error."""
+    """Return rows by value; duplicates are an error."""
     state: State = {}
     for row in rows:
         value = dict(row)[VALUE]
@@ -194,7 +194,7 @@ def adding(rows: Sequence[Mapping[str, Any]]) -> Effect:
 def replacing(
     gone: Callable[[dict[int, Any]], bool], rows: Sequence[Mapping[str, Any]] = ()
 ) -> Effect:
-    """Remove rows (by field id) that a test finds, then add others."""
+    """Remove rows (by field id) for which a test is true, then add others."""
 
     def effect(state: State, names: Mapping[str, int]) -> State:
         kept = {value: row for value, row in state.items() if not gone(dict(row))}

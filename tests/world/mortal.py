@@ -1,7 +1,7 @@
 """Runs commands in processes that can be killed at their n-th call of storage or catalog.
 
 ``python -m world.mortal`` imports lake once and forks for each command: requests are lines of JSON on standard
-input, answers lines on standard output. It never runs a command itself, so a fork inherits no threads.
+input, responses are lines on standard output. It never runs a command itself, so a fork inherits no threads.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def _end(answer: Mapping[str, Any]) -> End:
 
 
 class Mortals:
-    """Starts processes; use as a context.
+    """Starts processes; use it as a context manager.
 
     Args:
-        environment: more variables for them.
+        environment: additional variables for them.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -69,9 +69,9 @@ class Mortals:
         kill: tuple[int, str] | None = None,
         images: Path | None = None,
     ) -> End:
-        """Run a command; with ``kill``, until before or after its n-th call (from 0).
+        """Run a command; with ``kill``, kill it before or after its n-th call (from 0).
 
-        With ``images``, leave in that folder what a power cut would leave of the warehouse after each commit.
+        With ``images``, store in that folder the warehouse as a power cut would leave it after each commit.
         """
         answer = self._ask(
             arguments=[*map(str, arguments)], kill=kill, images=str(images) if images else None
@@ -79,13 +79,13 @@ class Mortals:
         return _end(answer)
 
     def stop(self, arguments: Sequence[object], point: tuple[int, str]) -> int | End:
-        """Run a command until before or after its n-th call, and stop it there: its process, or how it ended."""
+        """Run a command up to its n-th call and stop it there; return its process, or how it ended before."""
         answer = self._ask(arguments=[*map(str, arguments)], stop=point)
         stopped = answer.get("stopped")
         return int(stopped) if stopped else _end(answer)
 
     def wake(self, process: int) -> End:
-        """Let a stopped process go on to its end."""
+        """Let a stopped process continue to its end."""
         return _end(self._ask(wake=process))
 
     def _ask(self, **request: Any) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _live(request: dict[str, Any], writer: int) -> None:
 
 @contextmanager
 def _counted(signals: Mapping[int, Any], writer: int) -> Iterator[None]:
-    """Count calls, tell their names, and send the process its signal at one."""
+    """Counts calls, reports their names, and sends the process a signal at one of them."""
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine.default import DefaultDialect
 
@@ -216,7 +216,7 @@ def _counted(signals: Mapping[int, Any], writer: int) -> Iterator[None]:
 
 @contextmanager
 def _imaged(images: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """Note what would be left of the warehouse if the power went after each commit."""
+    """Record what a power cut would leave of the warehouse after each commit."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     from lake.core.catalogs.hadoop import HadoopCatalog

@@ -1,4 +1,4 @@
-"""Where the tables lie that commands are killed on: each kind of catalog, put back as it was in a moment."""
+"""The tables on which commands are killed, in each kind of catalog; their state can be saved and restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Place:
     """A warehouse on a local disk with one table, in a SQL catalog on SQLite.
 
     Args:
-        folder: one of its own.
+        folder: a folder of its own.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,11 +31,11 @@ class Place:
 
     @property
     def arguments(self) -> list[str]:
-        """What the command line begins with."""
+        """The first arguments of the command line."""
         return ["--warehouse", str(self.warehouse)]
 
     def metadata(self) -> TableMetadata | None:
-        """Return the table as it is; None if there is none."""
+        """Return the current table; None if there is none."""
         location = self._location()
         return None if location is None else _read(location)
 
@@ -48,12 +48,12 @@ class Place:
         return frozenset(f"file://{path}" for path in found)
 
     def save(self, name: str) -> None:
-        """Remember how it is."""
+        """Save the current state."""
         shutil.rmtree(self._saved / name, ignore_errors=True)
         shutil.copytree(self.warehouse, self._saved / name)
 
     def restore(self, name: str) -> bool:
-        """Put back what was saved; where there is nothing of that name, all is gone."""
+        """Restore a saved state; if there is none with that name, remove everything."""
         if known := (self._saved / name).exists():
             self.bring(self._saved / name)
         else:
@@ -62,13 +62,13 @@ class Place:
         return known
 
     def bring(self, copy: Path) -> None:
-        """Put a copy of the warehouse in its place."""
+        """Replace the warehouse by a copy."""
         shutil.rmtree(self.warehouse, ignore_errors=True)
         shutil.copytree(copy, self.warehouse)
 
 
 class FolderPlace(Place):
-    """The same in a hadoop catalog."""
+    """A warehouse with one table in a Hadoop catalog."""
 
     @property
     def arguments(self) -> list[str]:
@@ -76,7 +76,7 @@ class FolderPlace(Place):
 
     def _location(self) -> str | None:
         folder = self.warehouse / "db" / "t" / "metadata"
-        # The hint may be behind: what counts is the highest version.
+        # The hint may be outdated: the highest version is the current one.
         named = {
             int(match[1]): str(path)
             for path in folder.glob("v*")
@@ -89,8 +89,8 @@ class ServedPlace(Place):
     """Local files in a SQL catalog on a server; commands find it as `prod` in their environment.
 
     Args:
-        folder: one of its own.
-        uri: the catalog's, with a database of its own.
+        folder: a folder of its own.
+        uri: the catalog's URI, with a separate database.
     """
 
     def __init__(self, folder: Path, uri: str) -> None:

@@ -1,7 +1,7 @@
-"""What a power cut leaves of a folder: only what was flushed to the disk, and what lay there before.
+"""What a power cut leaves of a folder: only what was flushed to the disk, and what existed before.
 
-A file's name lasts once the folder that holds it was flushed, its contents once it was; of contents that were not,
-half is there. What was deleted is gone: some of it may be back, but nothing depends on that.
+A file's name is durable after a flush of its folder, its contents after a flush of the file; half of unflushed
+contents remain. Deleted files do not return: after a real power cut some may, but nothing depends on that.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _Contents = tuple[int, int]
 
 
 class Disk:
-    """Knows which files below a folder would outlive a power cut.
+    """Tracks which files below a folder would survive a power cut.
 
     Args:
-        root: the folder; what lies in it now does.
-        trusted: beginnings of the names of files that always do: a database flushes its own.
+        root: the folder; its existing files are durable.
+        trusted: prefixes of the names of files that are always durable: a database flushes its own files.
     """
 
     def __init__(self, root: Path, trusted: str) -> None:
         self._root = root
         self._trusted = trusted
-        # By folder the names in it and their inodes; by inode what it holds.
+        # By folder, the names in it and their inodes; by inode, its contents.
         self._names: dict[str, dict[str, int]] = {}
         self._contents: dict[int, _Contents] = {}
         for folder, _, files in os.walk(root):
@@ -39,7 +39,7 @@ class Disk:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Notice what is flushed meanwhile."""
+        """Record the flushes during the block."""
         real = os.fsync
 
         def flush(descriptor: int) -> None:
@@ -57,7 +57,7 @@ class Disk:
             self._contents[status.st_ino] = _contents(status)
 
     def copy(self, target: Path) -> None:
-        """Copy what is left."""
+        """Copy the surviving files."""
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         self._copy(str(self._root), target)

@@ -1,4 +1,4 @@
-"""The processes of a world: each command is one of its own, which is gone when it has ended."""
+"""The simulated processes of a world: each command has its own, which ends with the command."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _ASKED = ("lake.core.staging.claims", "lake.core.locks.local", "lake.core.locks.
 
 
 class Processes:
-    """Knows which run.
+    """Tracks the running processes.
 
     Args:
-        actor: names who is at work.
+        actor: returns the name of the current actor.
     """
 
     def __init__(self, actor: Callable[[], str | None]) -> None:
         self._actor = actor
         self._numbers = itertools.count()
-        # Of each actor, those that wait for one that it began in their midst, and that one.
+        # For each actor, the stack of its processes: each waits for the next one.
         self._running: dict[str | None, list[str]] = {}
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Let what the actor does be done by a new process."""
+        """Execute the block as a new process of the actor."""
         running = self._running.setdefault(self._actor(), [])
         running.append(f"world#{next(self._numbers)}")
         try:
@@ -38,7 +38,7 @@ class Processes:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Let lake ask for these."""
+        """Make lake use these processes."""
         with ExitStack() as stack:
             for module in _NAMED:
                 stack.enter_context(patch(f"{module}.process_name", self._name))

@@ -1,6 +1,6 @@
-"""Every command, while one or two others commit at a named moment of it, at both isolation levels.
+"""Every command, while one or two others commit at a named point in it, at both isolation levels.
 
-What comes out is what some serial order of them leaves, or the command is refused and has changed nothing.
+The result is that of a serial order of them, or the command is refused and has changed nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from world.model import ID, Expiry, Operation, adding, replacing, upserting, wit
 from world.simulation import DAY_MS, Config, World
 
 ISOLATIONS = ("serializable", "snapshot")
-# Moments of a command; one that a command does not have comes when it has ended.
+# The points of a command; one that does not occur comes after its end.
 AFTER_PLAN, AFTER_WRITE, BEFORE_COMMIT, AFTER_COMMIT, BEFORE_DELETE = PHASES = (
     "after plan",
     "after write",
@@ -34,7 +34,7 @@ TOUCHED, UNTOUCHED = 1, 11
 
 @dataclass(frozen=True)
 class Command:
-    """A command: what it does to rows, which rows it loads, and its other arguments."""
+    """A command: its effect on rows, the rows that it loads, and its other arguments."""
 
     name: str
     verb: str
@@ -310,13 +310,13 @@ class Races:
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the other's operation: 1,400."""
+    """Yield isolation, command, phase and the concurrent operation: 1,400."""
     for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
         yield isolation, command, phase, (other,)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of others' operations: 19,600."""
+    """Yield the same with each ordered pair of concurrent operations: 19,600."""
     for isolation, command, phase, one, two in itertools.product(
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):
@@ -324,7 +324,7 @@ def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
 
 
 def windows(seed: str, most: int) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with three to six of others' operations, as many as asked for, drawn from a seed."""
+    """Yield the same with three to six concurrent operations, ``most`` of them, drawn from a seed."""
     for number in range(most):
         random = Random(f"{seed} window {number}")
         others = tuple(random.choices(list(OTHERS), k=random.randint(3, 6)))

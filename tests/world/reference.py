@@ -1,7 +1,7 @@
-"""What a snapshot holds, by the format's own rules, read without any of lake's code.
+"""The content of a snapshot according to the specification, read without any of lake's code.
 
-fastavro reads manifests, PyArrow reads files, pyroaring reads deletion vectors. Files never change, so each is
-read once; whether it still lies there is `missing`'s question.
+fastavro reads manifests, PyArrow reads files, pyroaring reads deletion vectors. Files are immutable, so each is
+read once; `missing` checks that they still exist.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXISTING, ADDED, DELETED = 0, 1, 2
 _PATH, _POS = 2147483546, 2147483545
 _FIELD_ID = b"PARQUET:field_id"
 
-# A row by field id; None values are left out.
+# A row by field id; None values are omitted.
 Row = frozenset[tuple[int, Any]]
 
 
@@ -68,7 +68,7 @@ class Reference:
         self._read_as: dict[str, tuple[int, ...]] = {}
 
     def anew(self) -> Reference:
-        """Return one that knows only what nobody wrote over since it was read."""
+        """Return one that only knows files that were not overwritten since they were read."""
         found = Reference()
         same = {path for path, known in self._read_as.items() if _version(path) == known}
         found._avro = {path: self._avro[path] for path in self._avro.keys() & same}
@@ -102,7 +102,7 @@ class Reference:
         return Contents(tuple(entries), files)
 
     def rows(self, metadata: TableMetadata, snapshot: Snapshot) -> list[Row]:
-        """Return the rows of a snapshot, by the schema that it was made with."""
+        """Return the rows of a snapshot, with the schema of the snapshot."""
         schema = (
             metadata.schema_by_id(snapshot.schema_id) if snapshot.schema_id is not None else None
         )
@@ -119,7 +119,7 @@ class Reference:
     def places(
         self, metadata: TableMetadata, snapshot: Snapshot
     ) -> list[tuple[Entry, int, dict[int, Any]]]:
-        """Return the live rows of a snapshot with their data files and their places in them."""
+        """Return the live rows of a snapshot with their data files and positions."""
         live = self.contents(metadata, snapshot).entries
         unpartitioned = {
             spec.spec_id for spec in metadata.partition_specs if spec.is_unpartitioned()
@@ -157,7 +157,7 @@ class Reference:
     def _positions(
         self, live: Iterable[Entry]
     ) -> dict[str, list[tuple[int, int, tuple[int, tuple[Any, ...]] | None]]]:
-        """Return by data file the deleted places, with the delete's number and where it applies."""
+        """Return by data file the deleted positions, with the delete's sequence number and scope."""
         found = defaultdict(list)
         for entry in live:
             if entry.content != POSITIONS:
@@ -215,12 +215,12 @@ def _version(path: str) -> tuple[int, ...]:
 
 
 def local(location: str) -> str:
-    """Return the path of a local file, however its location is spelled."""
+    """Return the path of a local file for any spelling of its location."""
     return location.removeprefix("file://").removeprefix("file:")
 
 
 def missing(files: dict[str, int | None]) -> list[str]:
-    """Return the files that are not there, or have another length than was recorded."""
+    """Return the files that do not exist, or have another length than was recorded."""
     bad = []
     for path, size in files.items():
         try:

@@ -1,4 +1,4 @@
-"""Worlds by seed: made, run, judged, removed; a failure names the seed."""
+"""Worlds by seed: created, run, checked, removed; a failure names the seed."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def run_world(
     config: Config | None = None,
     judge: Callable[[World], Counter[str]] | None = None,
 ) -> tuple[Counter[str], str]:
-    """Run one world and return what was counted, and a digest of the order in which all happened.
+    """Run one world and return the counts, and a digest of the order of all events.
 
     Args:
-        seed: tells all that is drawn.
-        steps: of all actors together.
-        config: what kind of world it is; None to draw that too.
-        judge: looks at the table when the actors ended.
+        seed: determines everything that is drawn.
+        steps: the total number of steps of all actors.
+        config: the kind of world; None to draw it too.
+        judge: checks the table after the actors have ended.
     """
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = tempfile.mkdtemp(prefix="lake-world-", dir=_SHM if _SHM.is_dir() else None)

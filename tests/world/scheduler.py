@@ -1,7 +1,7 @@
-"""Actors that take turns: one runs at a time, and at every hook the seed picks who goes on.
+"""Actors that take turns: one runs at a time, and at every hook the seed chooses the next one.
 
-Each actor is a thread, but only the one that holds the baton runs. Threads that an actor starts pass through
-the hooks, so what an actor does between two of its own hooks happens at once for all others.
+Each actor is a thread, but only the one that holds the baton runs. Threads that an actor starts ignore
+the hooks, so everything that an actor does between two of its own hooks is atomic for all others.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from random import Random
 
 
 class Broken(BaseException):
-    """The world stopped; raised in every actor, past whatever it catches."""
+    """The world was stopped; raised in every actor, and not caught by its handlers."""
 
 
 class Scheduler:
     """Runs actors to their end.
 
     Args:
-        random: picks who goes on.
-        stay: how likely an actor goes on at a hook, in [0, 1).
+        random: chooses the next actor.
+        stay: the probability that an actor continues at a hook, in [0, 1).
     """
 
     def __init__(self, random: Random, stay: float = 0.5) -> None:
@@ -35,7 +35,7 @@ class Scheduler:
         self.trace: list[tuple[str, str]] = []
 
     def run(self, actors: dict[str, Callable[[], None]]) -> None:
-        """Run actors until all have ended; raise what the first failure raised."""
+        """Run actors until all have ended; raise the first failure."""
         self._turns = {name: threading.Semaphore(0) for name in actors}
         self._runnable = sorted(actors)
         threads = [
@@ -50,11 +50,11 @@ class Scheduler:
             raise self.failure
 
     def actor(self) -> str | None:
-        """The name of the actor whose own thread this is; None in any other."""
+        """The name of the actor of the current thread; None in other threads."""
         return self._names.get(threading.get_ident())
 
     def point(self, what: str) -> None:
-        """Let the seed pick who goes on; does nothing in a thread that is no actor's."""
+        """Let the seed choose the next actor; does nothing in a thread that is not an actor's."""
         name = self.actor()
         if name is None:
             return

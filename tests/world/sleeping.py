@@ -1,7 +1,7 @@
-"""Commands that are stopped at a call, for as long as others need to commit, expire and roll back, and then go on.
+"""Commands that are stopped at a call while others commit, expire and roll back, and that then continue.
 
-Whoever wakes up must not go on with what was true when it fell asleep: the table ends as if it had come before or
-after the others, or not at all, and nothing that a snapshot or a tag needs is gone.
+A command that wakes up must not rely on outdated state: the table ends as if the command had run before or
+after the others, or not at all, and nothing that a snapshot or a tag needs is deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from world.killed import COMMANDS, GONE, NOTHING, rows
 from world.mortal import BEFORE, End, Mortals
 from world.places import TABLE
 
-# done, refused, another writer won, not known, partly done, not found
+# done, refused, conflict, unknown outcome, partly done, not found
 _CODES = {0, 3, 4, 5, 6, 7}
 _UNKNOWN = 5
 _DONE = {"done", "partial"}
@@ -30,11 +30,11 @@ Act = Callable[[Crashes], None]
 
 def _line(*arguments: str) -> Act:
     def act(crashes: Crashes) -> None:
-        # The lock of a process that sleeps longer than it counts for.
+        # The lock of a process that sleeps longer than the lock is valid.
         for lock in crashes.place.warehouse.rglob("lake.lock"):
             os.utime(lock, (0, 0))
         ended = crashes.run(arguments=arguments)
-        # What is expired already, or compacted, is nothing to do.
+        # Snapshots that are already expired, or compacted, leave nothing to do.
         assert ended.code == 0, ended
         assert ended.document, ended
         assert ended.document["status"] != "already-running", ended
@@ -43,7 +43,7 @@ def _line(*arguments: str) -> Act:
 
 
 def _move(ref: str, kind: str, back: int) -> Act:
-    """Set a ref to an ancestor of the head, as many steps back."""
+    """Set a ref to the ancestor of the head that is ``back`` steps away."""
 
     def act(crashes: Crashes) -> None:
         pyiceberg_patches.apply()
@@ -94,11 +94,11 @@ SLEEPERS = (
 
 @dataclass(frozen=True)
 class Orders:
-    """The rows after the command came after others, before them, and not at all.
+    """The rows after the command ran after the others, before them, and not at all.
 
-    A run that begins on a branch which was rolled back refuses to commit what was staged before; one that had begun
-    can tell that it was not committed, and adds its rows (``anew``). What others rolled back may come again
-    (``twice``).
+    A run that begins on a branch that was rolled back refuses to commit what was staged before; a run that began
+    earlier can determine that it was not committed, and adds its rows (``anew``). Rolled-back rows may be added
+    again (``twice``).
     """
 
     last: Rows | None
@@ -109,7 +109,7 @@ class Orders:
 
 
 class Sleepers:
-    """One command, and others that come while it sleeps."""
+    """One command, and others that run while it sleeps."""
 
     def __init__(
         self, folder: Path, mortals: Mortals, name: str, others: str, version: int
@@ -148,7 +148,7 @@ class Sleepers:
             act(self.crashes)
 
     def points(self) -> list[Point]:
-        """Return each moment at which it can be stopped, but in SQLite's transaction: others would have to wait."""
+        """Return each point at which it can be stopped, except in SQLite's transaction, which blocks others."""
         calls = self.crashes.calls
         return [
             (number, when)
@@ -157,7 +157,7 @@ class Sleepers:
         ]
 
     def sleep(self, point: Point) -> int:
-        """Stop it at a point, let others come, and wake it up; return whether it came to that point."""
+        """Stop it at a point, run the others, and wake it up; return whether it reached that point."""
         self.crashes.restore()
         found = self.crashes.stop(point)
         self._others()
@@ -179,7 +179,7 @@ class Sleepers:
         elif committed:
             allowed = changed
         else:
-            # It may have found its own work, and another may have gone over it.
+            # It may have found its own commit, and another command may have overwritten it.
             allowed = (orders.none, *changed)
         assert found.rows in allowed, (told, found.rows)
         assert before.tags <= found.tags, told
