@@ -1,7 +1,7 @@
-"""Which files are rewritten together: pure functions over Arrow columns.
+"""Choose the files that are rewritten together: pure functions over Arrow columns.
 
-Source: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner, whose choice this is, file by
-file, so that a user of either finds the same work done.
+Source: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner. The choice is the same, file by
+file.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from lake.core.types.partition_codes import partition_codes
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
 
-# A split is this much larger than its share, so that rounding makes no extra file.
+# A split is this much larger than its share, so that rounding does not produce an extra file.
 _SPLIT_OVERHEAD = 5 * 1024
-_LITTLE_LARGER = 1.1
+_TOLERATED_EXCESS = 1.1
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Rows of a group that one task rewrites.
+    """The rows of a group that one task rewrites.
 
     Args:
-        first_file: the group's file that holds the first of them.
-        end_file: the file after the last that holds any.
-        skip: rows of the first file that belong to the range before.
-        rows: how many there are.
-        input_bytes: their share of the group's bytes.
+        first_file: index of the file that contains the first row.
+        end_file: index of the last file that contains a row, plus 1.
+        skip: rows of the first file that belong to the previous range.
+        rows: the number of rows.
+        input_bytes: the range's share of the group's bytes.
     """
 
     first_file: int
@@ -53,13 +53,13 @@ class FileGroup:
     """Files that are rewritten together, in order.
 
     Args:
-        number: its place in the plan.
-        files: one row per file: the entries' columns but ``partition``, the ``spec_id``, ``delete_files``
-            and ``deleted_rows`` (of deletes that are for the file alone), and ``place``, the file's row among
+        number: index of the group in the plan.
+        files: one row per file: the columns of its entry except ``partition``, ``spec_id``, ``delete_files``,
+            ``deleted_rows`` (by deletes that apply to this file only), and ``place``, the row of the file in
             the entries of its spec.
-        output_files: how many files Java would write.
-        split_bytes: input bytes that become one output file.
-        moves_rows: whether rows may go to other partitions than their file's.
+        output_files: the number of files that Java would write.
+        split_bytes: input bytes for one output file.
+        moves_rows: whether rows may move to a partition other than their file's.
     """
 
     number: int
@@ -75,23 +75,23 @@ class FileGroup:
 
     @property
     def bytes(self) -> int:
-        """The files' sizes together."""
+        """The total size of the files."""
         return int(_sizes(self.files).sum())
 
     @property
     def rows(self) -> int:
-        """The files' rows together."""
+        """The total number of rows of the files."""
         return int(_column(self.files, "record_count").sum())
 
     def ranges(self) -> list[RowRange]:
         """Cut the group's rows, in order, into one range per output file, each of ``split_bytes``.
 
-        Rows that may go to any partition are not cut: each range would make files of its own in each.
+        Rows that may move to any partition are not cut: each range would write separate files in each partition.
         """
         return self.cut(self.split_bytes, 1 if self.moves_rows else self.output_files)
 
     def cut(self, piece_bytes: int, pieces: int) -> list[RowRange]:
-        """Cut the group's rows, in order, into so many ranges of so many bytes, and what is left."""
+        """Cut the group's rows, in order, into ``pieces`` ranges of ``piece_bytes``; the last takes the rest."""
         if self.rows == 0:
             return [RowRange(0, self.files.num_rows, 0, 0, self.bytes)]
         bytes_before = np.concatenate([[0], np.cumsum(_sizes(self.files))])
@@ -102,7 +102,7 @@ class FileGroup:
         at_bytes = np.interp(edges, rows_before, bytes_before).astype(np.int64)
         at_bytes[[0, -1]] = 0, bytes_before[-1]
         first = np.maximum(np.searchsorted(rows_before, edges[:-1], side="right") - 1, 0)
-        end = np.searchsorted(rows_before, edges[1:], side="left")
+        end = np.searchsorted(rows_before, edges[1:], side="remaining")
         return [
             RowRange(
                 first_file=int(first[index]),
@@ -125,39 +125,39 @@ def plan_groups(
 ) -> list[FileGroup]:
     """Choose files and group them, the oldest first.
 
-    A group that would become more files is left out, unless that splits files which are too large, applies
-    deletes, sorts rows or moves them to another spec.
+    A group that would become more files is skipped, unless the rewrite splits files that are too large,
+    applies deletes, sorts rows or moves them to another spec.
 
     Args:
         by_spec: live data files by spec id, canonical entry columns in planning order, with
             ``delete_files`` and ``deleted_rows``.
         options: thresholds.
-        table_spec_id: the table's spec: its files are grouped by partition, all others lie together.
-        output_spec: what files are written with.
-        least_bytes: what a written file has at least, see `least_file_bytes`.
+        table_spec_id: the table's spec. Its files are grouped by partition; files of other specs form one group.
+        output_spec: the spec that files are written with.
+        least_bytes: the minimal size of a written file, see `least_file_bytes`.
     """
     if not by_spec:
         return []
     files, partitions = _numbered(by_spec, table_spec_id)
-    # In the order in which their rows were committed. Columns are copied once, when all groups are known.
+    # Sorted by the order of their commits. Columns are copied once, after all groups are known.
     order = np.argsort(_column(files, "sequence_number"), kind="stable")
-    sizes, burdened = _sizes(files)[order], _burdened(files, options)[order]
+    sizes, has_many_deletes = _sizes(files)[order], _has_many_deletes(files, options)[order]
     if not options.takes_every_file:
-        chosen = _misfits(sizes, options) | burdened
-        order, sizes, burdened = order[chosen], sizes[chosen], burdened[chosen]
+        chosen = _wrong_size(sizes, options) | has_many_deletes
+        order, sizes, has_many_deletes = order[chosen], sizes[chosen], has_many_deletes[chosen]
     gains = _gains(files, options, output_spec, least_bytes)[order]
     groups: list[Integers] = []
-    left = len(order) if options.max_files is None else options.max_files
+    remaining = len(order) if options.max_files is None else options.max_files
     for rows in _by_partition(partitions[order]):
         for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
             group = rows[packed]
             worth_it = options.takes_every_file or (
-                _worth_it(sizes[group], burdened[group], options)
+                _worth_it(sizes[group], has_many_deletes[group], options)
                 and (gains[group].any() or _output_files(sizes[group], options) <= len(group))
             )
-            if left and worth_it:
-                groups.append(group[:left])
-                left -= len(groups[-1])
+            if remaining and worth_it:
+                groups.append(group[:remaining])
+                remaining -= len(groups[-1])
     if not groups:
         return []
     groups = _in_job_order(groups, sizes, options.job_order)
@@ -170,7 +170,7 @@ def plan_groups(
 
 
 def output_files(input_bytes: int, options: CompactionOptions) -> int:
-    """Return how many files Java makes of so many bytes: no small rest, no file beyond the largest."""
+    """Return how many files Java writes for ``input_bytes``: no small remainder, no file above the maximum size."""
     target = options.target_bytes
     if input_bytes < target:
         return 1
@@ -179,16 +179,16 @@ def output_files(input_bytes: int, options: CompactionOptions) -> int:
     if input_bytes % target > options.min_bytes:
         return with_rest
     average = input_bytes // without_rest
-    if average < min(_LITTLE_LARGER * target, options.write_max_bytes):
+    if average < min(_TOLERATED_EXCESS * target, options.write_max_bytes):
         return without_rest
     return with_rest
 
 
 def least_file_bytes(columns: int, file_format: str) -> int:
-    """Return about how many bytes a file of one row has, most of which are its footer's.
+    """Estimate the bytes of a file with one row, most of which are its footer.
 
     Args:
-        columns: how many leaf columns the schema has.
+        columns: the number of leaf columns of the schema.
         file_format: ``parquet``, ``orc`` or ``avro``.
     """
     # Measured on files that lake writes.
@@ -197,13 +197,13 @@ def least_file_bytes(columns: int, file_format: str) -> int:
 
 
 def split_bytes(input_bytes: int, options: CompactionOptions) -> int:
-    """Return how many input bytes Java puts into one output file: full files and one rest."""
+    """Return how many input bytes Java writes to one output file: full files and one remainder."""
     share = input_bytes // output_files(input_bytes, options) + _SPLIT_OVERHEAD
     return min(max(share, options.target_bytes), options.write_max_bytes)
 
 
 def pack(sizes: Sequence[int], most_bytes: int, most_files: int) -> list[slice]:
-    """Pack neighbours, in order, into bins within both limits; a file larger than a bin sits alone.
+    """Pack adjacent files, in order, into bins within both limits; a file larger than a bin gets its own.
 
     Source: Iceberg's BinPacking.ListPacker.pack with a lookback of 1.
     """
@@ -233,9 +233,9 @@ def _group(
 
 
 def _numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
-    """Return all files in one table, each with its place among those of its spec, and their partitions.
+    """Return all files in one table, each with its index among the files of its spec, and their partitions.
 
-    A partition is a number; 0 is the one whose values are all NULL, and where files of other specs lie.
+    A partition is a number. Number 0 is the partition whose values are all NULL; files of other specs get it too.
     """
     parts, numbers = [], []
     for spec_id, entries in by_spec.items():
@@ -248,9 +248,9 @@ def _numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.T
 
 
 def _partition_numbers(entries: pa.Table) -> Integers:
-    """Return a number per file that is equal for equal partitions, 0 for one of NULLs only."""
-    kind = entries.schema.field("partition").type
-    nulls = pa.chunked_array([pa.array([{field.name: None for field in kind}], kind)])
+    """Return a number per file, equal for equal partitions; 0 if all partition values are NULL."""
+    struct = entries.schema.field("partition").type
+    nulls = pa.chunked_array([pa.array([{field.name: None for field in struct}], struct)])
     codes, null = partition_codes([entries["partition"], nulls])
     return np.where(codes == null[0], 0, codes + 1)
 
@@ -264,34 +264,38 @@ def _by_partition(partitions: Integers) -> Iterator[Integers]:
     yield from sorted(groups, key=lambda rows: int(rows[0]))
 
 
-def _misfits(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool_]:
+def _wrong_size(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool_]:
     return (sizes < options.min_bytes) | (sizes > options.max_bytes)
 
 
-def _burdened(files: pa.Table, options: CompactionOptions) -> npt.NDArray[np.bool_]:
-    """Return which files have so many deletes that they are rewritten for them alone."""
+def _has_many_deletes(files: pa.Table, options: CompactionOptions) -> npt.NDArray[np.bool_]:
+    """Return which files have enough deletes to be rewritten for that reason alone."""
     rows = _column(files, "record_count")
     deleted = np.minimum(_column(files, "deleted_rows"), rows)
     too_high = (rows > 0) & (deleted >= options.delete_ratio * rows) & (deleted > 0)
     return too_high | (_column(files, "delete_files") >= options.delete_file_threshold)
 
 
-def _worth_it(sizes: Integers, burdened: npt.NDArray[np.bool_], options: CompactionOptions) -> bool:
+def _worth_it(
+    sizes: Integers, has_many_deletes: npt.NDArray[np.bool_], options: CompactionOptions
+) -> bool:
     count, total = len(sizes), int(sizes.sum())
     enough_files = count > 1 and count >= options.min_input_files
     enough_content = count > 1 and total > options.target_bytes
-    return enough_files or enough_content or total > options.max_bytes or bool(burdened.any())
+    return (
+        enough_files or enough_content or total > options.max_bytes or bool(has_many_deletes.any())
+    )
 
 
 def _gains(
     files: pa.Table, options: CompactionOptions, output_spec: PartitionSpec, least_bytes: int
 ) -> npt.NDArray[np.bool_]:
-    """Return which files a rewrite improves even if it makes more files of them."""
+    """Return which files a rewrite improves even if it produces more files."""
     if options.strategy != BINPACK:
         return np.ones(files.num_rows, np.bool_)
     moved = _column(files, "spec_id") != output_spec.spec_id
     deleted = _column(files, "delete_files") > 0
-    # Each part gets a footer of its own; with it, it must not be too large again.
+    # Each part gets its own footer; the part including the footer must not be too large again.
     splits = options.target_bytes + least_bytes <= options.max_bytes
     too_large = (_sizes(files) > options.max_bytes) & splits
     return np.asarray(moved | deleted | too_large, np.bool_)

@@ -1,4 +1,4 @@
-"""What the user may choose of a compaction, with the names and defaults of Iceberg's rewrite_data_files.
+"""The options of a compaction, with the names and defaults of Iceberg's rewrite_data_files.
 
 Source: SizeBasedFileRewritePlanner, BinPackRewriteFilePlanner, RewriteDataFiles.
 """
@@ -22,33 +22,33 @@ JOB_ORDERS = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
-    """What to rewrite and how; `compaction_options` reads it from names and texts.
+    """The options of a compaction; `compaction_options` parses them from text.
 
     Args:
-        strategy: how rows are put together, one of `STRATEGIES`.
+        strategy: how rows are arranged, one of `STRATEGIES`.
         by: the order for sort (None: the table's) or the columns for zorder.
-        compression_factor: of the written files to the read ones, as it is expected; for sort and zorder.
-        partitions_per_file: into how many parts Spark cuts what becomes one file; lake sorts any file in parts.
-        text_bytes: how many bytes of a text zorder heeds.
-        most_curve_bytes: how long zorder's interleaved value may get.
+        compression_factor: expected ratio of written bytes to read bytes; for sort and zorder.
+        partitions_per_file: the number of Spark's shuffle partitions per output file; lake sorts any file in parts.
+        text_bytes: the number of leading bytes of a text that zorder uses.
+        most_curve_bytes: maximum length of zorder's interleaved value.
         target_bytes: size of the files to write.
         min_bytes: smaller files are rewritten.
         max_bytes: larger files are rewritten.
-        min_input_files: fewest files that are worth a rewrite though they fill no file.
-        max_group_bytes: most bytes that are rewritten together.
-        max_group_files: most files that are rewritten together.
-        delete_file_threshold: so many delete files make a file worth a rewrite; 0 rewrites every file.
-        delete_ratio: such a part of deleted rows makes a file worth a rewrite.
+        min_input_files: this many files are rewritten even if they do not fill one file.
+        max_group_bytes: maximum bytes of a group.
+        max_group_files: maximum files of a group.
+        delete_file_threshold: a file with this many delete files is rewritten; 0 rewrites every file.
+        delete_ratio: a file with this ratio of deleted rows is rewritten.
         rewrite_all: rewrite every file.
-        max_files: most files that are rewritten in all.
+        max_files: maximum number of files that are rewritten in total.
         job_order: which groups come first, one of `JOB_ORDERS`.
         partial_progress: commit groups as they finish.
-        max_commits: most commits of partial progress.
-        starting_sequence_number: give new files the sequence number of the snapshot that was planned on.
+        max_commits: maximum number of commits with partial progress.
+        starting_sequence_number: give new files the sequence number of the snapshot that the plan is based on.
         spec_id: partition spec to write with; None takes the table's.
         where: row filter; only files that may hold matching rows are rewritten.
         verify: compare every value before the commit.
-        remove_dangling_deletes: afterwards remove delete files that apply to no data file any more.
+        remove_dangling_deletes: afterwards remove delete files that no longer apply to any data file.
 
     Raises:
         InvalidRequestError: a value is out of range or contradicts another.
@@ -107,18 +107,18 @@ class CompactionOptions:
             )
         if self.job_order not in JOB_ORDERS:
             raise InvalidRequestError(
-                f"job order {self.job_order!r} is none of {', '.join(JOB_ORDERS)}"
+                f"job order {self.job_order!r} is not one of {', '.join(JOB_ORDERS)}"
             )
 
     def _check_strategy(self) -> None:
         if self.strategy not in STRATEGIES:
             raise InvalidRequestError(
-                f"--strategy {self.strategy!r} is none of {', '.join(STRATEGIES)}"
+                f"--strategy {self.strategy!r} is not one of {', '.join(STRATEGIES)}"
             )
         if self.strategy == BINPACK and self.by is not None:
-            raise InvalidRequestError("--by goes with --strategy sort or zorder")
+            raise InvalidRequestError("--by requires --strategy sort or zorder")
         if self.strategy == ZORDER and self.by is None:
-            raise InvalidRequestError("--strategy zorder needs the columns", hint='--by "a, b"')
+            raise InvalidRequestError("--strategy zorder requires columns", hint='--by "a, b"')
         positive = {
             "compression-factor": self.compression_factor,
             "var-length-contribution": self.text_bytes,
@@ -130,27 +130,27 @@ class CompactionOptions:
 
     @property
     def takes_every_file(self) -> bool:
-        """Whether no file and no group is left out for its size."""
+        """Whether every file and group is rewritten regardless of its size."""
         return self.rewrite_all or self.delete_file_threshold == 0
 
     @property
     def write_max_bytes(self) -> int:
-        """The size at which an output file is closed: half way from the target to the largest."""
+        """The size at which an output file is closed: half way from the target to the maximum."""
         return self.target_bytes + (self.max_bytes - self.target_bytes) // 2
 
 
 def _whole(text: str) -> int:
-    found = whole_number(text)
-    if found is None:
+    number = whole_number(text)
+    if number is None:
         raise ValueError(text)
-    return found
+    return number
 
 
 def _positive(text: str) -> int:
-    found = _whole(text)
-    if found < 1:
+    number = _whole(text)
+    if number < 1:
         raise ValueError(text)
-    return found
+    return number
 
 
 def _flag(text: str) -> bool:
@@ -159,7 +159,7 @@ def _flag(text: str) -> bool:
     return text.lower() == "true"
 
 
-# Spark's names -> (our field, how to read it)
+# Spark's names -> (field, parser)
 _SPARK: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
     "target-file-size-bytes": ("target_bytes", _whole),
     "min-file-size-bytes": ("min_bytes", _whole),
@@ -176,7 +176,7 @@ _SPARK: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
     "partial-progress.max-commits": ("max_commits", _whole),
     "use-starting-sequence-number": ("starting_sequence_number", _flag),
     "output-spec-id": ("spec_id", _whole),
-    # How Spark schedules and caches: accepted, since scripts pass it, and left to the engine.
+    # Spark's scheduling and caching: accepted because scripts pass them, and ignored.
     "cache-delete-files": (None, _flag),
     "max-concurrent-file-group-rewrites": (None, _positive),
     "partial-progress.max-failed-commits": (None, _whole),
@@ -190,27 +190,27 @@ _CURVE: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
     "var-length-contribution": ("text_bytes", _whole),
     "max-output-size": ("most_curve_bytes", _whole),
 }
-# What each strategy takes besides.
+# Additional options of each strategy.
 _OWN = {BINPACK: {}, SORT: _SORTING, ZORDER: {**_SORTING, **_CURVE}}
 
 
 def compaction_options(
     chosen: Mapping[str, object], spark: Mapping[str, str], properties: Mapping[str, str]
 ) -> CompactionOptions:
-    """Combine options: the command line's own win over Spark's names, these over the table's properties.
+    """Combine options: lake's own options override Spark's names, which override the table's properties.
 
     Raises:
-        InvalidRequestError: an unknown name, a value of another type, or sizes that contradict.
+        InvalidRequestError: an unknown name, a value of another type, or contradicting sizes.
     """
     values: dict[str, object] = {}
     known = {**_SPARK, **_OWN.get(str(chosen.get("strategy") or BINPACK), {})}
     for name, text in spark.items():
         if name not in known:
-            told = ", ".join(sorted(known))
-            raise InvalidRequestError(f"unknown option {name!r}", hint=f"known options: {told}")
-        field, read = known[name]
+            names = ", ".join(sorted(known))
+            raise InvalidRequestError(f"unknown option {name!r}", hint=f"known options: {names}")
+        field, parse = known[name]
         try:
-            value = read(text)
+            value = parse(text)
         except ValueError as error:
             raise InvalidRequestError(f"option {name} cannot be {text!r}") from error
         if field is not None:

@@ -1,4 +1,4 @@
-"""The plan of a compaction: which files are rewritten together, and how."""
+"""Plan a compaction: which files are rewritten together, and how."""
 
 from __future__ import annotations
 
@@ -36,12 +36,8 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
-_BY = '--by "a desc, b" tells one'
-
-
+_BY = 'specify a sort order, for example --by "a desc, b"'
 _NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
-
-
 _COLUMNS = (
     "status",
     "snapshot_id",
@@ -55,8 +51,6 @@ _COLUMNS = (
     "file_size_in_bytes",
     "first_row_id",
 )
-
-
 _STATISTICS = (
     "value_counts",
     "null_value_counts",
@@ -68,18 +62,18 @@ _STATISTICS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """A decided compaction of one snapshot of a branch.
+    """A planned compaction of one snapshot of a branch.
 
     Args:
-        table: as it was read.
-        branch: whose head is compacted.
+        table: the table that the plan was made for.
+        branch: the branch whose head is compacted.
         base: that head; None for an empty branch.
-        options: as they were asked for.
-        found: live files, to whose entries by spec the groups' places refer.
-        groups: what is rewritten together.
-        spec: what files are written with.
-        order: of the rows of a partition; None to leave them as they come.
-        sort_order_id: the table's sort order that this is, if any.
+        options: the requested options.
+        found: the live files; the groups' ``place`` is an index into their entries by spec.
+        groups: the groups of files that are rewritten together.
+        spec: the spec that files are written with.
+        order: sort order of the rows of a partition; None to keep the order in which they are read.
+        sort_order_id: the id of the table's sort order that equals ``order``, if any.
     """
 
     table: Table
@@ -99,11 +93,11 @@ class CompactionPlan:
 
     @property
     def written_schema(self) -> Schema:
-        """The columns that are copied: with row ids, if there are any."""
+        """The columns that are copied, including row ids if the table has them."""
         return moved_schema(self.table.schema, self.table.metadata)
 
     def writing(self, operation_id: str) -> WriteSettings:
-        """Return how files are written, but for their order."""
+        """Return the settings for writing files, without the sort order."""
         return WriteSettings.of(
             self.table,
             operation_id,
@@ -113,17 +107,17 @@ class CompactionPlan:
         )
 
     def order_in(self, group: FileGroup) -> RowOrder | None:
-        """Return in which order a group's rows are written: each partition's together."""
+        """Return the order in which a group's rows are written: grouped by partition."""
         if self.order is None or not group.moves_rows:
             return self.order
         return replace(self.order, fields=(*partition_fields(self.spec), *self.order.fields))
 
     def reading(self, deletes: Sequence[DeleteFile]) -> ReadSettings:
-        """Return how files are read to which some deletes may apply: in the table's current schema."""
+        """Return the settings for reading files with these deletes, in the table's current schema."""
         return ReadSettings.of(self.table, projection=self.written_schema, deletes=deletes)
 
     def deletes(self, files: pa.Table) -> tuple[DeleteFile, ...]:
-        """Return the delete files that may apply to some files (``spec_id``, ``place``), each once."""
+        """Return the distinct delete files that may apply to some files (``spec_id``, ``place``)."""
         if self.found is None:
             return ()
         counts = [entries.num_rows for entries in self.found.by_spec.values()]
@@ -132,7 +126,7 @@ class CompactionPlan:
         return self.found.deletes_of(np.sort(bases + files["place"].to_numpy()))
 
     def slices(self, group: FileGroup) -> list[FileSlice]:
-        """Return a group's files as tasks read them, in order."""
+        """Return a group's files as slices for tasks, in order."""
         spec_ids = group.files["spec_id"].to_numpy()
         places = group.files["place"].to_numpy()
         slices: list[Any] = [None] * group.files.num_rows
@@ -140,8 +134,8 @@ class CompactionPlan:
             rows = np.flatnonzero(spec_ids == spec_id)
             entries = self._entries(spec_id).take(pa.array(places[rows]))
             spec = self.table.metadata.specs()[spec_id]
-            found = slices_of(entries, spec=spec, schema=self.table.schema)
-            for row, file in zip(rows, found, strict=True):
+            of_spec = slices_of(entries, spec=spec, schema=self.table.schema)
+            for row, file in zip(rows, of_spec, strict=True):
                 slices[row] = file
         return slices
 
@@ -149,7 +143,7 @@ class CompactionPlan:
         return self.found.by_spec[spec_id] if self.found else pa.table({})
 
     def facts(self) -> dict[str, Any]:
-        """Return the plan as it is shown."""
+        """Return the plan's figures for the outcome."""
         places = [group.files.select(["spec_id", "place"]) for group in self.groups]
         files = pa.concat_tables([_NO_PLACES, *places], promote_options="permissive")
         return {
@@ -165,17 +159,17 @@ class CompactionPlan:
 def plan_compaction(
     table: Table, options: CompactionOptions, *, branch: str = ancestry.MAIN, shown: bool = False
 ) -> CompactionPlan:
-    """Choose what to rewrite in a branch's head.
+    """Choose the files of a branch's head to rewrite.
 
     Args:
         table: the table.
         options: thresholds.
         branch: the branch.
-        shown: the plan is only shown. Statistics of the files, which are most of a manifest's bytes, are then read
-            only for a filter.
+        shown: the plan is only displayed. The files' statistics, which are most of a manifest's bytes, are then
+            read only if there is a filter.
 
     Raises:
-        RefusedError: the table cannot be written, or holds what cannot be rewritten yet.
+        RefusedError: the table cannot be written, or contains files that lake cannot rewrite.
         NotFoundError: there is no such branch, spec or column.
     """
     require_writable(table)
@@ -187,7 +181,7 @@ def plan_compaction(
         condition = bind_filter(parse_filter(options.where), table.schema)
     columns = _COLUMNS if shown and condition is None else (*_COLUMNS, *_STATISTICS)
     found = None if head is None else live_files(table, head, condition, columns=columns)
-    entries = {} if found is None else _with_burdens(found, options)
+    entries = {} if found is None else _with_delete_counts(found, options)
     groups = plan_groups(
         entries,
         options,
@@ -212,12 +206,12 @@ def plan_compaction(
 
 
 def _order(table: Table, options: CompactionOptions) -> RowOrder | None:
-    """Return the order that was asked for.
+    """Return the requested order.
 
     Raises:
-        InvalidRequestError: there is none, or values of a column have no order.
+        InvalidRequestError: the table has no sort order, or a column's type cannot be ordered.
         NotFoundError: a column does not exist.
-        RefusedError: it is the table's, which lake does not know.
+        RefusedError: lake does not support the table's sort order.
     """
     if options.strategy == BINPACK:
         return None
@@ -232,7 +226,7 @@ def _order(table: Table, options: CompactionOptions) -> RowOrder | None:
     else:
         fields = table_order(table.metadata, table.schema)
     if fields is None:
-        raise RefusedError(f"lake does not know the sort order of {table.identifier}", hint=_BY)
+        raise RefusedError(f"lake does not support the sort order of {table.identifier}", hint=_BY)
     if not fields:
         raise InvalidRequestError(f"{table.identifier} has no sort order", hint=_BY)
     return RowOrder(fields=fields)
@@ -247,15 +241,15 @@ def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
     return specs[spec_id]
 
 
-def _with_burdens(found: LiveFiles, options: CompactionOptions) -> dict[int, pa.Table]:
-    """Return the live data files with what deletes there are for each; see `plan_groups`."""
+def _with_delete_counts(found: LiveFiles, options: CompactionOptions) -> dict[int, pa.Table]:
+    """Return the live data files with the deletes of each counted; see `plan_groups`."""
     tables = {}
     for spec_id, entries in found.by_spec.items():
         counts = deleted = np.zeros(entries.num_rows, np.int64)
         if found.delete_manifests.num_rows:
             pairs = found.pairs[spec_id]
             counts, deleted = pairs.counts.copy(), pairs.deleted_rows
-            # Bounds of keys excuse some, as in Java; it is looked into only where it may matter.
+            # Key bounds exclude some, as in Java; they are compared only if the threshold may be reached.
             for row in np.flatnonzero(counts >= max(options.delete_file_threshold, 1)):
                 counts[row] = len(pairs.ordinals(np.array([row])))
         tables[spec_id] = entries.append_column("delete_files", pa.array(counts)).append_column(

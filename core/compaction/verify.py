@@ -1,6 +1,6 @@
-"""Whether what was written is what was read: counts, bounds, and on demand every value.
+"""Check that a rewrite wrote the rows that it read: counts, bounds, and on request every value.
 
-A rewrite that changed a row would be silent for ever after, since its inputs are deleted later.
+A changed row could not be detected later, because the input files are deleted.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _COUNTS: tuple[tuple[CountColumn, str], ...] = (
     ("null_value_counts", "NULLs"),
     ("nan_value_counts", "NaNs"),
 )
-# Their bounds are shortened, by a mode that may have changed, or ordered otherwise by other writers.
-_VAGUE = (StringType, BinaryType, FixedType, UUIDType)
-_SHORTENED = (StringType, BinaryType)
+# The bounds of these types may be truncated, with a length that may have changed, or ordered differently by other
+# writers.
+_INEXACT = (StringType, BinaryType, FixedType, UUIDType)
+_TRUNCATED = (StringType, BinaryType)
 
 Hashes = npt.NDArray[np.uint64]
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -42,12 +43,12 @@ _NULL = np.uint64(0x6E756C6C6E756C6C)
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A figure that differs between a group's files before and after.
+    """A metric that differs between a group's files before and after the rewrite.
 
     Args:
-        text: which, and both values.
-        certain: False where the metadata of correct files may differ so (bounds need not be tight).
-        of_bounds: it is a bound that differs, not a count.
+        text: the metric and both values.
+        certain: False if the metadata of correct files may differ like this (bounds need not be tight).
+        of_bounds: whether the metric is a bound, not a count.
     """
 
     text: str
@@ -58,20 +59,20 @@ class Disagreement:
 def check_rows(
     expected: int, rows_read: int, outputs: Sequence[DataFile], *, dropped: int = 0
 ) -> None:
-    """Compare the rows that metadata promises, that were read or dropped as deleted, and that were written.
+    """Compare the row counts of the metadata, of what was read or dropped as deleted, and of what was written.
 
     Raises:
-        CorruptFileError: the inputs hold other rows than the table's metadata says.
-        LakeError: rows were lost or doubled: a defect; nothing may be committed.
+        CorruptFileError: the inputs' row count differs from the table's metadata.
+        LakeError: rows were lost or duplicated, which is a defect; nothing may be committed.
     """
     if rows_read + dropped != expected:
         deleted = f" (with {dropped} deleted ones)" if dropped else ""
         raise CorruptFileError(
-            f"read {rows_read + dropped} rows{deleted} where the table's metadata says {expected}"
+            f"read {rows_read + dropped} rows{deleted}, but the table's metadata says {expected}"
         )
     written = sum(file.record_count for file in outputs)
     if written != rows_read:
-        raise LakeError(f"read {rows_read} rows but wrote {written}: nothing was committed")
+        raise LakeError(f"read {rows_read} rows but wrote {written}; nothing was committed")
 
 
 def metric_differences(
@@ -82,22 +83,22 @@ def metric_differences(
     spec: PartitionSpec,
     fewer_rows: bool = False,
 ) -> list[Disagreement]:
-    """Compare each column's counts and bounds, where the files of both sides have them.
+    """Compare each column's counts and bounds if the files of both sides have them.
 
     Args:
         inputs: canonical columns of the entries of the files that were read.
         outputs: the files that were written, all of one spec.
         schema: the table's.
         spec: the outputs' partition spec.
-        fewer_rows: deleted rows were dropped: counts are others then, and bounds may be tighter.
+        fewer_rows: deleted rows were dropped, so counts differ and bounds may be tighter.
     """
     after = entries_of(outputs, spec=spec, schema=schema, status=1, snapshot_id=0)
-    found: list[Disagreement] = []
+    differences: list[Disagreement] = []
     for leaf in leaves(schema):
         if not leaf.repeated:
-            found += () if fewer_rows else _counts(inputs, after, leaf)
-            found += _bounds(inputs, after, leaf, only_outside=fewer_rows)
-    return found
+            differences += () if fewer_rows else _counts(inputs, after, leaf)
+            differences += _bounds(inputs, after, leaf, only_outside=fewer_rows)
+    return differences
 
 
 def _counts(before: pa.Table, after: pa.Table, leaf: Leaf) -> Iterator[Disagreement]:
@@ -105,11 +106,11 @@ def _counts(before: pa.Table, after: pa.Table, leaf: Leaf) -> Iterator[Disagreem
         name for table in (before, after) for name in pc.unique(table["file_format"]).to_pylist()
     }
     for column, what in _COUNTS:
-        # Java does not count as NULL what a NULL struct of an ORC file would have held; others do.
+        # For ORC, Java does not count the fields of a NULL struct as NULLs; other writers do.
         if len(leaf.path) > 1 and "ORC" in formats:
             continue
         counts = [count_array(table, column, leaf.field_id) for table in (before, after)]
-        # Files that lack a count (older writers, columns added later) tell nothing.
+        # Files that lack a count (older writers, columns added later) cannot be compared.
         if any(array.null_count for array in counts):
             continue
         read, written = (pc.sum(array).as_py() or 0 for array in counts)
@@ -121,23 +122,23 @@ def _counts(before: pa.Table, after: pa.Table, leaf: Leaf) -> Iterator[Disagreem
 def _bounds(
     before: pa.Table, after: pa.Table, leaf: Leaf, *, only_outside: bool
 ) -> Iterator[Disagreement]:
-    lower = _extreme(before, after, leaf, upper=False)
+    lower = _outermost_bounds(before, after, leaf, upper=False)
     if lower is not None and not _same(*lower, leaf, upper=False):
         outside = lower[1] < lower[0]
         if outside or not only_outside:
-            yield _apart(leaf, "lower bound", *lower, outside=outside)
-    upper = _extreme(before, after, leaf, upper=True)
+            yield _difference(leaf, "lower bound", *lower, outside=outside)
+    upper = _outermost_bounds(before, after, leaf, upper=True)
     if upper is not None and not _same(*upper, leaf, upper=True):
         outside = upper[1] > upper[0]
         if outside or not only_outside:
-            yield _apart(leaf, "upper bound", *upper, outside=outside)
+            yield _difference(leaf, "upper bound", *upper, outside=outside)
 
 
-def _extreme(
+def _outermost_bounds(
     before: pa.Table, after: pa.Table, leaf: Leaf, *, upper: bool
 ) -> tuple[Any, Any] | None:
-    """Return the bound of all files before and of all after; None where one lacks it."""
-    found = []
+    """Return the bound over all files before and over all files after; None if a file lacks it."""
+    pair = []
     for table in (before, after):
         column = bound_array(
             table, "upper_bounds" if upper else "lower_bounds", leaf.field_id, leaf.kind
@@ -145,38 +146,38 @@ def _extreme(
         bounds = comparable(column, leaf.kind).to_pylist()
         nulls = count_array(table, "null_value_counts", leaf.field_id).to_pylist()
         values = count_array(table, "value_counts", leaf.field_id).to_pylist()
-        # A file of NULLs only has no bound and needs none.
+        # A file that contains only NULLs does not need a bound.
         known = [
             bound
             for bound, absent, count in zip(bounds, nulls, values, strict=True)
             if bound is not None or absent is None or absent != count
         ]
-        # NaN is no bound, though some writers left it as one.
+        # NaN is not a bound, although some writers stored it as one.
         if not known or any(bound is None or bound != bound for bound in known):  # noqa: PLR0124
             return None
-        found.append(max(known) if upper else min(known))
-    return found[0], found[1]
+        pair.append(max(known) if upper else min(known))
+    return pair[0], pair[1]
 
 
 def _same(before: Any, after: Any, leaf: Leaf, *, upper: bool) -> bool:
-    if before == after or not isinstance(leaf.kind, _SHORTENED):
+    if before == after or not isinstance(leaf.kind, _TRUNCATED):
         return bool(before == after)
     shorter, longer = sorted((before, after), key=len)
     if not upper:
         return bool(longer.startswith(shorter))
-    # A shortened upper bound is the prefix with its last character raised.
+    # A truncated upper bound is the prefix with its last character incremented.
     return bool(len(shorter) < len(longer) and shorter > longer and longer.startswith(shorter[:-1]))
 
 
-def _apart(leaf: Leaf, what: str, before: Any, after: Any, *, outside: bool) -> Disagreement:
+def _difference(leaf: Leaf, what: str, before: Any, after: Any, *, outside: bool) -> Disagreement:
     name = ".".join(leaf.path)
-    certain = outside and not isinstance(leaf.kind, _VAGUE)
+    certain = outside and not isinstance(leaf.kind, _INEXACT)
     text = f"the {what} of column {name} was {before!r} and is {after!r}"
     return Disagreement(text, certain, of_bounds=True)
 
 
 def described(batches: Iterable[pa.RecordBatch], schema: Schema, like: DataFile) -> DataFile:
-    """Return the entry of a file that would hold some rows: counts and whole bounds of its columns.
+    """Return the entry of a file with these rows: counts and full bounds of its columns.
 
     Args:
         batches: the rows.
@@ -188,25 +189,25 @@ def described(batches: Iterable[pa.RecordBatch], schema: Schema, like: DataFile)
     for batch in batches:
         metrics.add(pa.Table.from_batches([batch]))
         rows += batch.num_rows
-    found = metrics.metrics()
+    collected = metrics.metrics()
     return DataFile(
         path=like.path,
         spec_id=like.spec_id,
         partition=like.partition,
         record_count=rows,
         size_bytes=like.size_bytes,
-        value_counts=found.value_counts,
-        null_value_counts=found.null_value_counts,
-        nan_value_counts=found.nan_value_counts,
-        lower_bounds=found.lower_bounds,
-        upper_bounds=found.upper_bounds,
+        value_counts=collected.value_counts,
+        null_value_counts=collected.null_value_counts,
+        nan_value_counts=collected.nan_value_counts,
+        lower_bounds=collected.lower_bounds,
+        upper_bounds=collected.upper_bounds,
     )
 
 
 class ContentHash:
-    """A hash of rows that no order changes: the sum of each row's hash, and their number.
+    """A hash of rows that does not depend on their order: the sum of the rows' hashes, and their number.
 
-    Values count by their bits: NULL differs from an empty text, -0.0 from 0.0.
+    Values are compared by their bits: NULL differs from an empty text, -0.0 from 0.0.
     """
 
     def __init__(self) -> None:
@@ -214,7 +215,7 @@ class ContentHash:
         self.total = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows in."""
+        """Add rows."""
         total = np.full(batch.num_rows, _MIX)
         for column in batch.columns:
             total = _finish(total * _MIX + _hashes(column))
@@ -227,7 +228,7 @@ class ContentHash:
 
 
 def hash_together(texts: Iterable[str]) -> str:
-    """Return the content hash of all rows of which parts have these."""
+    """Return the content hash of all rows from the content hashes of their parts."""
     pairs = [text.split("-") for text in texts]
     whole = ContentHash()
     whole.rows = sum(int(rows) for rows, _ in pairs)
@@ -244,7 +245,7 @@ def hash_all(batches: Iterable[pa.RecordBatch]) -> str:
 
 
 def _finish(values: Hashes) -> Hashes:
-    """Spread every bit over all (the finaliser of MurmurHash3)."""
+    """Mix the bits of each value (the finaliser of MurmurHash3)."""
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return values ^ (values >> np.uint64(33))
@@ -252,19 +253,19 @@ def _finish(values: Hashes) -> Hashes:
 
 def _hashes(column: pa.Array) -> Hashes:
     """Return a number per value."""
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
+    type_ = column.type
+    if isinstance(type_, pa.BaseExtensionType):
         return _hashes(column.storage)
-    if pa.types.is_null(kind):
+    if pa.types.is_null(type_):
         return np.full(len(column), _NULL)
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(type_):
         hashed = _struct_hashes(column)
-    elif pa.types.is_map(kind):
-        entries = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+    elif pa.types.is_map(type_):
+        entries = column.cast(pa.list_(pa.struct([type_.key_field, type_.item_field])))
         hashed = _list_hashes(entries)
-    elif pa.types.is_list(kind):
+    elif pa.types.is_list(type_):
         hashed = _list_hashes(column)
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+    elif pa.types.is_string(type_) or pa.types.is_binary(type_):
         hashed = _text_hashes(column)
     else:
         hashed = _fixed_hashes(column)
@@ -301,13 +302,13 @@ def _text_hashes(column: pa.Array) -> Hashes:
         padded[:used] = np.frombuffer(data, np.uint8, used)
     every_eight = np.ndarray((used + 1,), "<u8", padded.data, strides=(1,))
     words = every_eight[np.repeat(starts, counts) + 8 * position]
-    left = np.minimum(np.repeat(lengths, counts) - 8 * position, 8)
-    words &= np.uint64(0xFFFFFFFFFFFFFFFF) >> (64 - 8 * left).astype(np.uint64)
+    used_bytes = np.minimum(np.repeat(lengths, counts) - 8 * position, 8)
+    words &= np.uint64(0xFFFFFFFFFFFFFFFF) >> (64 - 8 * used_bytes).astype(np.uint64)
     return _finish(_summed(words, counts) + lengths.astype(np.uint64))
 
 
 def _summed(values: Hashes, counts: npt.NDArray[np.int64]) -> Hashes:
-    """Return one hash per run of values; their places and their number count."""
+    """Return one hash per run of values, which depends on their positions and their number."""
     placed = _finish(values ^ _finish(_positions(counts).astype(np.uint64) + _MIX))
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(placed, dtype=np.uint64)])
     ends = np.cumsum(counts)
@@ -315,7 +316,7 @@ def _summed(values: Hashes, counts: npt.NDArray[np.int64]) -> Hashes:
 
 
 def _positions(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return each item's place in its run, from 0."""
+    """Return each item's position in its run, from 0."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total, dtype=np.int64) - np.repeat(ends - counts, counts)
