@@ -1,4 +1,4 @@
-"""Where a scan's rows go: a local file, a folder of files, or a stream; whole or not at all."""
+"""The destination of a scan's rows: a file, a folder of files, or a stream; written completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where rows go.
+    """A destination of rows.
 
     Args:
-        format: of the rows.
-        path: a local path; None with ``stream``.
+        format: the file format.
+        path: a local path; empty with ``stream``.
         stream: an open binary stream.
-        single: one file rather than a folder of files.
-        replace: an existing one may go.
-        compression: codec of a text file, as its name says.
+        single: whether it is one file, not a folder of files.
+        replace: whether an existing output may be replaced.
+        compression: the codec of a text file, from its name.
     """
 
     format: str
@@ -43,7 +43,7 @@ class Output:
 
     @property
     def is_device(self) -> bool:
-        """Whether the path is a pipe or a device, which takes bytes as they come."""
+        """Whether the path is a pipe or a device, which cannot be replaced atomically."""
         try:
             mode = os.stat(self.path).st_mode
         except OSError:
@@ -52,34 +52,34 @@ class Output:
 
 
 def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
-    """Decide what a path means: with a file suffix one file, else a folder.
+    """Return the output for a path: one file if it has a file suffix, else a folder.
 
     Raises:
-        InvalidRequestError: the format cannot be told, or the path exists and may not go.
-        RefusedError: what it would replace is not a scan's output.
+        InvalidRequestError: the format is unknown, or the path exists and may not be replaced.
+        RefusedError: the existing folder is not a scan's output.
     """
     if locations.has_scheme(path) or not path:
-        raise InvalidRequestError(f"--output is a path on this machine, not {path!r}")
+        raise InvalidRequestError(f"--output must be a path on this machine, not {path!r}")
     chosen, compression = _format_of(path, format_name)
     suffix = os.path.splitext(path)[1]
     output = Output(chosen, path, None, bool(suffix), replace, compression)
     if output.is_device:
-        return Output(_streamed(chosen), path, None, single=True)
+        return Output(_stream_format(chosen), path, None, single=True)
     _refuse_existing(output)
     return output
 
 
 def output_stream(stream: IO[bytes], format_name: str | None) -> Output:
     """Return an open stream as an output."""
-    return Output(_streamed(format_name or CSV), stream=stream)
+    return Output(_stream_format(format_name or CSV), stream=stream)
 
 
-def _streamed(format_name: str) -> str:
+def _stream_format(format_name: str) -> str:
     return ARROW_STREAM if format_name == ARROW else format_name
 
 
 def _format_of(path: str, format_name: str | None) -> tuple[str, str | None]:
-    """Return the format and the compression that a name and an option mean."""
+    """Return the format and the compression for a file name and an option."""
     stem, suffix = os.path.splitext(os.path.basename(path))
     compression = _COMPRESSED.get(suffix[1:].lower())
     if compression:
@@ -87,14 +87,14 @@ def _format_of(path: str, format_name: str | None) -> tuple[str, str | None]:
     by_name = SUFFIXES.get(suffix[1:].lower())
     if format_name is None and by_name is None and (suffix or compression):
         raise InvalidRequestError(
-            f"the format of {path} cannot be told from its name",
-            hint=f"--output-format is one of {', '.join(FORMATS)}",
+            f"the name of {path} does not show its format",
+            hint=f"add --output-format with one of {', '.join(FORMATS)}",
         )
-    wanted = format_name or by_name or PARQUET
-    # The option says arrow for both of Arrow's forms; the name tells them apart.
-    chosen = ARROW_STREAM if (wanted, by_name) == (ARROW, ARROW_STREAM) else wanted
+    requested = format_name or by_name or PARQUET
+    # The option arrow means both of Arrow's formats; the file name distinguishes them.
+    chosen = ARROW_STREAM if (requested, by_name) == (ARROW, ARROW_STREAM) else requested
     if compression and chosen not in {CSV, JSON}:
-        raise InvalidRequestError(f"{chosen} files are not compressed as a whole: {path}")
+        raise InvalidRequestError(f"{chosen} files cannot be compressed as a whole: {path}")
     return chosen, compression
 
 
@@ -103,21 +103,21 @@ def _refuse_existing(output: Output) -> None:
     if not os.path.lexists(path):
         return
     if not output.replace:
-        raise InvalidRequestError(f"{path} exists already", hint="--replace overwrites it")
+        raise InvalidRequestError(f"{path} already exists", hint="add --replace to overwrite it")
     if os.path.isdir(path):
-        strange = [name for name in sorted(os.listdir(path)) if not name.startswith(PART)]
-        if strange:
+        foreign = [name for name in sorted(os.listdir(path)) if not name.startswith(PART)]
+        if foreign:
             raise RefusedError(
-                f"{path} is not replaced: it holds {strange[0]}, which no scan wrote",
-                hint="name a new folder, or remove this one yourself",
+                f"{path} is not replaced: it contains {foreign[0]}, which was not written by a scan",
+                hint="choose a new folder, or remove this one yourself",
             )
 
 
 def refuse_inside(output: Output, table: Table) -> None:
-    """Refuse to write among a table's own files.
+    """Refuse an output inside a table's folders.
 
     Raises:
-        RefusedError: the output lies in the table's folder.
+        RefusedError: the output is in a folder of the table.
     """
     if not output.path:
         return
@@ -125,21 +125,24 @@ def refuse_inside(output: Output, table: Table) -> None:
     for location in {table.metadata.location, table.data_location, table.metadata_folder}:
         folder = locations.parse(location)
         if folder.is_local and f"{path}/".startswith(f"{os.path.realpath(folder.path)}/"):
-            raise RefusedError(f"{output.path} lies in the folder of {table.identifier}")
+            raise RefusedError(
+                f"{output.path} is inside the folder of table {table.identifier}",
+                hint="choose a path outside the table",
+            )
 
 
 @contextmanager
 def opened(output: Output) -> Iterator[Any]:
-    """Open a single output for writing; when the block fails, nothing of it is left behind.
+    """Open a single output for writing; if the block fails, the incomplete file is removed.
 
     Raises:
-        BadInputError: it cannot be written.
+        BadInputError: the output cannot be written.
     """
     if output.stream is not None:
         yield output.stream
         output.stream.flush()
     elif output.is_device:
-        with _told(output.path), open(output.path, "wb") as file:
+        with _translate_errors(output.path), open(output.path, "wb") as file:
             yield file
     else:
         with replacing(output) as temporary, open(temporary, "wb") as file:
@@ -150,20 +153,20 @@ def opened(output: Output) -> Iterator[Any]:
 
 @contextmanager
 def replacing(output: Output) -> Iterator[str]:
-    """Give a temporary name beside the output that takes its place at the end, or vanishes.
+    """Yield a temporary name in the output's folder; it replaces the output at the end, or is removed on failure.
 
     Raises:
-        BadInputError: it cannot be written.
+        BadInputError: the output cannot be written.
     """
     path = os.path.abspath(output.path)
     temporary, old = f"{path}.{os.getpid()}.partial", f"{path}.{os.getpid()}.old"
-    with _told(output.path):
+    with _translate_errors(output.path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
             yield temporary
             _refuse_existing(output)
             if os.path.isdir(path) or os.path.isdir(temporary):
-                with _aside(path, old):
+                with _moved_away(path, old):
                     os.replace(temporary, path)
             else:
                 os.replace(temporary, path)
@@ -172,8 +175,8 @@ def replacing(output: Output) -> Iterator[str]:
 
 
 @contextmanager
-def _aside(path: str, old: str) -> Iterator[None]:
-    """Keep what a folder cannot simply take the place of, until the block has succeeded."""
+def _moved_away(path: str, old: str) -> Iterator[None]:
+    """Move an existing output away, and delete it after the block has succeeded; a rename cannot replace it."""
     if not os.path.lexists(path):
         yield
         return
@@ -194,8 +197,8 @@ def _remove(path: str) -> None:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Turn the file system's errors into lake's; the rows' own errors are lake's already."""
+def _translate_errors(path: str) -> Iterator[None]:
+    """Translate the file system's errors into lake's; errors of the rows already are."""
     try:
         yield
     except BrokenPipeError:

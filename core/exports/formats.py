@@ -1,7 +1,7 @@
-"""Rows to files for people and other tools: Parquet, CSV, JSON lines, Arrow.
+"""Write rows to files for people and other tools: Parquet, CSV, JSON lines, Arrow.
 
-In CSV, NULL is an empty cell and the empty text is "" in quotes; `lake.core.columns.text_encoding` tells how other
-values are written. What is written here `lake.core.sources.batches` reads back.
+In CSV, NULL is an empty cell and the empty text is "" in quotes; `lake.core.columns.text_encoding` encodes other
+values. `lake.core.sources.batches` can read all of these files.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _BUFFERED_BYTES = 64 * 1024 * 1024
 
 
 class Sink(Protocol):
-    """Takes batches of one schema and writes them to a stream."""
+    """Writes batches of one schema to a stream."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
 
     def close(self) -> None:
-        """Finish; the stream stays open."""
+        """Finish the file; the stream stays open."""
 
 
 @contextmanager
 def writing(format_name: str, stream: Any, schema: Schema) -> Iterator[Sink]:
-    """Open a sink that is closed at the block's end, unless the block fails."""
+    """Open a sink and close it at the end of the block, unless the block fails."""
     sink = open_sink(format_name, stream, schema)
     try:
         yield sink
@@ -64,10 +64,10 @@ def writing(format_name: str, stream: Any, schema: Schema) -> Iterator[Sink]:
 
 
 def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
-    """Return a sink of a format on a binary stream, which is only written to from front to back.
+    """Return a sink that writes a format to a binary stream, sequentially.
 
     Raises:
-        InvalidRequestError: an unknown format.
+        InvalidRequestError: the format is unknown.
     """
     makers: Mapping[str, Callable[[Any, Schema], Sink]] = {
         PARQUET: ParquetSink,
@@ -78,7 +78,7 @@ def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
     }
     if format_name not in makers:
         raise InvalidRequestError(
-            f"--output-format {format_name!r} is none of {', '.join(FORMATS)}"
+            f"--output-format {format_name!r} is not one of {', '.join(FORMATS)}"
         )
     return makers[format_name](stream, schema)
 
@@ -96,7 +96,7 @@ class ParquetSink:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        self._waiting.append(_dressed(batch, self._schema))
+        self._waiting.append(_with_extension_types(batch, self._schema))
         self._bytes += batch.nbytes
         if self._bytes >= _BUFFERED_BYTES:
             self._flush()
@@ -112,12 +112,12 @@ class ParquetSink:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Keep the writer from finishing the file when it is forgotten."""
+        """Prevent the writer's destructor from finishing the file."""
         self._writer.is_open = False
 
 
 class ArrowSink:
-    """Arrow IPC: a file, which readers may map into memory, or a stream, which is read while it is written."""
+    """Arrow IPC: a file, which readers may map into memory, or a stream, which can be read while it is written."""
 
     def __init__(self, stream: Any, schema: Schema, open_writer: Callable[..., Any]) -> None:
         self._schema = _plain_schema(schema)
@@ -125,7 +125,7 @@ class ArrowSink:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        self._writer.write_batch(_dressed(batch, self._schema))
+        self._writer.write_batch(_with_extension_types(batch, self._schema))
 
     def close(self) -> None:
         """Finish."""
@@ -133,9 +133,9 @@ class ArrowSink:
 
 
 class CsvSink:
-    """CSV with a header; all texts are in quotes, so that none is taken for NULL or a number.
+    """CSV with a header; all texts are in quotes, so that none is read as NULL or as a number.
 
-    What is not a finite number is written as Spark reads it: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``.
+    NaN and infinities are written as Spark reads them: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``.
     """
 
     def __init__(self, stream: Any, schema: Schema) -> None:
@@ -154,16 +154,16 @@ class CsvSink:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
         columns = [
-            column if _csv_writes(column.type) else cells(column, kind)
-            for column, kind in zip(batch.columns, self._kinds, strict=True)
+            column if _csv_writes(column.type) else cells(column, type_)
+            for column, type_ in zip(batch.columns, self._kinds, strict=True)
         ]
         if all(_is_finite(column) for column in columns):
             self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
         else:
-            self._write_words(columns)
+            self._write_non_finite(columns)
 
-    def _write_words(self, columns: list[pa.Array]) -> None:
-        """Write rows in which some numbers are words; Arrow has its own for them, which Spark reads as NULL."""
+    def _write_non_finite(self, columns: list[pa.Array]) -> None:
+        """Write rows with NaN or infinities; Spark reads Arrow's words for these as NULL."""
         from pyarrow import csv  # noqa: PLC0415 - only for such files
 
         named = [column if _is_finite(column) else _words(column) for column in columns]
@@ -176,7 +176,7 @@ class CsvSink:
 
 
 class JsonSink:
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def __init__(self, stream: Any, schema: Schema) -> None:
         self._stream = stream
@@ -188,7 +188,7 @@ class JsonSink:
             self._stream.write(line_block)
 
     def close(self) -> None:
-        """Nothing is pending."""
+        """Do nothing; no rows are pending."""
 
 
 def plain_rows(batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
@@ -197,7 +197,7 @@ def plain_rows(batch: pa.RecordBatch, schema: Schema) -> list[dict[str, Any]]:
 
 
 def _buffers(texts: pa.Array) -> list[memoryview]:
-    """Return all texts one behind the other, as they lie in memory."""
+    """Return the contiguous buffer of all texts."""
     if not len(texts):
         return []
     _, offsets, values = texts.buffers()
@@ -205,14 +205,14 @@ def _buffers(texts: pa.Array) -> list[memoryview]:
     return [memoryview(values)[ends[texts.offset] : ends[texts.offset + len(texts)]]]
 
 
-def _csv_writes(kind: pa.DataType) -> bool:
+def _csv_writes(type_: pa.DataType) -> bool:
     types = pa.types
     return bool(
-        types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-        or types.is_string(kind)
+        types.is_boolean(type_)
+        or types.is_integer(type_)
+        or types.is_floating(type_)
+        or types.is_decimal(type_)
+        or types.is_string(type_)
     )
 
 
@@ -226,13 +226,13 @@ def _is_finite(column: pa.Array) -> bool:
 def _words(column: pa.Array) -> pa.Array:
     """Return numbers as texts, with Java's words for NaN and the infinities."""
     texts = column.cast(pa.string())
-    for ours, javas in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
-        texts = pc.if_else(pc.equal(texts, ours), javas, texts)
+    for arrow_word, java_word in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+        texts = pc.if_else(pc.equal(texts, arrow_word), java_word, texts)
     return texts
 
 
 def _plain_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema without field ids, which mean something in one table only."""
+    """Return the Arrow schema without field ids, which are meaningful in one table only."""
     return pa.schema(
         [
             pa.field(item.name, _plain_type(item.type, field.field_type), item.nullable)
@@ -241,23 +241,23 @@ def _plain_schema(schema: Schema) -> pa.Schema:
     )
 
 
-def _plain_type(kind: pa.DataType, meaning: IcebergType | None = None) -> pa.DataType:
-    if isinstance(meaning, UUIDType):
+def _plain_type(type_: pa.DataType, iceberg_type: IcebergType | None = None) -> pa.DataType:
+    if isinstance(iceberg_type, UUIDType):
         return pa.uuid()
-    if pa.types.is_struct(kind):
-        return pa.struct([_plain_field(item) for item in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field))
-    if pa.types.is_list(kind):
-        return pa.list_(_plain_field(kind.value_field))
-    return kind
+    if pa.types.is_struct(type_):
+        return pa.struct([_plain_field(item) for item in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(_plain_field(type_.key_field), _plain_field(type_.item_field))
+    if pa.types.is_list(type_):
+        return pa.list_(_plain_field(type_.value_field))
+    return type_
 
 
 def _plain_field(item: pa.Field) -> pa.Field:
     return pa.field(item.name, _plain_type(item.type), item.nullable)
 
 
-def _dressed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _with_extension_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = [
         pa.ExtensionArray.from_storage(item.type, column)
         if isinstance(item.type, pa.BaseExtensionType)

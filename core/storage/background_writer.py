@@ -1,4 +1,4 @@
-"""Many small files written at once: a disk or store that takes its time keeps nobody waiting for each of them."""
+"""Write many small files concurrently, so that the latency of a disk or store is not paid once per file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pyarrow as pa
 from lake.core.storage.storage import MAX_METADATA_BYTES, Storage
 
 _THREADS = 16
-# So much may be under way before a write waits.
+# Above this amount of pending data, a write waits.
 _PENDING_BYTES = 64 * 1024 * 1024
 
 
 class WriteBehind(Storage):
-    """A storage that writes in the background and reads what is under way from memory.
+    """A storage that writes in the background and reads pending files from memory.
 
-    Leaving the block waits for what is under way. Not to be shared by threads.
+    The end of the block waits for pending writes. Threads must not share an instance.
 
     Args:
-        storage: what is behind it.
+        storage: the storage that it writes to.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -42,13 +42,13 @@ class WriteBehind(Storage):
         return self._storage.resolve(location)
 
     def read(self, location: str, *, limit: int = MAX_METADATA_BYTES) -> bytes:
-        """Return a whole file, also one that is still being written."""
+        """Return a whole file, even if its write is pending."""
         if location in self._pending:
             return self._pending[location][1]
         return self._storage.read(location, limit=limit)
 
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
-        """Begin to write a whole file; `settle` tells whether that succeeded."""
+        """Start to write a whole file; `settle` raises if the write failed."""
         if self._bytes > _PENDING_BYTES:
             self.settle()
         content = bytes(data)
@@ -57,10 +57,10 @@ class WriteBehind(Storage):
         self._pending[location] = (future, content)
 
     def settle(self) -> None:
-        """Wait until everything is written.
+        """Wait until all files are written.
 
         Raises:
-            LakeError: something could not be; others may still be under way.
+            LakeError: a file could not be written; other writes may still be pending.
         """
         for future, _ in self._pending.values():
             future.result()
@@ -68,7 +68,7 @@ class WriteBehind(Storage):
         self._bytes = 0
 
     def give_up(self) -> None:
-        """Begin no write any more and wait for those that have begun, however they end."""
+        """Cancel the writes that have not started, and wait for the others, whether they succeed or fail."""
         futures = [future for future, _ in self._pending.values()]
         for future in futures:
             future.cancel()

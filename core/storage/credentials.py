@@ -1,7 +1,7 @@
-"""What opens a store: the configuration, and what a catalog vends, for some locations and for some time.
+"""Storage credentials: from the configuration, or vended by a catalog for some locations and a limited time.
 
-A catalog's server vends with a table either properties for all of it or, as the REST specification says,
-`storage-credentials` by prefix, of which the longest counts. Their end is in a property `…expires-at-ms`.
+With a table, a catalog server vends either properties for the whole table or, as the REST specification
+defines, `storage-credentials` by prefix; the longest prefix applies. A property `…expires-at-ms` is their expiry.
 """
 
 from __future__ import annotations
@@ -15,67 +15,67 @@ from lake.core.clock import Clock, SystemClock
 from lake.core.errors import LakeError
 from lake.core.units import whole_number
 
-# One that lives for an hour is renewed five minutes before its end, a shorter one after three quarters.
+# Credentials are renewed five minutes before they expire, or after three quarters of a shorter life time.
 _EARLY_MS = 300_000
 _EARLY_PART = 4
-# A catalog that cannot renew is not asked again at once.
+# After a failed renewal, the catalog is not asked again for this long.
 _PAUSE_MS = 10_000
-_ENDING = "expires-at-ms"
+_EXPIRY = "expires-at-ms"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Storage properties, which may hold secrets.
+    """Storage properties, which may contain secrets.
 
     Args:
-        properties: for every location.
-        grants: prefixes of locations, and what counts there besides.
+        properties: the properties for every location.
+        grants: location prefixes, each with the properties that apply there in addition.
     """
 
     properties: Mapping[str, str] = field(repr=False)
     grants: tuple[tuple[str, Mapping[str, str]], ...] = field(default=(), repr=False)
 
     def at(self, location: str) -> Mapping[str, str]:
-        """Return what counts at a location."""
-        fitting = [grant for grant in self.grants if location.startswith(grant[0])]
-        best = max(fitting, key=lambda grant: len(grant[0]), default=("", {}))
-        return {**self.properties, **best[1]}
+        """Return the properties that apply at a location."""
+        matching = [grant for grant in self.grants if location.startswith(grant[0])]
+        longest = max(matching, key=lambda grant: len(grant[0]), default=("", {}))
+        return {**self.properties, **longest[1]}
 
     def parts(self) -> Iterator[Mapping[str, str]]:
-        """Yield all the properties."""
+        """Yield the properties of all parts."""
         yield self.properties
         for _, properties in self.grants:
             yield properties
 
     @property
     def expires_ms(self) -> int | None:
-        """When the first of them expires, in ms since 1970; None where they do not tell."""
-        told = [
-            ends
+        """The earliest expiry, in ms since 1970; None if no part states one."""
+        expiries = [
+            expires
             for properties in self.parts()
             for key, text in properties.items()
-            if key.endswith(_ENDING) and (ends := whole_number(text)) is not None
+            if key.endswith(_EXPIRY) and (expires := whole_number(text)) is not None
         ]
-        return min(told, default=None)
+        return min(expiries, default=None)
 
     def to_bytes(self) -> bytes:
-        """Return them for a task's row."""
+        """Encode the credentials for a task's row."""
         return json.dumps([dict(self.properties), [list(grant) for grant in self.grants]]).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Credentials:
-        """Read what `to_bytes` gave."""
+        """Decode the result of `to_bytes`."""
         properties, grants = json.loads(data)
-        return cls(properties, tuple((prefix, given) for prefix, given in grants))
+        return cls(properties, tuple((prefix, granted) for prefix, granted in grants))
 
 
 class CredentialProvider:
-    """Credentials that are vended anew before they expire, or once a store refused them. Threads may share it.
+    """Credentials that are renewed before they expire, and after a store refused them. Thread-safe.
 
     Args:
-        first: as they came.
-        vend: asks for new ones; None where nobody gives any.
-        clock: tells when it is time.
+        first: the initial credentials.
+        vend: requests new ones; None if they cannot be renewed.
+        clock: the source of the time.
     """
 
     def __init__(
@@ -84,57 +84,57 @@ class CredentialProvider:
         vend: Callable[[], Credentials] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        # How often they changed, and what they are: who was refused under an older number tries again.
-        self._now = (0, first)
+        # The number of changes, and the credentials. A call refused under a lower number is tried again.
+        self._current = (0, first)
         self._vend = vend
         self._clock = clock or SystemClock()
         self._lock = Lock()
-        self._due_ms = self._next_ms(first)
+        self._due_ms = self._renewal_ms(first)
         self._silent_until_ms = 0
 
     @property
     def can_refresh(self) -> bool:
-        """Whether there is somebody to ask for others."""
+        """Whether new credentials can be requested."""
         return self._vend is not None
 
-    def _next_ms(self, given: Credentials) -> float:
+    def _renewal_ms(self, credentials: Credentials) -> float:
         now_ms = self._clock.now_ms()
-        left = (given.expires_ms or 0) - now_ms
-        # Who seems to vend what is over has another clock: then refusals alone tell.
-        if self._vend is None or left <= 0:
+        remaining = (credentials.expires_ms or 0) - now_ms
+        # Credentials that arrive expired mean clock skew; then only refusals trigger a renewal.
+        if self._vend is None or remaining <= 0:
             return float("inf")
-        return now_ms + left - min(_EARLY_MS, left / _EARLY_PART)
+        return now_ms + remaining - min(_EARLY_MS, remaining / _EARLY_PART)
 
     def current(self) -> tuple[int, Credentials]:
-        """Return the credentials' number, which changes when they do, and them, renewed first if it is time."""
+        """Return the number of the credentials, which increases at each change, and them; renew them first if due."""
         if self._clock.now_ms() >= self._due_ms:
             with self._lock:
-                if self._clock.now_ms() >= self._due_ms and not self._ask():
+                if self._clock.now_ms() >= self._due_ms and not self._request():
                     self._due_ms = self._clock.now_ms() + _PAUSE_MS
-        return self._now
+        return self._current
 
     def renew(self, refused: int) -> bool:
-        """Ask for others than those of a number, which a store refused; False if there are none."""
+        """Replace the credentials with number ``refused``, which a store refused; False if there are no others."""
         with self._lock:
-            if self._now[0] > refused:
+            if self._current[0] > refused:
                 return True
             if self._clock.now_ms() < self._silent_until_ms:
                 return False
-            # A store that refuses those too means them: not every call need ask.
+            # If a store refuses the new ones too, a renewal does not help: do not request one per call.
             self._silent_until_ms = self._clock.now_ms() + _PAUSE_MS
-            return self._ask()
+            return self._request()
 
-    def _ask(self) -> bool:
+    def _request(self) -> bool:
         if self._vend is None:
             return False
         try:
-            given = self._vend()
+            vended = self._vend()
         except LakeError:
-            # What is there may be good still, and a store's refusal tells more than a catalog's silence.
+            # The current credentials may still be valid; if not, the store's error explains more than this one.
             return False
-        number, before = self._now
-        if given == before:
+        number, before = self._current
+        if vended == before:
             return False
-        self._now = (number + 1, given)
-        self._due_ms = self._next_ms(given)
+        self._current = (number + 1, vended)
+        self._due_ms = self._renewal_ms(vended)
         return True

@@ -1,4 +1,4 @@
-"""What a store's own errors mean in lake's words: a store that refuses, is busy or full is no defect of lake."""
+"""Translate the errors of stores and disks; one that refuses, is busy or is full is not a defect of lake."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lake.core.errors import (
     TimedOutError,
 )
 
-# The names are those of the AWS SDK, which Arrow repeats; the numbers stand in for names it does not know.
+# The AWS SDK's error names, which Arrow repeats, and HTTP statuses for errors that the SDK has no name for.
 _REFUSED = re.compile(
     r"access.?denied|HTTP status 40[13]\b|expired.?token|invalid.?access.?key|signature.?does.?not.?match"
     r"|(?:invalid|unrecognized).?client|invalid.?token|authenticationfailed"
-    # S3 refuses a token that expired with 400, and says why only in a body that these do not read.
+    # S3 refuses an expired token with status 400; the reason is only in the body, which Arrow does not read here.
     r"|HTTP status 400\) during (?:Head|Get)",
     re.IGNORECASE,
 )
@@ -31,14 +31,14 @@ _BUSY = re.compile(
     re.IGNORECASE,
 )
 _OF_A_STORE = re.compile(r"\bAWS Error\b|HTTP status \d{3}\b|google::cloud|azure", re.IGNORECASE)
-# How Python and Arrow repeat the system's number.
+# The text with which Python and Arrow repeat the system's error number.
 _REPEATED = re.compile(r"^\[Errno \d+\] |\.? Detail: \[errno \d+\] [\w /-]*")
-# What Arrow makes of any refusal that is longer than what it wanted to read.
+# Arrow's message for any refusal whose body is longer than the range that it requested.
 _MUFFLED = "flush response stream"
 _LENGTH = 300
-# A name under which nothing can lie.
-_NO_PLACE = frozenset({errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO})
-_AWAY = {
+# The system's errors for a path that cannot exist.
+_IMPOSSIBLE_PATH = frozenset({errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO})
+_UNREACHABLE = {
     errno.ECONNABORTED,
     errno.ECONNREFUSED,
     errno.ECONNRESET,
@@ -50,8 +50,8 @@ _AWAY = {
     errno.ENOTCONN,
 }
 _HINTS = {
-    errno.ENOSPC: "make room on that disk and run the command again",
-    errno.EDQUOT: "make room within the quota and run the command again",
+    errno.ENOSPC: "free space on that disk and run the command again",
+    errno.EDQUOT: "free space within the quota and run the command again",
     errno.EFBIG: "allow larger files (ulimit -f)",
     errno.EMFILE: "allow more open files (ulimit -n)",
     errno.ENFILE: "allow more open files",
@@ -59,24 +59,24 @@ _HINTS = {
 
 
 def storage_error(error: OSError, location: str = "") -> LakeError | None:
-    """Return what an error of a store or a disk means; None where it does not tell.
+    """Return lake's error for an error of a store or a disk; None if it cannot be classified.
 
     Args:
-        error: what was raised.
-        location: what it is about, where that is known.
+        error: the original error.
+        location: the file or folder concerned, if known.
     """
     if isinstance(error, BrokenPipeError):
         return None
     text = " ".join(str(error).split())[:_LENGTH]
     if isinstance(error, PermissionError) or error.errno == errno.EROFS or _REFUSED.search(text):
-        refused = f"not allowed to touch {location}" if location else "the storage refused"
+        refused = f"no permission for {location}" if location else "the storage refused access"
         return NotAuthorisedError(f"{refused}: {_reason(error, text)}")
     if isinstance(error, TimeoutError) or _BUSY.search(text):
         return TimedOutError(f"the storage is too busy: {text}", hint="run the command again")
-    if error.errno in _NO_PLACE:
-        return BadInputError(f"no file can lie there: {location or text}")
-    if error.errno in _AWAY:
-        return TimedOutError(f"the storage is away: {text}", hint="run the command again")
+    if error.errno in _IMPOSSIBLE_PATH:
+        return BadInputError(f"not a valid path: {location or text}")
+    if error.errno in _UNREACHABLE:
+        return TimedOutError(f"the storage is unreachable: {text}", hint="run the command again")
     if isinstance(error, FileNotFoundError) and location:
         return NotFoundError(f"no such file: {location}")
     if isinstance(error, IsADirectoryError) and location:
@@ -89,25 +89,25 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether a store may have refused the credentials, so that others could help."""
+    """Whether a store may have refused the credentials, so that new ones may help."""
     known = storage_error(error) if isinstance(error, OSError) else error
     return isinstance(known, NotAuthorisedError) or _MUFFLED in str(known)
 
 
 def _reason(error: OSError, text: str) -> str:
-    """Return an error's own words, with what the system's number means in front."""
+    """Return an error's text, preceded by the meaning of the system's error number."""
     if error.errno is None:
         return text
     meaning = os.strerror(error.errno)
-    said = _REPEATED.sub("", text).strip()
-    return f"{meaning.lower()} ({said})" if said and said != meaning else meaning.lower()
+    detail = _REPEATED.sub("", text).strip()
+    return f"{meaning.lower()} ({detail})" if detail and detail != meaning else meaning.lower()
 
 
 class translate_errors:  # noqa: N801 - reads as a statement
-    """Turns the errors of file systems into lake's.
+    """Translates the errors of file systems into lake's errors.
 
     Args:
-        location: what is read or written, for messages.
+        location: the file or folder that is read or written, for messages.
     """
 
     def __init__(self, location: str) -> None:
@@ -121,5 +121,5 @@ class translate_errors:  # noqa: N801 - reads as a statement
         if known is not None:
             raise known from error
         if isinstance(error, pa.ArrowInvalid):
-            # Such as a name with an empty part, which S3 knows and Arrow does not.
+            # For example a name with an empty part, which S3 allows and Arrow does not.
             raise BadInputError(f"{self._location}: {error}") from error

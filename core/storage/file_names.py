@@ -1,7 +1,7 @@
-"""One text for each file, whatever location names it: what decides that a file which still lives is not deleted.
+"""Map every location of a file to one text, so that no live file is deleted under another of its names.
 
-Writers may name one file by several schemes, by a path with ``.`` or ``..``, and on local disks through links.
-Reading takes a location as it is; before a delete, two locations that may mean one file must compare as equal.
+Writers may name one file with several schemes, with ``.`` or ``..`` in the path, and on local disks through
+links. Reads use a location as it is; before a delete, two locations that may refer to one file must be equal.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _CHANGEABLE = r"%[0-9A-Fa-f]{2}|/\.\.?(/|$)"
 
 @dataclass(slots=True)
 class FileNames:
-    """Compares locations as files. Folders are looked at once: it lives no longer than one command."""
+    """Compares locations as files. Folders are read once, so an instance is used for one command only."""
 
     _targets: dict[str, str | None] = field(default_factory=dict)
     _links: dict[str, list[str]] = field(default_factory=dict)
 
     def of(self, locations: Any) -> pa.Array:
-        """Return one text for each location, equal for all locations of one file, but for links to files."""
+        """Return one text per location, equal for all locations of one file, except for links to files."""
         names = normalize_locations(locations)
         local = pc.starts_with(names, "/")
         if pc.all(local, min_count=0).as_py():
@@ -42,41 +42,43 @@ class FileNames:
 
     def _on_disk(self, names: pa.Array) -> pa.Array:
         folders = pc.replace_substring_regex(names, r"[^/]*$", "").dictionary_encode()
-        given = folders.dictionary.to_pylist()
-        own = [f"{self._real(folder.rstrip('/')).rstrip('/')}/" for folder in given]
-        if own == given:
+        spelled = folders.dictionary.to_pylist()
+        real = [f"{self._real(folder.rstrip('/')).rstrip('/')}/" for folder in spelled]
+        if real == spelled:
             return names
         files = pc.replace_substring_regex(names, r"^.*/", "")
-        joined = pa.array(own, pa.string()).take(folders.indices)
+        joined = pa.array(real, pa.string()).take(folders.indices)
         return pc.binary_join_element_wise(joined, files, "")
 
     def linked(self, names: pa.Array) -> pa.Array:
-        """Return the files to which links beside files lead, whose names `of` has returned."""
+        """Return the targets of the links in the folders of files whose names come from `of`."""
         folders = pc.replace_substring_regex(names, r"[^/]*$", "").unique().to_pylist()
-        found = [one for folder in folders if folder[:1] == "/" for one in self._linked(folder)]
-        return pa.array(found, pa.string())
+        targets = [
+            target for folder in folders if folder[:1] == "/" for target in self._linked(folder)
+        ]
+        return pa.array(targets, pa.string())
 
     def _real(self, path: str) -> str:
-        """Return a path without links, ``.`` and ``..``; what is not there is taken as it is."""
-        place, links = "/", 0
+        """Return a path without links, ``.`` and ``..``; parts that do not exist are kept as they are."""
+        resolved, links = "/", 0
         names = path.split("/")[::-1]
         while names:
             name = names.pop()
             if name == "..":
-                place = os.path.dirname(place)
+                resolved = os.path.dirname(resolved)
             elif name not in {"", "."}:
-                found = os.path.join(place, name)
-                target = self._target(found) if links < _MAX_LINKS else None
+                below = os.path.join(resolved, name)
+                target = self._target(below) if links < _MAX_LINKS else None
                 if target is None:
-                    place = found
+                    resolved = below
                     continue
                 links += 1
-                place = "/" if target.startswith("/") else place
+                resolved = "/" if target.startswith("/") else resolved
                 names += target.split("/")[::-1]
-        return place
+        return resolved
 
     def _target(self, path: str) -> str | None:
-        """Return where a link leads; None for what is not a link, or cannot be looked at."""
+        """Return the target of a link; None if the path is not a link, or cannot be read."""
         if path not in self._targets:
             try:
                 self._targets[path] = os.readlink(path)
@@ -97,11 +99,11 @@ class FileNames:
 
 def _in_stores(names: pa.Array) -> pa.Array:
     """Return names of objects with ``%`` codes, ``.`` and ``..`` resolved."""
-    odd = pc.match_substring_regex(names, _CHANGEABLE)
-    if not pc.any(odd, min_count=0).as_py():
+    changeable = pc.match_substring_regex(names, _CHANGEABLE)
+    if not pc.any(changeable, min_count=0).as_py():
         return names
-    plain = [_resolved(name) for name in names.filter(odd).to_pylist()]
-    return pc.replace_with_mask(names, odd, pa.array(plain, pa.string()))
+    resolved = [_resolved(name) for name in names.filter(changeable).to_pylist()]
+    return pc.replace_with_mask(names, changeable, pa.array(resolved, pa.string()))
 
 
 def _resolved(name: str) -> str:
@@ -110,12 +112,12 @@ def _resolved(name: str) -> str:
 
 
 def unnamed(candidates: Sequence[str], held: Iterable[str]) -> list[str]:
-    """Return the candidates for a delete whose files no held location names."""
+    """Return the candidates for a delete whose files are not named by any held location."""
     names = FileNames()
     kept = names.of(pa.array(list(held), pa.string()))
     kept = pa.concat_arrays([kept, names.linked(kept)])
-    wanted = pa.array(list(candidates), pa.string())
-    left: list[str] = wanted.filter(
-        pc.invert(pc.is_in(names.of(wanted), value_set=kept))
+    offered = pa.array(list(candidates), pa.string())
+    unheld: list[str] = offered.filter(
+        pc.invert(pc.is_in(names.of(offered), value_set=kept))
     ).to_pylist()
-    return left
+    return unheld

@@ -1,4 +1,4 @@
-"""Columns of locations folded to one text per object, as `lake.core.locations.canonical` folds one."""
+"""Normalise columns of locations to one text per object, as `lake.core.locations.canonical` does for one."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pyarrow.compute as pc
 from lake.core import locations as paths
 from lake.core.arrow import one_array
 
-# As writers spell them; the few others are folded one by one.
+# The usual spellings of writers; the few others are normalised one at a time.
 _USUAL = r"^(/|file:/|[a-z][a-z0-9+.-]*://[^/])"
 
 
 def normalize_locations(locations: Any) -> pa.Array:
-    """Fold the spellings under which engines write one location: schemes, s3a, doubled slashes."""
-    text = _usual(one_array(locations))
+    """Normalise the spellings with which engines write one location: schemes, s3a, doubled slashes."""
+    text = _with_usual_spelling(one_array(locations))
     text = pc.replace_substring_regex(text, r"^(file:)?/+", "/")
     text = pc.replace_substring_regex(text, r"^s3[an]://", "s3://")
     return pc.replace_substring_regex(text, r"([^:/])//+", r"\1/")
 
 
-def _usual(locations: pa.Array) -> pa.Array:
-    odd = pc.invert(pc.match_substring_regex(locations, _USUAL))
-    if not pc.any(odd).as_py():
+def _with_usual_spelling(locations: pa.Array) -> pa.Array:
+    unusual = pc.invert(pc.match_substring_regex(locations, _USUAL))
+    if not pc.any(unusual).as_py():
         return locations
-    folded = [paths.folded(location) for location in locations.filter(odd).to_pylist()]
+    folded = [paths.folded(location) for location in locations.filter(unusual).to_pylist()]
     return pc.replace_with_mask(
-        locations, pc.fill_null(odd, pa.scalar(value=False)), pa.array(folded, locations.type)
+        locations, pc.fill_null(unusual, pa.scalar(value=False)), pa.array(folded, locations.type)
     )

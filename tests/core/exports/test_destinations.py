@@ -64,9 +64,9 @@ def test_a_folder_is_replaced_only_if_a_scan_wrote_it(tmp_path: Path) -> None:
     (mine / "part-00000.csv").touch()
     (mine / "thesis.tex").touch()
 
-    with pytest.raises(InvalidRequestError, match="exists already"):
+    with pytest.raises(InvalidRequestError, match="already exists"):
         output_to(str(mine), "csv", replace=False)
-    with pytest.raises(RefusedError, match=r"holds thesis\.tex, which no scan wrote"):
+    with pytest.raises(RefusedError, match=r"contains thesis\.tex, which was not written by a scan"):
         output_to(str(mine), "csv", replace=True)
     (mine / "thesis.tex").unlink()
     assert output_to(str(mine), "csv", replace=True).replace
@@ -78,7 +78,7 @@ def test_nothing_is_written_among_a_tables_own_files(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "warehouse")
 
     for inside in ("warehouse/db/t", "warehouse/db/t/data/x.parquet", "link/db/t/metadata/x.csv"):
-        with pytest.raises(RefusedError, match="lies in the folder"):
+        with pytest.raises(RefusedError, match="is inside the folder"):
             refuse_inside(Output("csv", str(tmp_path / inside)), table)
     refuse_inside(Output("csv", str(tmp_path / "warehouse/db/t2")), table)
 
@@ -131,7 +131,7 @@ def test_what_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     path.parent.mkdir()
 
     with (
-        pytest.raises(InvalidRequestError, match="exists already"),
+        pytest.raises(InvalidRequestError, match="already exists"),
         opened(Output("csv", str(path))) as sink,
     ):
         sink.write(b"mine")

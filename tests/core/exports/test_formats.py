@@ -348,5 +348,5 @@ def test_names_of_columns_are_escaped() -> None:
 
 
 def test_an_unknown_format_is_a_usage_error() -> None:
-    with pytest.raises(InvalidRequestError, match="'xml' is none of parquet, csv, json, arrow"):
+    with pytest.raises(InvalidRequestError, match="'xml' is not one of parquet, csv, json, arrow"):
         open_sink("xml", io.BytesIO(), SCHEMA)
