@@ -1,4 +1,4 @@
-"""What the rows of a change log do, out of a column of texts as Flink names them, short or long."""
+"""Parse the row kinds of a change log from a column of texts, with Flink's short or long names."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _SHOWN = 40
 
 
 def row_kinds(column: pa.Array) -> Kinds:
-    """Return the kind of each row; `UNKNOWN` for a text, or NULL, that names none."""
+    """Return the kind of each row; `UNKNOWN` for NULL or a text that is not a row kind."""
     folded = pc.utf8_lower(pc.utf8_trim_whitespace(column))
-    found = pc.index_in(folded, pa.array(_NAMES))
+    indices = pc.index_in(folded, pa.array(_NAMES))
     numbers = np.array([*_NAMES.values(), UNKNOWN], np.int8)
-    kinds: Kinds = numbers[pc.fill_null(found, len(_NAMES)).to_numpy()]
+    kinds: Kinds = numbers[pc.fill_null(indices, len(_NAMES)).to_numpy()]
     return kinds
 
 
 def unknown_kind(value: str | None, name: str, where: str, row: str) -> BadInputError:
-    """Return the error for a row of no known kind.
+    """Return the error for a row whose kind is unknown.
 
     Args:
-        value: what the row has in place of a kind.
-        name: the column's.
-        where: what it was read from.
+        value: the row's value of the column.
+        name: the column's name.
+        where: the source of the row.
         row: the row as text.
     """
-    said = "NULL" if value is None else repr(value[:_SHOWN])
+    text = "NULL" if value is None else repr(value[:_SHOWN])
     return BadInputError(
-        f"{where} has {said} in the column {name}, which tells what a row does{row}",
-        hint="+I, -U, +U and -D are known, or INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE",
+        f"{where} has {text} in the column {name}, which must contain the row kind{row}",
+        hint="valid kinds are +I, -U, +U and -D, or INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE",
     )

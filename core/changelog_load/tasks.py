@@ -1,4 +1,4 @@
-"""A change log on the engine: its rows, in order, to the writer of their key, and there to files."""
+"""The tasks of a change log's load: send rows, in order, to the writer of their key, which writes files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from lake.core.types.arrow_schema import arrow_schema
 from lake.core.types.transforms import Indices, group_indices, partition_number
 from lake.core.upsert.checksummed_batches import batch_file
 
-# Of a row in a message; so many characters tell which it is.
+# The number of characters of a row in a message.
 _SHOWN = 200
 
 
@@ -50,11 +50,11 @@ class ChangesTask(SourceTask):
     """Read units of a change log and write or send their changes.
 
     Args:
-        delta: how changes are written.
-        kinds: the column that says what a row does.
-        by_partition: whether rows meet by partition, not by key.
-        rejects: whether rows without a usable key are set aside; else they are an error.
-        aside: how the names of files of these rows begin.
+        delta: the settings for writing changes.
+        kinds: the column with the row kind.
+        by_partition: whether rows are sent by partition, not by key.
+        rejects: whether rows without a usable key are written to rejects; otherwise they are an error.
+        aside: the prefix of the names of files of rejects.
     """
 
     delta: DeltaSettings
@@ -82,9 +82,9 @@ def write_changes(task: ChangesTask, context: TaskContext) -> Iterator[Mapping[s
         for unit, batches in changes.units():
             for rows, kinds in batches:
                 writer.write(rows, kinds)
-            told = changes.claim()
-            progress = report([], rows_read=told["rows_read"], input_bytes=unit.input_bytes)
-            yield {**progress, "claims": [told]}
+            counts = changes.claim()
+            progress = report([], rows_read=counts["rows_read"], input_bytes=unit.input_bytes)
+            yield {**progress, "claims": [counts]}
         files = writer.close()
     yield {**_report(files), "claims": [changes.claim()]}
 
@@ -111,15 +111,15 @@ def send_changes(task: ChangesTask, context: TaskContext) -> Iterator[tuple[int,
 def receive_changes(
     task: ReceiveChangesTask, blobs: Iterable[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
-    """Write the changes that were sent to one reducer; reports the files, and what tasks claim."""
+    """Write the changes that were sent to one reducer; reports the files, and the senders' reports."""
     settings = task.delta
     claims = []
     with DeltaWriter(context.storage, settings, task=task.task, attempt=context.attempt) as writer:
         for blob in blobs:
             context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
-            if (told := claimed(stream)) is not None:
-                claims.append(told)
+            if (counts := claimed(stream)) is not None:
+                claims.append(counts)
             for batch in stream:
                 rows = batch.select(range(batch.num_columns - 1))
                 writer.write(rows, batch.column(batch.num_columns - 1).to_numpy())
@@ -141,15 +141,15 @@ def _reducers(rows: pa.RecordBatch, task: ChangesTask) -> Indices:
     settings, count = task.delta, task.reducers
     if not task.by_partition:
         return partition_of(hash_keys(rows.select(settings.key_names)), count)
-    found = np.empty(rows.num_rows, np.int64)
+    reducers = np.empty(rows.num_rows, np.int64)
     write = settings.write
     for partition, members in group_indices(rows, write.spec, write.schema):
-        found[members] = partition_number(partition, count)
-    return found
+        reducers[members] = partition_number(partition, count)
+    return reducers
 
 
 class _Changes:
-    """The changes that a task reads, checked; those without a usable key are set aside or an error."""
+    """The changes that a task reads, checked; those without a usable key are rejects or an error."""
 
     def __init__(self, task: ChangesTask, context: TaskContext) -> None:
         settings = task.delta
@@ -157,7 +157,7 @@ class _Changes:
         self._by_key = settings.mode == UPSERT
         self._key = settings.key_names
         self._columns = arrow_schema(settings.write.schema)
-        # A row that lacks its key is unusable, not one of a default key.
+        # A missing key makes a row unusable, and is not replaced by a default value.
         read = without_write_defaults(settings.write.schema, settings.key_ids)
         self._schema = source_schema(read, task.kinds)
         self._context = context
@@ -173,15 +173,15 @@ class _Changes:
         self._files.close()
 
     def units(self) -> Iterator[tuple[SourceUnit, Iterator[tuple[pa.RecordBatch, Kinds]]]]:
-        """Yield each unit with its changes, but those that do nothing."""
+        """Yield each unit with its changes, without those that have no effect."""
         for unit, batches in task_units(self._task, self._schema, self._context):
             yield unit, self._known(batches, unit.path)
 
     def claim(self) -> dict[str, Any]:
-        """Return what was read since it was last asked; once closed, also what was set aside."""
-        told = {**self._counts, "task": self._task.task}
+        """Return the counts since the last call; after the end, also the file of rejects."""
+        counts = {**self._counts, "task": self._task.task}
         self._counts = dict.fromkeys(self._counts, 0)
-        return {**told, "rejects": None if self._aside is None else self._aside_path}
+        return {**counts, "rejects": None if self._aside is None else self._aside_path}
 
     def _known(
         self, batches: Iterator[pa.RecordBatch], where: str
@@ -192,15 +192,15 @@ class _Changes:
             usable = self._usable(batch, where)
             *columns, texts = usable.columns
             kinds = row_kinds(texts)
-            for place in np.flatnonzero(kinds == UNKNOWN):
-                row = self._shown(usable, int(place))
-                raise unknown_kind(texts[place].as_py(), self._task.kinds, where, row)
+            for index in np.flatnonzero(kinds == UNKNOWN):
+                row = self._shown(usable, int(index))
+                raise unknown_kind(texts[index].as_py(), self._task.kinds, where, row)
             rows = pa.RecordBatch.from_arrays(columns, schema=self._columns)
             if self._by_key:
-                does = kinds != UPDATE_BEFORE
-                rows, kinds = rows.filter(pa.array(does)), kinds[does]
+                effective = kinds != UPDATE_BEFORE
+                rows, kinds = rows.filter(pa.array(effective)), kinds[effective]
             inserts = (kinds == INSERT) | (kinds == UPDATE_AFTER)
-            # Of what an upsert deletes only the key is known.
+            # A delete of an upsert may have the key only.
             whole = rows.filter(pa.array(inserts)) if self._by_key else rows
             if missing := null_in_required(whole):
                 row = self._shown(whole, _first_with_null(whole))
@@ -211,30 +211,30 @@ class _Changes:
     def _usable(self, batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
         bad = np.zeros(batch.num_rows, np.bool_)
         for name in self._key:
-            if (found := unusable(batch.column(name))) is None:
+            if (problem := unusable(batch.column(name))) is None:
                 continue
             if not self._task.rejects:
-                row = self._shown(batch, int(np.argmax(found[0])))
+                row = self._shown(batch, int(np.argmax(problem[0])))
                 raise BadInputError(
-                    f"{where} has {found[1]} in the key column {name}{row}",
-                    hint="--rejects PATH sets such rows aside",
+                    f"{where} has {problem[1]} in the key column {name}{row}",
+                    hint="add --rejects PATH to write such rows to a file",
                 )
-            bad |= found[0]
+            bad |= problem[0]
         if not bad.any():
             return batch
-        self._set_aside(batch.filter(pa.array(bad)))
+        self._reject(batch.filter(pa.array(bad)))
         return batch.filter(pa.array(~bad))
 
-    def _shown(self, rows: pa.RecordBatch, place: int) -> str:
-        """Return a row to end a message with; nothing if it has no form as text."""
+    def _shown(self, rows: pa.RecordBatch, index: int) -> str:
+        """Return a row as the end of a message; empty if it cannot be written as text."""
         schema = self._schema.select(*rows.schema.names)
         try:
-            lines = json_lines(rows.slice(place, 1), schema)
+            lines = json_lines(rows.slice(index, 1), schema)
         except BadInputError:
             return ""
         return f", in the row {lines[0].as_py().strip()[:_SHOWN]}"
 
-    def _set_aside(self, batch: pa.RecordBatch) -> None:
+    def _reject(self, batch: pa.RecordBatch) -> None:
         self._counts["rejected"] += batch.num_rows
         if self._aside is None:
             file = batch_file(self._context.storage, self._aside_path)
@@ -243,15 +243,15 @@ class _Changes:
 
 
 def _first_with_null(rows: pa.RecordBatch) -> int:
-    """Return the first row that lacks something required; there is one."""
+    """Return the index of the first row with NULL in a required column; there must be one."""
 
-    def among(place: int) -> bool:
-        return null_in_required(rows.slice(0, place + 1)) is not None
+    def is_within(last: int) -> bool:
+        return null_in_required(rows.slice(0, last + 1)) is not None
 
-    return bisect_left(range(rows.num_rows), True, key=among)  # noqa: FBT003 - what is looked for
+    return bisect_left(range(rows.num_rows), True, key=is_within)  # noqa: FBT003 - the value searched for
 
 
 def source_schema(schema: Schema, kinds: str) -> Schema:
-    """Return the columns of a change log: of a row that is deleted by its key most may be missing."""
+    """Return the columns of a change log, all optional: a row that is deleted by key may lack most columns."""
     fields = [field.model_copy(update={"required": False}) for field in schema.fields]
     return Schema(*fields, NestedField(schema.highest_field_id + 1, kinds, StringType()))

@@ -1,6 +1,6 @@
-"""Carry a compaction out: groups to files on the engine, checked, then committed as `replace`.
+"""Execute a compaction: rewrite groups on the engine, check the new files, commit them as `replace`.
 
-A group whose files others changed meanwhile is planned once more; the other groups are not held up by it.
+A group whose files another writer changed in the meantime is planned again; it does not delay the other groups.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import staged
 
 _ROUNDS = 2
-# Beside a busy writer the head moves between load and swap; the rewritten files are worth more tries.
+# With a busy concurrent writer the head often changes before the commit; rewritten files are worth more attempts.
 _COMMIT_TRIES = 3
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What was done, over all commits and both rounds."""
+    """The totals over all commits and both rounds."""
 
     files_in: int = 0
     files_out: int = 0
@@ -61,7 +61,7 @@ class _Tally:
     operation_id: str | None = None
 
     def add(self, groups: Sequence[Rewritten], committed: Committed, operation_id: str) -> None:
-        """Count what a commit landed."""
+        """Add the groups of a successful commit."""
         self.snapshot_ids.append(committed.snapshot_id)
         self.deletes_out += _removed_deletes(committed)
         self.operation_id = self.operation_id or operation_id
@@ -76,7 +76,7 @@ class _Tally:
             self.rows_out += sum(file.record_count for file in item.files)
 
     def facts(self) -> dict[str, int]:
-        """Return the result as it is shown."""
+        """Return the totals for the outcome."""
         return {
             "rewritten_files": self.files_in,
             "added_files": self.files_out,
@@ -91,14 +91,14 @@ class _Tally:
 
 
 def _removed_deletes(committed: Committed) -> int:
-    """Return how many delete files a landed commit removed, by its summary."""
+    """Return the number of delete files that a commit removed, from its summary."""
     snapshot = committed.table.metadata.snapshot_by_id(committed.snapshot_id)
     counters = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     return int(counters.get("removed-delete-files", "0"))
 
 
 def preview(plan: CompactionPlan) -> Outcome:
-    """Describe a plan without carrying it out."""
+    """Describe a plan without executing it."""
     rows = [
         [group.number, group.files.num_rows, group.bytes, group.rows, group.output_files]
         for group in plan.groups
@@ -108,18 +108,18 @@ def preview(plan: CompactionPlan) -> Outcome:
 
 
 def execute(session: Session, plan: CompactionPlan, operation_id: str | None = None) -> Outcome:
-    """Rewrite and commit; groups that clash with other writers are planned once more.
+    """Rewrite and commit; groups that conflict with other writers are planned once more.
 
     Args:
         session: the invocation's.
-        plan: what to rewrite.
-        operation_id: the first commit's; None for a new one.
+        plan: the groups to rewrite.
+        operation_id: the id of the first commit; None for a new one.
 
     Raises:
         CommitConflictError: nothing could be committed.
-        CommitUnknownError: the catalog did not answer; every file stays.
-        CorruptFileError: a file is not what the table's metadata says; nothing was committed.
-        LakeError: what was written differs from what was read; nothing was committed.
+        CommitUnknownError: the catalog did not answer; no file was deleted.
+        CorruptFileError: a file contradicts the table's metadata; nothing was committed.
+        LakeError: the rows written differ from the rows read; nothing was committed.
     """
     if not plan.groups and not plan.options.remove_dangling_deletes:
         return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
@@ -134,8 +134,8 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
     except LakeError as error:
         if not run.tally.snapshot_ids:
             raise
-        # What was committed stands; the rest was removed.
-        session.warn(f"stopped before the end: {error.message}")
+        # Groups that were committed stay committed; the files of the others were removed.
+        session.warn(f"stopped before all groups were committed: {error.message}")
         run.tally.failed = len(plan.groups) - run.tally.groups
     status = Status.PARTIAL if run.tally.failed else Status.DONE
     if not run.tally.snapshot_ids:
@@ -144,9 +144,9 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
 
 
 class _Run:
-    """One carrying out: up to two rounds of rewriting and committing.
+    """One execution: up to two rounds of rewriting and committing.
 
-    All files that it writes carry one id in their names; it is also the mark of the first commit.
+    The names of all files that it writes contain one id, which is also the operation id of the first commit.
     """
 
     def __init__(self, session: Session, plan: CompactionPlan, operation_id: str) -> None:
@@ -155,34 +155,34 @@ class _Run:
         self.operation_id = operation_id
         self.tally = _Tally()
         self._table = plan.table
-        self._clash: CommitConflictError | None = None
+        self._conflict: CommitConflictError | None = None
         self._wrong_bounds: list[str] = []
         self._failed: list[FileGroup] = []
         self._tasks = 0
         self._commits = 0
 
     def all_rounds(self) -> None:
-        """Rewrite and commit, then once more what clashed.
+        """Rewrite and commit, then do so again for the groups that conflicted.
 
         Raises:
             CommitConflictError: nothing could be committed.
         """
         for _ in range(_ROUNDS):
             self.session.interrupts.checkpoint()
-            clashed = self._round()
-            self.tally.failed = len(clashed)
-            if not clashed or not self._plan_again(clashed):
+            conflicting = self._round()
+            self.tally.failed = len(conflicting)
+            if not conflicting or not self._plan_again(conflicting):
                 break
-        if self._clash is not None and not self.tally.snapshot_ids:
-            raise self._clash
+        if self._conflict is not None and not self.tally.snapshot_ids:
+            raise self._conflict
         self._warn_of_bounds()
-        # What was reported and is still there was committed.
+        # All reported files that still exist are committed.
         remove_lost_attempts(self.session, self._table, self.operation_id, [])
         if self.plan.options.remove_dangling_deletes:
             self._remove_dangling()
 
     def _round(self) -> list[FileGroup]:
-        """Rewrite all groups of the plan and commit; return those that clashed."""
+        """Rewrite and commit all groups of the plan; return those that conflicted."""
         self._failed = []
         waiting: list[Rewritten] = []
         for done in self._checked():
@@ -199,15 +199,15 @@ class _Run:
         options, count = self.plan.options, len(self.plan.groups)
         return -(-count // options.max_commits) if options.partial_progress else count
 
-    def _plan_again(self, clashed: Sequence[FileGroup]) -> bool:
-        """Plan the clashed groups' files on the table as it is; False if there is nothing left to do."""
-        before = {path for group in clashed for path in group.paths}
+    def _plan_again(self, conflicting: Sequence[FileGroup]) -> bool:
+        """Plan the files of conflicting groups on the refreshed table; False if there is nothing to do."""
+        before = {path for group in conflicting for path in group.paths}
         try:
             fresh = plan_compaction(
                 self._table.refreshed(), self.plan.options, branch=self.plan.branch
             )
         except RefusedError as error:
-            self.session.warn(f"groups that clashed were not planned again: {error.message}")
+            self.session.warn(f"conflicting groups were not planned again: {error.message}")
             return False
         groups = [group for group in fresh.groups if before & set(group.paths)]
         self.plan = replace(fresh, groups=groups)
@@ -217,33 +217,34 @@ class _Run:
     # Rewriting
 
     def _checked(self) -> Iterator[Rewritten]:
-        """Yield groups as they are completely rewritten and found to be right."""
+        """Yield groups that are completely rewritten and have passed the checks."""
         doubtful: list[tuple[Rewritten, list[Disagreement]]] = []
         for done in self._rewritten():
             check_rows(done.group.rows, done.rows, done.files, dropped=done.dropped)
-            found = metric_differences(
+            differences = metric_differences(
                 done.group.files,
                 done.files,
                 schema=self.plan.table.schema,
                 spec=self.plan.spec,
                 fewer_rows=done.dropped > 0,
             )
-            if not found or (self.plan.options.verify and not any(item.certain for item in found)):
+            certain = any(item.certain for item in differences)
+            if not differences or (self.plan.options.verify and not certain):
                 yield done
             else:
-                doubtful.append((done, found))
-        for done, found in doubtful:
-            self._compare(done, found)
+                doubtful.append((done, differences))
+        for done, differences in doubtful:
+            self._compare(done, differences)
             yield done
 
-    def _compare(self, done: Rewritten, found: Sequence[Disagreement]) -> None:
-        """Settle by every value whether a group was rewritten wrongly or described wrongly before.
+    def _compare(self, done: Rewritten, differences: Sequence[Disagreement]) -> None:
+        """Compare every value, to decide whether the new rows or the metadata of the old files are wrong.
 
         Raises:
-            LakeError: its rows differ, or the metadata of the new files does not describe them.
-            CorruptFileError: they do not, and a count in the metadata of the old files is wrong.
+            LakeError: the rows differ, or the metadata of the new files does not describe them.
+            CorruptFileError: the rows are equal, and a count in the metadata of the old files is wrong.
         """
-        worst = max(found, key=lambda item: (item.certain, not item.of_bounds))
+        worst = max(differences, key=lambda item: (item.certain, not item.of_bounds))
         payload = CompareTask(
             reading=self.plan.reading(self.plan.deletes(done.group.files)),
             before=done.slices,
@@ -253,12 +254,12 @@ class _Run:
         engine = self.session.engine(self.plan.input_bytes)
         for result in engine.run([Task(payload)], compare, storage=self.plan.table.storage):
             if not result.value["same"]:
-                raise LakeError(f"{worst.text}: nothing was committed")
+                raise LakeError(f"{worst.text}; nothing was committed")
             if result.value["described"] is not None:
                 self._check_new(done, DataFile.from_plain(result.value["described"]))
         if worst.certain and not worst.of_bounds:
             raise CorruptFileError(
-                f"{worst.text}, yet every value was copied: the table's metadata describes its files wrongly",
+                f"{worst.text}, but all values are equal: the table's metadata of the old files is wrong",
                 hint="nothing was committed",
             )
         if worst.certain:
@@ -268,25 +269,25 @@ class _Run:
         """Compare the metadata of new files with the rows that were read from them.
 
         Raises:
-            LakeError: it does not describe them.
+            LakeError: the metadata does not describe the rows.
         """
         schema, spec = self.plan.table.schema, self.plan.spec
         read = entries_of([rows], spec=spec, schema=schema, status=1, snapshot_id=0)
         for item in metric_differences(read, done.files, schema=schema, spec=spec):
             if item.certain:
-                raise LakeError(f"in the new files, {item.text}: nothing was committed")
+                raise LakeError(f"in the new files, {item.text}; nothing was committed")
 
     def _warn_of_bounds(self) -> None:
-        """Report once that bounds of old files were wrong, which their rewrite corrected."""
+        """Warn once that bounds of old files were wrong; the rewrite corrected them."""
         if count := len(self._wrong_bounds):
             groups = "a group of files" if count == 1 else f"{count} groups of files"
             self.session.warn(
                 f"the metadata of {groups} had wrong bounds ({self._wrong_bounds[0]}), so filters may have skipped "
-                "rows; the bounds of the new files are right"
+                "rows; the bounds of the new files are correct"
             )
 
     def _rewritten(self) -> Iterator[Rewritten]:
-        """Yield groups whose tasks have all ended."""
+        """Yield groups whose tasks have all finished."""
         rewriter = Rewriter(self.session, self.plan, self.operation_id, self._tasks)
         try:
             yield from rewriter.groups(self._groups_per_commit())
@@ -296,31 +297,33 @@ class _Run:
     # Committing
 
     def _commit(self, groups: Sequence[Rewritten]) -> None:
-        """Commit groups in one snapshot, leaving out those that clash."""
-        left = list(groups)
+        """Commit groups in one snapshot, without those that conflict."""
+        remaining = list(groups)
         tries = _COMMIT_TRIES
-        while left:
+        while remaining:
             try:
-                self._commit_once(left)
+                self._commit_once(remaining)
             except ConflictingFilesError as error:
-                self._clash = error
-                hit = [item for item in left if error.paths & set(item.group.paths)] or left
+                self._conflict = error
+                failed = [
+                    item for item in remaining if error.paths & set(item.group.paths)
+                ] or remaining
             except CommitConflictError as error:
-                self._clash = error
+                self._conflict = error
                 tries -= 1
-                hit = [] if tries else left
+                failed = [] if tries else remaining
             else:
                 return
-            self._discard(hit)
-            self._failed += [item.group for item in hit]
-            gone = {item.group.number for item in hit}
-            left = [item for item in left if item.group.number not in gone]
+            self._discard(failed)
+            self._failed += [item.group for item in failed]
+            numbers = {item.group.number for item in failed}
+            remaining = [item for item in remaining if item.group.number not in numbers]
 
     def _commit_once(self, groups: Sequence[Rewritten]) -> None:
-        # A commit's id marks what it made: every further one needs an id of its own.
+        # The operation id identifies a commit, so every further commit needs a new one.
         operation_id = self.session.ids.uuid() if self._commits else self.operation_id
         self._commits += 1
-        # Loaded again: others may have committed while the rows were rewritten.
+        # Refreshed: other writers may have committed while the rows were rewritten.
         committed = commit_snapshot(
             self.session,
             self._table.refreshed(),
@@ -335,9 +338,9 @@ class _Run:
         base = self.plan.base
         added = [file for item in groups for file in item.files]
         removed = [path for item in groups for path in item.group.paths]
-        # Expiry takes a path that one snapshot removes for garbage, though another may have added it.
+        # Expiry deletes a path that a snapshot removes, even if another snapshot adds it.
         if base is None or {file.path for file in added} & set(removed):
-            raise LakeError("a rewrite would remove what it adds: nothing was committed")
+            raise LakeError("the rewrite would remove a file that it adds; nothing was committed")
         keeps = self.plan.options.starting_sequence_number
         return RewriteFiles(
             added=added,
@@ -349,20 +352,20 @@ class _Run:
         )
 
     def _remove_dangling(self) -> None:
-        """Remove delete files that apply to nothing, in a commit of its own on the head as it is."""
+        """Remove delete files that apply to no data file, in a separate commit on the current head."""
         self.session.interrupts.checkpoint()
         table = self._table.refreshed()
         head = ancestry.branch_head(table.metadata, self.plan.branch)
         if head is None:
             return
-        gone = dangling_deletes(
+        removed = dangling_deletes(
             live_files(table, head, columns=dangling.COLUMNS, with_deletes=False)
         )
-        if not gone:
+        if not removed:
             return
         operation_id = self.session.ids.uuid()
         operation = RewriteFiles(
-            added=[], removed_paths=[], base_snapshot_id=head.snapshot_id, removed_deletes=gone
+            added=[], removed_paths=[], base_snapshot_id=head.snapshot_id, removed_deletes=removed
         )
         committed = commit_snapshot(
             self.session, table, operation, operation_id=operation_id, branch=self.plan.branch

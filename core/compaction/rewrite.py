@@ -1,7 +1,7 @@
-"""Groups of files rewritten on the engine: as they come, or sorted.
+"""Rewrite groups of files on the engine: in the order of their rows, or sorted.
 
-A group that fills one file is sorted by the task that reads it. The rows of larger ones are sent to tasks by
-ranges of their keys, as many ranges as files; a look at the keys of some files shows where to cut.
+A group that fits in one file is sorted by the task that reads it. The rows of a larger group are sent to tasks by
+range of sort key, one range per output file; the ranges are computed from a sample of the keys.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from lake.core.session import Session
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
 from lake.core.types.arrow_schema import top_columns
 
-# Groups are sent together up to so many bytes: what is sent lies on the executors' disks.
+# Groups are shuffled together up to this many bytes, because shuffled rows are stored on the executors' disks.
 _SENT_BYTES = 16 * 1024**3
-# What one task reads and sends.
+# The bytes that one task reads and sends.
 _PIECE_BYTES = 64 * 1024 * 1024
 _SAMPLED_FILES = 64
 
 
 @dataclass(slots=True)
 class Rewritten:
-    """What has become of one group so far."""
+    """The state of one group's rewrite."""
 
     group: FileGroup
     slices: list[FileSlice]
@@ -55,9 +55,9 @@ class Rewriter:
 
     Args:
         session: the engine and progress.
-        plan: what to rewrite.
+        plan: the groups to rewrite.
         operation_id: part of every file's name.
-        first_task: the number of its first task, part of file names too.
+        first_task: the number of its first task, also part of file names.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class Rewriter:
         """Yield groups as they are completely rewritten.
 
         Args:
-            together: how many groups are wanted at a time; the others need not be begun.
+            together: how many groups to rewrite at a time.
         """
-        alone = [group for group in self._plan.groups if self._is_read_by_its_writer(group)]
-        sent = [group for group in self._plan.groups if not self._is_read_by_its_writer(group)]
-        if alone:
-            yield from self._rewrite_in_place(alone)
-        for batch in _batches(sent, together):
+        direct = [group for group in self._plan.groups if self._is_read_by_its_writer(group)]
+        shuffled = [group for group in self._plan.groups if not self._is_read_by_its_writer(group)]
+        if direct:
+            yield from self._rewrite_directly(direct)
+        for batch in _batches(shuffled, together):
             yield from self._by_ranges(batch)
 
     def _is_read_by_its_writer(self, group: FileGroup) -> bool:
@@ -88,7 +88,7 @@ class Rewriter:
         enough_groups = len(self._plan.groups) >= self._engine.parallelism
         return group.output_files == 1 and (enough_groups or group.bytes <= _PIECE_BYTES)
 
-    def _rewrite_in_place(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
+    def _rewrite_directly(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
         plan, progress = self._plan, self._session.progress
         tasks: list[Task[RewriteTask]] = []
         owners: list[Rewritten] = []
@@ -118,7 +118,7 @@ class Rewriter:
         progress.finish()
         lost = sum(state.unfinished for state in owners)
         if lost:
-            raise LakeError(f"the engine lost {lost} tasks: nothing of them was committed")
+            raise LakeError(f"the engine lost {lost} tasks; their groups were not committed")
 
     def _task(
         self,
@@ -155,7 +155,7 @@ class Rewriter:
     # By ranges of keys
 
     def _by_ranges(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
-        """Sort groups whose rows meet in other tasks than read them."""
+        """Sort groups that need a shuffle: one task reads a row, another writes it."""
         states = [Rewritten(group, self._plan.slices(group), 0) for group in groups]
         bounds = self._bounds(states)
         senders: list[Task[RewriteTask]] = []
@@ -179,15 +179,15 @@ class Rewriter:
             receivers,
             storage=self._plan.table.storage,
         ):
-            self._take(owners[result.task], result.value)
-            told = [claim["hash"] for claim in result.value["claims"]]
-            hashes.append((told, [result.value["hash"]]))
+            self._add_result(owners[result.task], result.value)
+            read = [claim["hash"] for claim in result.value["claims"]]
+            hashes.append((read, [result.value["hash"]]))
         self._session.progress.finish()
         if self._plan.options.verify:
             _check_hashes(hashes)
         yield from states
 
-    def _take(self, state: Rewritten, value: Mapping[str, Any]) -> None:
+    def _add_result(self, state: Rewritten, value: Mapping[str, Any]) -> None:
         files = [DataFile.from_plain(file) for file in value["files"]]
         state.files += files
         state.rows += sum(claim["rows"] for claim in value["claims"])
@@ -202,27 +202,27 @@ class Rewriter:
         )
 
     def _bounds(self, states: Sequence[Rewritten]) -> list[list[str]]:
-        """Return where each group's keys are cut, looking at the files of those that are."""
-        looks: list[Task[SampleTask]] = []
+        """Return the bounds between the key ranges of each group, from a sample of its keys."""
+        tasks: list[Task[SampleTask]] = []
         owners: list[int] = []
-        for place, state in enumerate(states):
+        for index, state in enumerate(states):
             if state.group.output_files > 1:
-                found = self._sample_tasks(state)
-                looks += found
-                owners += [place] * len(found)
+                of_group = self._sample_tasks(state)
+                tasks += of_group
+                owners += [index] * len(of_group)
         samples: list[list[tuple[int, Mapping[str, Any]]]] = [[] for _ in states]
         storage = self._plan.table.storage
-        for result in self._engine.run(looks, sample, storage=storage):
+        for result in self._engine.run(tasks, sample, storage=storage):
             samples[owners[result.task]].append((result.task, result.value))
         return [
             encoded(
-                cuts([value for _, value in sorted(mine, key=_number)], state.group.output_files)
+                cuts([value for _, value in sorted(own, key=_number)], state.group.output_files)
             )
-            for mine, state in zip(samples, states, strict=True)
+            for own, state in zip(samples, states, strict=True)
         ]
 
     def _sample_tasks(self, state: Rewritten) -> list[Task[SampleTask]]:
-        """Return tasks that look at the keys of some files of a group, evenly chosen."""
+        """Return tasks that sample the keys of some files of a group, evenly chosen."""
         order, group = self._plan.order_in(state.group), state.group
         if order is None:
             return []
@@ -246,7 +246,7 @@ def _number(pair: tuple[int, Mapping[str, Any]]) -> int:
 
 
 def _batches(groups: Sequence[FileGroup], together: int) -> Iterator[list[FileGroup]]:
-    """Put neighbours together, up to so many groups and `_SENT_BYTES`."""
+    """Combine adjacent groups, up to ``together`` groups and `_SENT_BYTES`."""
     batch: list[FileGroup] = []
     for group in groups:
         if batch and (len(batch) >= together or _bytes([*batch, group]) > _SENT_BYTES):
@@ -267,14 +267,16 @@ def _check_hashes(hashes: Sequence[tuple[list[str], list[str]]]) -> None:
     Raises:
         LakeError: they differ.
     """
-    read = hash_together(text for told, _ in hashes for text in told)
-    written = hash_together(text for _, told in hashes for text in told)
+    read = hash_together(text for of_read, _ in hashes for text in of_read)
+    written = hash_together(text for _, of_written in hashes for text in of_written)
     if read != written:
-        raise LakeError(f"the content hash was {read} and is {written}: nothing was committed")
+        raise LakeError(
+            f"the content hash of the rows read is {read}, of the rows written {written}; nothing was committed"
+        )
 
 
 def _cut(slices: Sequence[FileSlice], rows: RowRange) -> list[FileSlice]:
-    """Return a range's part of a group's files."""
+    """Return the slices of a group's files that a range covers."""
     files = list(slices[rows.first_file : rows.end_file])
     if not files:
         return []

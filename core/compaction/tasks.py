@@ -1,4 +1,4 @@
-"""What a compaction runs on the engine: rewrite a range of rows, and compare rows before and after."""
+"""The tasks of a compaction: rewrite a range of rows, and compare rows before and after."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from lake.core.sorting.external_sort import with_keys
 from lake.core.sorting.range_partitioning import KeySample, Ranges, decoded
 from lake.core.sorting.sort_keys import RowOrder
 
-# While a row group is encoded, the next one's rows are read.
+# While one row group is encoded, the rows of the next are read.
 _AHEAD_BYTES = 128 * 1024 * 1024
-# Smaller batches are put together: each costs memory and time of its own.
+# Smaller batches are concatenated, because each batch costs memory and time.
 _SMALL_ROWS = 16 * 1024
 _SMALL_BYTES = 2 * 1024 * 1024
 _REPORTS = 50
@@ -36,14 +36,14 @@ class RewriteTask(PlainData):
     """Write or send a range of rows.
 
     Args:
-        task: its number, part of the names of files.
-        files: what is read.
-        rows: how many rows that is by the metadata, deleted or not.
-        reading: how files are read.
-        write: how rows are written.
+        task: the task's number, part of file names.
+        files: the slices to read.
+        rows: the number of rows by the metadata, deleted or not.
+        reading: the settings for reading.
+        write: the settings for writing.
         verify: whether the content of the rows is hashed.
         first: the number of the group's first receiver.
-        bounds: where ranges of sort keys are cut.
+        bounds: the bounds between the ranges of sort keys.
     """
 
     task: int
@@ -58,7 +58,7 @@ class RewriteTask(PlainData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveTask(PlainData):
-    """Write the rows of one range; with `reading`, read them again to hash them."""
+    """Write the rows of one range; if `reading` is set, read them again to hash them."""
 
     task: int
     write: WriteSettings
@@ -87,7 +87,7 @@ class CompareTask(PlainData):
 
 
 def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Write a range of rows to new files, as they come or sorted; reports rows as they are read, then the files."""
+    """Write a range of rows to new files, sorted if there is an order; reports rows, then the files."""
     settings = task.write
     reading = task.reading
     files = task.files
@@ -97,8 +97,8 @@ def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[Mapping[str, An
         open_ordered_writer(context, settings, task=task.task) as writer,
         closing(Deletes(context.storage, reading, files)) as deletes,
     ):
-        # One thread decodes while this one encodes: both cores work on one output file.
-        batches = _together(_of_files(files, reading, deletes, context))
+        # Another thread decodes while this one encodes, so two cores work on one output file.
+        batches = _concatenated(_file_batches(files, reading, deletes, context))
         for batch in prefetch(batches, _AHEAD_BYTES):
             context.check_cancelled()
             if content is not None:
@@ -119,9 +119,9 @@ def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[Mapping[str, An
 
 
 def sample(task: SampleTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Report some keys of the rows of files, deleted or not; reads their columns only."""
+    """Report a sample of the sort keys of files, deleted rows included; reads only the key columns."""
     reading = task.reading
-    order, found = (
+    order, keys = (
         task.order,
         KeySample(task.sampled, task.task),
     )
@@ -129,12 +129,12 @@ def sample(task: SampleTask, context: TaskContext) -> Iterator[Mapping[str, Any]
     for file in files:
         for batch in read_batches(context.storage, file, reading):
             context.check_cancelled()
-            found.add(order.keys(batch, reading.projection))
-    yield found.to_plain()
+            keys.add(order.keys(batch, reading.projection))
+    yield keys.to_plain()
 
 
 def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
-    """Send each row of a range of files to the task in whose range of keys it lies.
+    """Send each row of a range of files to the receiver of its key range.
 
     The group's first receiver gets a report of what was read.
     """
@@ -145,7 +145,7 @@ def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]
     outbox = ShuffleBuffer(first + len(task.bounds) + 1)
     rows = 0
     with closing(Deletes(context.storage, reading, files)) as deletes:
-        batches = _together(_of_files(files, reading, deletes, context))
+        batches = _concatenated(_file_batches(files, reading, deletes, context))
         for batch in prefetch(batches, _AHEAD_BYTES):
             context.check_cancelled()
             rows += batch.num_rows
@@ -154,14 +154,14 @@ def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]
             for number, part in ranges.split(with_keys(batch, order, settings.schema)):
                 yield from outbox.add(first + number, part)
     yield from outbox.rest()
-    told = {"rows": rows, "dropped": deletes.dropped, "hash": content and content.text()}
-    yield first, claim(told)
+    totals = {"rows": rows, "dropped": deletes.dropped, "hash": content and content.text()}
+    yield first, claim(totals)
 
 
 def receive(
     task: ReceiveTask, blobs: Iterator[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
-    """Write the rows that were sent to one task in order; reports the files, and what senders told."""
+    """Write the rows of one key range in order; reports the files, and the senders' totals."""
     settings = task.write
     claims = []
     files = open_writer(context.storage, settings, task=task.task, attempt=context.attempt)
@@ -170,21 +170,21 @@ def receive(
         for blob in blobs:
             context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
-            if (told := claimed(stream)) is not None:
-                claims.append(told)
+            if (totals := claimed(stream)) is not None:
+                claims.append(totals)
             for batch in stream:
                 writer.write_keyed(batch)
         written = writer.close()
         plain = [file.to_plain() for file in written]
-        found = None
+        content_hash = None
         if task.reading is not None:
             slices = [FileSlice.of(file) for file in written]
-            found = _hash_of(slices, task.reading, context)
-    yield {"claims": claims, "files": plain, "hash": found}
+            content_hash = _hash_of(slices, task.reading, context)
+    yield {"claims": claims, "files": plain, "hash": content_hash}
 
 
 def compare(task: CompareTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Compare the rows of two lists of files, value by value, and describe those of the second list."""
+    """Compare the rows of two lists of files, value by value, and return the metrics of the second list."""
     reading = task.reading
     before = _hash_of(task.before, reading, context)
     after = _hash_of(task.after, _without_deletes(reading), context)
@@ -203,12 +203,14 @@ def _compare(
     """Read the written files again and compare every value.
 
     Raises:
-        LakeError: they hold other rows than were read.
+        LakeError: their rows differ from the rows read.
     """
     files = [FileSlice.of(file) for file in written]
     found = _hash_of(files, _without_deletes(reading), context)
     if found != expected:
-        raise LakeError(f"the content hash was {expected} and is {found}: nothing was committed")
+        raise LakeError(
+            f"the content hash of the rows read is {expected}, of the rows written {found}; nothing was committed"
+        )
 
 
 def _hash_of(slices: Sequence[FileSlice], reading: ReadSettings, context: TaskContext) -> str:
@@ -220,15 +222,15 @@ def _rows_of(
     slices: Sequence[FileSlice], reading: ReadSettings, context: TaskContext
 ) -> Generator[pa.RecordBatch]:
     with closing(Deletes(context.storage, reading, slices)) as deletes:
-        yield from prefetch(_of_files(slices, reading, deletes, context))
+        yield from prefetch(_file_batches(slices, reading, deletes, context))
 
 
 def _without_deletes(reading: ReadSettings) -> ReadSettings:
-    """Return how files are read that hold no deleted row."""
+    """Return the settings for reading files without deleted rows."""
     return replace(reading, deletes=(), key_types=None)
 
 
-def _of_files(
+def _file_batches(
     files: Iterable[FileSlice], reading: ReadSettings, deletes: Deletes, context: TaskContext
 ) -> Iterator[pa.RecordBatch]:
     for file in files:
@@ -236,8 +238,8 @@ def _of_files(
         yield from read_batches(context.storage, file, reading, deletes)
 
 
-def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put neighbouring small batches together."""
+def _concatenated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Concatenate adjacent small batches."""
     small: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Rows to a file, a folder or a stream, read in this process or by the engine's tasks."""
+"""Write rows to a file, a folder or a stream; they are read in this process or by the engine's tasks."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ from lake.core.rows.reader import prefetch
 from lake.core.session import Session
 from lake.core.types.arrow_schema import PlainSchema
 
-# What a reader notices beside its rows, e.g. how many were deleted, by a name of its own.
+# Counters that a reader reports in addition to its rows, e.g. the number of deleted rows, by name.
 Noted = Counter[str]
 
 
 class ReadOptions(Protocol):
-    """What of the user's wishes concerns rows however they come about."""
+    """The options that apply to every source of rows."""
 
     @property
     def limit(self) -> int | None:
-        """How many rows are wanted at most."""
+        """The maximum number of rows; None for all."""
 
 
 class ReadPlan(Protocol):
-    """What is to be read."""
+    """A plan for reading rows."""
 
     @property
     def table(self) -> Table:
-        """Where the rows are from."""
+        """The table of the rows."""
 
     @property
     def projection(self) -> Schema:
-        """Their columns."""
+        """The columns of the rows."""
 
     @property
     def options(self) -> ReadOptions:
-        """What the user asked for."""
+        """The user's options."""
 
     @property
     def bytes(self) -> int:
-        """Bytes of the files that are read."""
+        """The bytes of the files to read."""
 
     @property
     def records(self) -> int:
-        """The rows of these files by their metadata, deleted or not."""
+        """The number of rows of these files by their metadata, deleted or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part(PlainData):
-    """The file that a task writes: where, in which format, with which columns."""
+    """The file that a task writes: its path, format and columns."""
 
     path: str
     format: str
@@ -72,24 +72,24 @@ class Part(PlainData):
 
 
 class RowSource(Protocol[Payload]):
-    """Rows that can be read here or by tasks, in the same order."""
+    """Rows that can be read in this process or by tasks, in the same order."""
 
     @property
     def plan(self) -> ReadPlan:
-        """What is read."""
+        """The plan for reading."""
 
     @property
     def task(self) -> TaskFunction[Payload]:
         """The function that the engine runs with a payload: it calls `write_part`."""
 
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, and note at the end of each part what was noticed."""
+        """Yield all rows, and add the counters to ``noted`` at the end of each part."""
 
     def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[Payload]]:
-        """Yield the tasks; ``part`` returns what the task of a number writes."""
+        """Yield the tasks; ``part`` returns the file for a task's number."""
 
     def check(self, rows: int, noted: Noted) -> None:
-        """Raise unless all rows were read."""
+        """Raise an error if not all rows were read."""
 
 
 def first_rows(source: RowSource[Any], most: int) -> list[dict[str, Any]]:
@@ -102,11 +102,11 @@ def first_rows(source: RowSource[Any], most: int) -> list[dict[str, Any]]:
 
 
 def emit(session: Session, source: RowSource[Any], output: Output) -> tuple[dict[str, Any], Noted]:
-    """Write all rows; return what was written and what was noticed.
+    """Write all rows; return the totals of the output and the reader's counters.
 
     Raises:
-        RefusedError: the output lies in the table.
-        CorruptFileError: a file cannot be read; nothing is left behind.
+        RefusedError: the output is inside the table.
+        CorruptFileError: a file cannot be read; no incomplete output remains.
         BadInputError: the output cannot be written.
     """
     refuse_inside(output, source.plan.table)
@@ -165,12 +165,14 @@ def _all_rows(
 
 
 def _engine(session: Session, source: RowSource[Any]) -> Engine:
-    """Return what reads: Spark only where its tasks can write files of this machine."""
+    """Return the engine for reading; Spark only if its tasks can write files on this machine."""
     settings = session.settings
     if engine_name(settings.engine, source.plan.bytes, settings) != InlineEngine.name:
         local = SparkConf.of(settings.master, settings.spark_conf).is_local
         if settings.remote or not local:
-            session.warn("the output lies on this machine, so this process reads, not the cluster")
+            session.warn(
+                "the output is on this machine, so rows are read in this process, not on the cluster"
+            )
             return InlineEngine()
     return session.engine(source.plan.bytes)
 
@@ -188,34 +190,34 @@ def _progressing(
 
 
 def _in_order(results: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
-    """Yield parts by their number, each as soon as all before it are there."""
-    early: dict[int, Mapping[str, Any]] = {}
-    turn = 0
+    """Yield parts in the order of their numbers, each as soon as all earlier parts have finished."""
+    finished: dict[int, Mapping[str, Any]] = {}
+    following = 0
     for number, part in results:
-        early[number] = part
-        while turn in early:
-            yield early.pop(turn)
-            turn += 1
+        finished[number] = part
+        while following in finished:
+            yield finished.pop(following)
+            following += 1
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    left = limit
+    remaining = limit
     with closing(batches):  # type: ignore[type-var]
         for batch in batches if limit != 0 else ():
-            taken = batch if left is None else batch.slice(0, left)
+            taken = batch if remaining is None else batch.slice(0, remaining)
             yield taken
-            left = None if left is None else left - taken.num_rows
-            if left == 0:
+            remaining = None if remaining is None else remaining - taken.num_rows
+            if remaining == 0:
                 return
 
 
-# A folder of files, one a task
+# A folder of files, one per task
 
 
 def _write_folder(
     session: Session, source: RowSource[Any], output: Output, folder: str, noted: Noted
 ) -> list[Mapping[str, Any]]:
-    """Write parts on the engine; files without rows are not kept, but one is if there are no others."""
+    """Write parts on the engine; files without rows are not kept, unless no file has rows: then one is kept."""
     filled: list[Mapping[str, Any]] = []
     if source.plan.options.limit is None:
         tasks = _tasks(source, output.format, folder)
@@ -255,7 +257,7 @@ def _tasks(source: RowSource[Any], format_name: str, folder: str) -> list[Task[A
 def _run(
     session: Session, source: RowSource[Any], engine: Engine, tasks: Sequence[Task[Any]]
 ) -> Generator[tuple[int, Mapping[str, Any]]]:
-    """Yield each task's number and what it wrote, as they finish."""
+    """Yield each task's number and result when it finishes."""
     session.progress.start("reading", tasks=len(tasks), total_bytes=source.plan.bytes)
     ended = 0
     results = engine.run(tasks, source.task, storage=source.plan.table.storage)
@@ -268,7 +270,7 @@ def _run(
             yield result.task, result.value
     session.progress.finish()
     if ended != len(tasks):
-        raise LakeError(f"the engine lost {len(tasks) - ended} tasks: nothing was written")
+        raise LakeError(f"the engine lost {len(tasks) - ended} tasks; nothing was written")
 
 
 def write_part(
@@ -277,8 +279,8 @@ def write_part(
     batches: Iterator[pa.RecordBatch],
     noted: Noted,
 ) -> Mapping[str, Any]:
-    """Write a task's rows to its file; none is there for no rows."""
-    # Two attempts at one task must not write into one file; the last to finish gives it its name.
+    """Write a task's rows to its file; without rows there is no file."""
+    # Two attempts at one task must not write to one file; the last to finish renames its file to the final name.
     temporary = f"{part.path}.{context.attempt}"
     rows = size = 0
     try:

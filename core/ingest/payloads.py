@@ -1,4 +1,4 @@
-"""What the tasks of a load are given: pieces of the source to read, and how their rows are written."""
+"""The payloads of a load's tasks: the pieces of the source to read, and the settings for writing their rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lake.core.sources.discovery import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceUnit(PlainData):
-    """A file to load, or a piece of one: either `source`, or `file` where the source is another table.
+    """A file to load, or a piece of one: `source`, or `file` if the source is another table.
 
-    `place` is the unit's place among all units of the source.
+    `place` is the unit's index among all units of the source.
     """
 
     input_bytes: int
@@ -27,8 +27,8 @@ class SourceUnit(PlainData):
     @property
     def path(self) -> str:
         """The file's path."""
-        found = self.source or self.file
-        return found.path if found else ""
+        source = self.source or self.file
+        return source.path if source else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,14 @@ class SourceTask(PlainData):
     """Read units and write, send or sample their rows.
 
     Args:
-        task: its number, part of the names of files.
-        write: how rows are written.
-        units: what is read.
-        reading: how units of another table are read.
-        must_match: a filter that all rows match.
-        reducers: how many reducers there are to send rows to.
-        bounds: where ranges of sort keys are cut; empty to send rows by partition.
-        sampled: how many keys are sampled.
+        task: the task's number, part of file names.
+        write: the settings for writing.
+        units: the units to read.
+        reading: the settings for reading units of another table.
+        must_match: a filter that all rows must match.
+        reducers: the number of reducers to send rows to.
+        bounds: the bounds between the ranges of sort keys; empty to send rows by partition.
+        sampled: the number of keys to sample.
     """
 
     task: int
@@ -58,7 +58,7 @@ class SourceTask(PlainData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveTask(PlainData):
-    """Write the rows that were sent to one reducer; `keyed` rows carry their sort keys."""
+    """Write the rows that were sent to one reducer; `keyed` rows contain their sort keys."""
 
     task: int
     write: WriteSettings

@@ -1,4 +1,4 @@
-"""Whether a source's columns fit a table, told in full before a byte is written."""
+"""Check that a source's columns fit a table, and report all problems before anything is written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lake.core.ingest.table_creation import is_list
 from lake.core.sources.discovery import CSV, Source
 from lake.core.types.unsupported_columns import UNSUPPORTED
 
-# Arrow reads no Parquet file of more than 100 levels, and writes such: a list takes two of them.
+# Arrow can write a Parquet file with more than 100 levels but cannot read it; a list takes two levels.
 _MOST_LEVELS = 40
 
 
@@ -31,7 +31,7 @@ class SourceColumns:
     """The columns of one source; `name` is a file's path or a table's name, `file` None for a table.
 
     Raises:
-        BadInputError: one is nested so deep that what is written could not be read.
+        BadInputError: a column is nested too deeply; the written file could not be read.
     """
 
     name: str
@@ -46,39 +46,39 @@ class SourceColumns:
                 )
 
 
-def _levels(kind: pa.DataType) -> int:
-    deepest, waiting = 0, [(kind, 1)]
-    while waiting:
-        one, level = waiting.pop()
+def _levels(type_: pa.DataType) -> int:
+    deepest, pending = 0, [(type_, 1)]
+    while pending:
+        part, level = pending.pop()
         deepest = max(deepest, level)
-        waiting += [(one.field(place).type, level + 1) for place in range(one.num_fields)]
+        pending += [(part.field(index).type, level + 1) for index in range(part.num_fields)]
     return deepest
 
 
 def check_sources(schema: Schema, sources: Iterable[SourceColumns], *, evolve: bool) -> None:
-    """Refuse sources that do not fit, whatever is wrong with them in one message.
+    """Refuse sources that do not fit, with all problems in one message.
 
     Args:
         schema: the table's.
-        sources: what is to be loaded.
-        evolve: unknown columns will be added.
+        sources: the columns of the sources to load.
+        evolve: whether unknown columns will be added.
 
     Raises:
         BadInputError: a required column is missing, a type does not fit or a column is unknown.
         RefusedError: a column has values of a type that lake cannot write.
     """
     check = _Check(evolve=evolve)
-    told: dict[str, list[str]] = {}
+    by_problems: dict[str, list[str]] = {}
     for source in sources:
         if problems := list(check.problems(schema, source)):
-            # Files of one kind have the same problems: they are told once.
-            told.setdefault("; ".join(problems), []).append(source.name)
-    if not told:
+            # Similar files have the same problems, which are reported once.
+            by_problems.setdefault("; ".join(problems), []).append(source.name)
+    if not by_problems:
         return
-    shown = "; ".join(f"{_named(names)} {problems}" for problems, names in told.items())
+    shown = "; ".join(f"{_named(names)} {problems}" for problems, names in by_problems.items())
     hints = ["Nothing was written."]
     if check.unknown:
-        hints.insert(0, "--evolve adds new columns.")
+        hints.insert(0, "Add --evolve to add new columns.")
     raise BadInputError(f"the source does not fit the table: {shown}", hint=" ".join(hints))
 
 
@@ -92,7 +92,7 @@ class _Check:
     unknown: bool = False
 
     def problems(self, schema: Schema, source: SourceColumns) -> Iterator[str]:
-        """Yield one line for each column of a source that does not fit."""
+        """Yield one text for each column of a source that does not fit."""
         yield from self._fields(schema.fields, list(source.columns), source, "")
         if source.file is not None:
             yield from _named_by_folders(schema, source)
@@ -109,28 +109,28 @@ class _Check:
         for name in [name for name in types if names.count(name) > 1]:
             yield f"has two columns named {prefix}{name}"
         for field in wanted:
-            kind = types.pop(field.name, None)
+            type_ = types.pop(field.name, None)
             name = prefix + field.name
-            if kind is not None:
-                yield from self._value(field.field_type, kind, source, name)
+            if type_ is not None:
+                yield from self._value(field.field_type, type_, source, name)
             elif field.required and field.write_default is None:
                 yield f"lacks the required column {name} ({field.field_type})"
         folded = {field.name.strip().lower(): field.name for field in wanted}
-        for name, kind in types.items():
+        for name, type_ in types.items():
             if self.evolve:
                 continue
             self.unknown = True
-            like = folded.get(name.strip().lower())
-            meant = f" (did you mean {prefix}{like}?)" if like else ""
-            yield f"has column {prefix}{name} ({kind}), which the table lacks{meant}"
+            similar = folded.get(name.strip().lower())
+            suggestion = f" (did you mean {prefix}{similar}?)" if similar else ""
+            yield f"has column {prefix}{name} ({type_}), which the table lacks{suggestion}"
 
     def _value(
         self, wanted: IcebergType, found: pa.DataType, source: SourceColumns, name: str
     ) -> Iterator[str]:
         if isinstance(wanted, UNSUPPORTED) and (is_text(source) or not pa.types.is_null(found)):
             raise RefusedError(
-                f"{source.name} has values for column {name} of the type {wanted}, which lake cannot write",
-                hint="Leave the column out of the source: the new rows have NULL there.",
+                f"{source.name} has values for column {name} of type {wanted}, which lake cannot write",
+                hint="Remove the column from the source; the new rows then have NULL there.",
             )
         if isinstance(wanted, StructType) and pa.types.is_struct(found):
             yield from self._fields(wanted.fields, list(found), source, f"{name}.")
@@ -144,7 +144,7 @@ class _Check:
         elif (
             isinstance(wanted, UnknownType) and not pa.types.is_null(found) and not is_text(source)
         ):
-            yield f"has column {name} as {found}, the table as unknown (--evolve gives it a type)"
+            yield f"has column {name} as {found}, the table as unknown (--evolve sets its type)"
         elif not _fits(wanted, found, source):
             yield f"has column {name} as {found}, the table as {wanted}"
 
@@ -158,8 +158,8 @@ def _fits(wanted: IcebergType, found: pa.DataType, source: SourceColumns) -> boo
     if source.file is None or not is_text(source):
         return promotable(found, wanted, by_name=True)
     if source.file.format == CSV:
-        return True  # its cells are texts of whatever the table has
-    # Values of text formats are judged one by one as they are read; an object or pairs may be a map.
+        return True  # cells are parsed as the table's type
+    # Values of text formats are checked one by one when they are read; an object or a list of pairs may be a map.
     nested = pa.types.is_struct(found) or is_list(found)
     if wanted.is_primitive:
         return not nested
@@ -167,7 +167,7 @@ def _fits(wanted: IcebergType, found: pa.DataType, source: SourceColumns) -> boo
 
 
 def _named_by_folders(schema: Schema, source: SourceColumns) -> Iterator[str]:
-    """Yield columns whose values stand only in the folders' names: they would be loaded as NULL."""
+    """Yield columns whose values are only in the folders' names: they would be loaded as NULL."""
     known = {field.name for field in schema.fields} - set(source.columns.names)
     for part in source.name.split("/")[:-1]:
         name, equals, _ = part.partition("=")

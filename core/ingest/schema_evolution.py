@@ -1,4 +1,4 @@
-"""New columns: the schema that has them, and the changes that give it to a table."""
+"""Schema evolution: the schema with a source's new columns, and the updates that give it to a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lake.core.catalogs.catalog import Table
 
-# Where the name mapping takes new columns that lie in no other.
+# The parent id of top-level columns in `update_mapping`.
 _TOP = -1
 _PLAIN = NewColumns()
 
@@ -35,10 +35,10 @@ _PLAIN = NewColumns()
 def schema_changes(
     table: Table, schema: Schema
 ) -> tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]:
-    """Return what gives a table the schema, on the very one that was seen.
+    """Return the requirements and updates that set a table's schema, if the current schema is still the same.
 
-    New columns also join the table's name mapping, as Iceberg Java does it: a file without field ids that
-    has such a column would be read without it.
+    New columns are also added to the table's name mapping, as Iceberg Java does. Otherwise such a column of a
+    file without field ids would not be read.
 
     Raises:
         CorruptFileError: the table's name mapping cannot be read.
@@ -75,7 +75,7 @@ def _mapping_changes(table: Table, schema: Schema) -> Iterator[TableUpdate]:
     except ValueError as error:
         raise CorruptFileError(
             f"the name mapping of {table.identifier} cannot be read",
-            hint=f"mend its {NAME_MAPPING.name}",
+            hint=f"correct its table property {NAME_MAPPING.name}",
         ) from error
     old = frozenset(table.schema.field_ids)
     added = dict(_additions(schema.fields, old, _TOP))
@@ -102,12 +102,12 @@ def evolved(
     source: pa.Schema,
     made: NewColumns = _PLAIN,
 ) -> Schema:
-    """Return the schema with the source's new columns and nested fields behind, optional, with fresh ids.
+    """Return the schema with the source's new columns and nested fields appended, optional, with fresh ids.
 
-    A column of the type unknown gets the source's type.
+    A column of type unknown gets the source's type.
 
     Raises:
-        BadInputError: a new column's type has no Iceberg type, or its name is another's.
+        BadInputError: a new column's type has no Iceberg type, or its name exists already.
     """
     fresh = _fresh_ids(last_column_id)
     fields = _with_new_fields(schema.fields, list(source), _New(fresh, made))
@@ -129,13 +129,13 @@ def _fresh_ids(last: int) -> Callable[[], int]:
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """How new fields are made."""
+    """The settings for new fields."""
 
     fresh: Callable[[], int]
     made: NewColumns
 
     def fields(self, found: Sequence[pa.Field]) -> tuple[NestedField, ...]:
-        """Return a source's fields as new ones of the table."""
+        """Return a source's fields as new fields of the table."""
         schema = self.made.schema_of(pa.schema(found)) if found else Schema()
         return assign_fresh_schema_ids(schema, self.fresh).fields
 
@@ -152,22 +152,22 @@ def _with_new_fields(
 
 
 def _with_new_parts(field: NestedField, item: pa.Field | None, new: _New) -> IcebergType:
-    kind = field.field_type
+    type_ = field.field_type
     if item is None:
-        return kind
-    found = item.type
-    if isinstance(kind, UnknownType) and not pa.types.is_null(found):
+        return type_
+    arrow_type = item.type
+    if isinstance(type_, UnknownType) and not pa.types.is_null(arrow_type):
         return new.fields([item])[0].field_type
-    if isinstance(kind, StructType) and pa.types.is_struct(found):
-        return StructType(*_with_new_fields(kind.fields, list(found), new))
-    if isinstance(kind, ListType) and is_list(found):
-        element = _with_new_parts(kind.element_field, found.value_field, new)
-        return list_of(kind, element)
-    if isinstance(kind, MapType) and pa.types.is_map(found):
-        value = _with_new_parts(kind.value_field, found.item_field, new)
-        return map_of(kind, kind.key_type, value)
-    return kind
+    if isinstance(type_, StructType) and pa.types.is_struct(arrow_type):
+        return StructType(*_with_new_fields(type_.fields, list(arrow_type), new))
+    if isinstance(type_, ListType) and is_list(arrow_type):
+        element = _with_new_parts(type_.element_field, arrow_type.value_field, new)
+        return list_of(type_, element)
+    if isinstance(type_, MapType) and pa.types.is_map(arrow_type):
+        value = _with_new_parts(type_.value_field, arrow_type.item_field, new)
+        return map_of(type_, type_.key_type, value)
+    return type_
 
 
-def _with_type(field: NestedField, kind: IcebergType) -> NestedField:
-    return field if kind is field.field_type else field.model_copy(update={"field_type": kind})
+def _with_type(field: NestedField, type_: IcebergType) -> NestedField:
+    return field if type_ is field.field_type else field.model_copy(update={"field_type": type_})

@@ -1,7 +1,6 @@
-"""What an ingest runs on the engine: rows from sources to data files, directly or through an exchange.
+"""The tasks of an ingest: write rows from sources to data files, directly or through an exchange.
 
-Rows cross an exchange as Arrow IPC streams: bytes carry every type without
-loss, and rows never become rows of a JVM.
+Rows are exchanged as Arrow IPC streams, which keep every type without loss; they never become rows of a JVM.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ def write_rows(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str, 
 
 
 def send_rows(task: SourceTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
-    """Read a task's units and send each partition's, or range's, rows to its reducer.
+    """Read a task's units and send the rows of each partition, or range, to its reducer.
 
-    How many rows were read goes to the first reducer, so that the driver can compare it with what all of
-    them wrote.
+    The number of rows read is sent to the first reducer, so that the driver can compare it with the number of rows
+    that all reducers wrote.
     """
     settings = task.write
     outbox = ShuffleBuffer(task.reducers)
@@ -88,7 +87,7 @@ def _by_partition(task: SourceTask) -> Split:
 
 
 def _by_range(task: SourceTask) -> Split:
-    """Split rows by their keys, which they keep."""
+    """Split rows by their sort keys, and keep the keys as a column."""
     settings = task.write
     order, ranges = settings.order, Ranges(decoded(task.bounds))
     if order is None:
@@ -97,7 +96,7 @@ def _by_range(task: SourceTask) -> Split:
 
 
 def sample_rows(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Report some keys of a task's rows, ``sampled`` of them; reads their columns only."""
+    """Report a sample of ``sampled`` sort keys of a task's rows; reads only the key columns."""
     settings = task.write
     order = settings.order or RowOrder()
     schema = top_columns(settings.schema, order.column_ids)
@@ -118,7 +117,7 @@ def sample_rows(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str,
 def receive_rows(
     task: ReceiveTask, blobs: Iterable[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
-    """Write the rows that were sent to one reducer; reports the files, and what tasks claim."""
+    """Write the rows that were sent to one reducer; reports the files, and the senders' reports."""
     settings = task.write
     claims = []
     with open_ordered_writer(context, settings, task=task.task) as writer:
@@ -128,18 +127,19 @@ def receive_rows(
         for blob in blobs:
             context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
-            if (told := claimed(stream)) is not None:
-                claims.append(told)
+            if (sender_report := claimed(stream)) is not None:
+                claims.append(sender_report)
             for batch in stream:
                 write(batch)
         files = writer.close()
-    yield {**report(files, rows_read=sum(one["rows_read"] for one in claims)), "claims": claims}
+    rows_read = sum(sender_report["rows_read"] for sender_report in claims)
+    yield {**report(files, rows_read=rows_read), "claims": claims}
 
 
 def write_kept(task: KeepTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Write again those rows of a file for which a filter is not true.
+    """Write the rows of a file for which a filter is not true to new files.
 
-    A file without a row for which it is true is reported as untouched, and nothing is written.
+    A file without a row for which the filter is true is reported as untouched, and nothing is written.
     """
     settings = task.write
     file, reading = task.file, task.reading
@@ -158,8 +158,8 @@ def write_kept(task: KeepTask, context: TaskContext) -> Iterator[Mapping[str, An
             removed += pc.sum(mask).as_py()
             writer.write(batch.filter(pc.invert(mask)))
         files = writer.close()
-    told = {"untouched": None, "removed_rows": removed, "dropped": deletes.dropped}
-    yield {**report(files), **told}
+    counts = {"untouched": None, "removed_rows": removed, "dropped": deletes.dropped}
+    yield {**report(files), **counts}
 
 
 def _any_match(
@@ -171,12 +171,12 @@ def _any_match(
     projection = reading.schema.select(*names)
     matching = replace(reading, projection=projection, row_filter=condition)
     with closing(Deletes(context.storage, matching, [file])) as deletes:
-        found = read_batches(context.storage, file, matching, deletes)
-        return any(batch.num_rows for batch in found)
+        batches = read_batches(context.storage, file, matching, deletes)
+        return any(batch.num_rows for batch in batches)
 
 
 def report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -> dict[str, Any]:
-    """Return what a task tells the driver of files that it wrote and input that it read."""
+    """Return a task's report for the driver: the files that it wrote and the input that it read."""
     plain = [file.to_plain() for file in files]
     return {"files": plain, "rows_read": rows_read, "input_bytes": input_bytes}
 
@@ -187,14 +187,14 @@ def report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -
 def task_units(
     task: SourceTask, schema: Schema, context: TaskContext
 ) -> Iterator[tuple[SourceUnit, Iterator[pa.RecordBatch]]]:
-    """Yield each unit of a task with its rows as the table's."""
+    """Yield each unit of a task with its rows in the table's schema."""
     condition = None if task.must_match is None else bind_filter(task.must_match, schema)
-    found = (
+    units = (
         _source_rows(task.units, schema, context)
         if task.reading is None
         else _table_rows(task.units, task.reading, schema, context)
     )
-    for unit, batches in found:
+    for unit, batches in units:
         yield unit, _checked(batches, condition, schema)
 
 
@@ -248,5 +248,5 @@ def _check_matching(
         row = batch.filter(pc.invert(mask)).slice(0, 1).to_pylist()[0]
         raise BadInputError(
             f"{where} has rows that do not match the overwrite's filter, e.g. {str(row)[:_SHOWN]}",
-            hint="an overwrite may only add rows of the part that it replaces",
+            hint="an overwrite may only add rows that match its filter",
         )

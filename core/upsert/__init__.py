@@ -1,1 +1,1 @@
-"""`lake ingest --upsert`: load rows that replace the table's rows of the same keys."""
+"""`lake ingest --upsert`: load rows that replace the table's rows with the same keys."""

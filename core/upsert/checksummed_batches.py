@@ -1,7 +1,7 @@
-"""Batches that are kept in storage between an upsert's steps, with a checksum each.
+"""Temporary files of batches between the steps of an upsert, with a checksum per batch.
 
-A wrong byte in a key would change other rows than the source says. Format: pieces of their length and CRC-32 (both
-little-endian, 64 and 32 bits) and an Arrow stream of one batch, then a length of 0 and the number of pieces.
+A wrong byte in a key would change the wrong rows. Format: per batch its length (64 bits) and CRC-32 (32 bits), both
+little-endian, and an Arrow stream of the batch; then a length of 0 and the number of batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lake.core.engine.shuffle import arrow_stream
 from lake.core.errors import CorruptFileError
 from lake.core.storage.storage import Storage
 
-_HEAD = struct.Struct("<QI")
+_HEADER = struct.Struct("<QI")
 
 
 class BatchFile:
@@ -31,46 +31,48 @@ class BatchFile:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write a batch."""
         piece = arrow_stream(batch.schema, [batch])
-        self._sink.write(_HEAD.pack(piece.size, zlib.crc32(piece)))
+        self._sink.write(_HEADER.pack(piece.size, zlib.crc32(piece)))
         self._sink.write(piece)
         self.pieces += 1
 
 
 @contextmanager
 def batch_file(storage: Storage, path: str) -> Iterator[BatchFile]:
-    """Open a new file for batches; it is whole only if the block ends well."""
+    """Open a new file for batches; it is complete only if the block does not raise."""
     with storage.open_output(path) as sink:
         file = BatchFile(sink)
         yield file
-        sink.write(_HEAD.pack(0, file.pieces))
+        sink.write(_HEADER.pack(0, file.pieces))
 
 
 def batches_in(storage: Storage, path: str) -> Iterator[pa.RecordBatch]:
     """Yield a file's batches.
 
     Raises:
-        CorruptFileError: it is not what was written.
+        CorruptFileError: the content differs from what was written.
     """
     pieces = 0
     with storage.open_input(path) as source:
         size = source.size()
         while True:
-            head = source.read(_HEAD.size)
-            if len(head) != _HEAD.size:
+            header = source.read(_HEADER.size)
+            if len(header) != _HEADER.size:
                 raise _damaged(path)
-            length, told = _HEAD.unpack(head)
+            # In the last header, the number of pieces takes the place of the checksum.
+            length, checksum = _HEADER.unpack(header)
             if not length:
                 break
             piece = source.read_buffer(min(length, size))
-            if piece.size != length or zlib.crc32(piece) != told:
+            if piece.size != length or zlib.crc32(piece) != checksum:
                 raise _damaged(path)
             yield pa.ipc.open_stream(piece).read_next_batch()
             pieces += 1
-    if pieces != told:
+    if pieces != checksum:
         raise _damaged(path)
 
 
 def _damaged(path: str) -> CorruptFileError:
     return CorruptFileError(
-        f"{path} is damaged: other bytes came back than were written", hint="run the command again"
+        f"{path} is damaged: its content differs from what was written",
+        hint="run the command again",
     )

@@ -1,4 +1,4 @@
-"""Which of the source's rows stands for each key: decided by buckets of keys, each small enough for memory."""
+"""Choose one source row per key, by buckets of keys that each fit in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lake.core.keys.index import KeyIndex
 from lake.core.plain import PlainData
 from lake.core.upsert.checksummed_batches import batch_file, batches_in
 
-# Beyond so many different values a column is told by its least and greatest.
+# With more distinct values, a column is described by its minimum and maximum.
 _MOST_VALUES = 100
 _LONGEST_VALUE = 200
 _BATCH_ROWS = 256 * 1024
@@ -26,7 +26,7 @@ _BATCH_ROWS = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitKeys(PlainData):
-    """A file of the keys of one unit of the source, and the unit's place among all."""
+    """A file with the keys of one unit of the source, and the unit's index."""
 
     place: int
     keys: str
@@ -34,15 +34,15 @@ class UnitKeys(PlainData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeduplicateTask(PlainData):
-    """Keep one row of each key, or send keys to their buckets.
+    """Keep one row per key, or send keys to their buckets.
 
     Args:
-        key_columns: how many of the columns are the key's; the others are the order's.
-        folder: where new files go.
-        name: how their names begin.
-        files: keys to read, in the input's order.
+        key_columns: the number of key columns; the columns after them are the order's.
+        folder: the folder for new files.
+        name: the prefix of their names.
+        files: the keys to read, in the input's order.
         bucket: the number of the bucket.
-        buckets: how many buckets keys are sent to.
+        buckets: the number of buckets that keys are sent to.
     """
 
     key_columns: int
@@ -54,12 +54,12 @@ class DeduplicateTask(PlainData):
 
 
 def deduplicate(task: DeduplicateTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Settle the keys of all units as one bucket; reports where its keys are and who lost."""
+    """Deduplicate the keys of all units as one bucket; reports the files of its keys and of its duplicate rows."""
     yield _deduplicate(_source_keys(task.files, context), task, context)
 
 
 def send_keys(task: DeduplicateTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
-    """Send keys to their buckets, of which there are ``buckets``."""
+    """Send keys to their buckets."""
     outbox = ShuffleBuffer(task.buckets)
     width = task.key_columns
     for batch in _source_keys(task.files, context):
@@ -79,13 +79,13 @@ def send_keys(task: DeduplicateTask, context: TaskContext) -> Iterator[tuple[int
 def deduplicate_sent(
     task: DeduplicateTask, blobs: Iterable[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
-    """Settle the keys that were sent to one bucket, as `deduplicate` does."""
+    """Deduplicate the keys that were sent to one bucket, as `deduplicate` does."""
     batches = (batch for blob in blobs for batch in pa.ipc.open_stream(blob))
     yield _deduplicate(batches, task, context)
 
 
 def _source_keys(files: Iterable[UnitKeys], context: TaskContext) -> Iterator[pa.RecordBatch]:
-    """Yield units' keys with where each row was."""
+    """Yield the units' keys with the unit and row number of each."""
     for file in files:
         row = 0
         for batch in batches_in(context.storage, file.keys):
@@ -111,17 +111,17 @@ def _deduplicate(
     index = KeyIndex.build(keys, rank=_ranks(table, order) if order else None)
     winners = index.rows()
     lost = table.num_rows - len(winners)
-    # Tasks that look for these keys build their index fastest of this order.
+    # In this order, the tasks that match these keys build their index fastest.
     settled = keys.take(pa.array(winners))
     name = f"{task.name}-{task.bucket:05d}-{context.attempt}"
     path = locations.join(task.folder, f"{name}-settled.arrow")
     _write(context, path, settled)
     losers = None
     if lost:
-        stays = np.zeros(table.num_rows, np.bool_)
-        stays[winners] = True
+        kept = np.zeros(table.num_rows, np.bool_)
+        kept[winners] = True
         losers = locations.join(task.folder, f"{name}-losers.arrow")
-        _write(context, losers, table.select(["unit", "row"]).filter(pa.array(~stays)))
+        _write(context, losers, table.select(["unit", "row"]).filter(pa.array(~kept)))
     return {
         "bucket": task.bucket,
         "keys": path,
@@ -133,10 +133,10 @@ def _deduplicate(
 
 
 def _ranks(table: pa.Table, order: list[str]) -> Int64s:
-    """Return each row's place in the order; equal rows keep the input's, NULLs come first."""
+    """Return each row's rank in the order; equal rows keep the input's order, NULLs come first."""
     by = []
     for name in order:
-        # What to do with NULLs is asked in other ways by other versions of Arrow.
+        # Arrow's option for the position of NULLs differs between versions.
         table = table.append_column(f"{name} is there", pc.is_valid(table[name]))
         by += [(f"{name} is there", "ascending"), (name, "ascending")]
     weakest_first = pc.sort_indices(table, sort_keys=by).to_numpy()
@@ -152,28 +152,28 @@ def _write(context: TaskContext, path: str, table: pa.Table) -> None:
 
 
 def column_values(column: pa.ChunkedArray) -> list[Any] | None:
-    """Return what a filter for a column's values takes, as texts: all of them if they are few.
+    """Return a filter's arguments for a column's values, as texts: all values if they are few, else their range.
 
     Returns:
-        ``["in", values]``, ``["between", least, greatest]``, or None for a type without exact texts.
+        ``["in", values]``, ``["between", minimum, maximum]``, or None for a type without exact texts.
     """
-    kind = column.type
+    type_ = column.type
     exact = (
-        pa.types.is_integer(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_time(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_string(kind)
+        pa.types.is_integer(type_)
+        or pa.types.is_date(type_)
+        or pa.types.is_timestamp(type_)
+        or pa.types.is_time(type_)
+        or pa.types.is_decimal(type_)
+        or pa.types.is_string(type_)
     )
     if not exact or not len(column):
         return None
-    different = pc.unique(column)
-    found = different
-    if len(different) > _MOST_VALUES:
-        ends = pc.min_max(different)
-        found = pa.concat_arrays([pa.repeat(ends["min"], 1), pa.repeat(ends["max"], 1)])
-    texts = found.cast(pa.string()).to_pylist()
+    distinct = pc.unique(column)
+    values = distinct
+    if len(distinct) > _MOST_VALUES:
+        ends = pc.min_max(distinct)
+        values = pa.concat_arrays([pa.repeat(ends["min"], 1), pa.repeat(ends["max"], 1)])
+    texts = values.cast(pa.string()).to_pylist()
     if any(len(text) > _LONGEST_VALUE for text in texts):
         return None
-    return ["in", texts] if found is different else ["between", *texts]
+    return ["in", texts] if values is distinct else ["between", *texts]

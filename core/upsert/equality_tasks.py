@@ -1,4 +1,4 @@
-"""Equality deletes of the source's keys, written without a look at the table."""
+"""Write equality deletes for the source's keys, without reading the table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class EqualityDeleteTask(PlainData):
     """Write a delete for every key of a bucket.
 
     Args:
-        task: its number, part of the names of files.
+        task: the task's number, part of file names.
         keys: a file of the bucket's keys.
         ids: columns of the key, in the file's order.
         columns: the schema of the delete files, in the same order.
-        writing: how files are written.
+        writing: the settings for writing.
     """
 
     task: int

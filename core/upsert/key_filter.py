@@ -1,4 +1,4 @@
-"""A filter that every row with one of the source's keys matches: it tells which data files may hold some."""
+"""A filter that every row with one of the source's keys matches; it selects the data files that may contain one."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from lake.core.expressions.filters import FieldIdReference, bind_filter
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-# More buckets of keys span all there is anyway.
+# With more buckets, the filter would cover nearly the whole range of keys.
 _MOST_BUCKETS = 16
 
 
 def key_filter(
     schema: Schema, ids: Sequence[int], buckets: Sequence[Sequence[Any]]
 ) -> BooleanExpression | None:
-    """Return a bound filter for keys; None where nothing is known of them.
+    """Return a bound filter for keys; None if it would not exclude any row.
 
     Args:
         schema: the table's.
         ids: the key's columns.
-        buckets: for each bucket of keys what `column_values` tells of each column.
+        buckets: for each bucket of keys, the result of `column_values` for each column.
     """
     if not 0 < len(buckets) <= _MOST_BUCKETS:
         return None
@@ -43,29 +43,29 @@ def key_filter(
         reduce(And, [_column(schema, *pair) for pair in zip(ids, values, strict=True)])
         for values in buckets
     ]
-    found = reduce(Or, each)
-    return None if isinstance(found, AlwaysTrue) else bind_filter(found, schema)
+    combined = reduce(Or, each)
+    return None if isinstance(combined, AlwaysTrue) else bind_filter(combined, schema)
 
 
 def _column(schema: Schema, column: int, values: Sequence[Any] | None) -> BooleanExpression:
     if values is None:
         return AlwaysTrue()
-    kind, *texts = values
+    form, *texts = values
     term = FieldIdReference(column)
-    if kind == "in":
-        found = _predicate(In, term, [StringLiteral(text) for text in texts[0]])
+    if form == "in":
+        condition = _predicate(In, term, [StringLiteral(text) for text in texts[0]])
     else:
         least, greatest = (StringLiteral(text) for text in texts)
-        found = And(
+        condition = And(
             _predicate(GreaterThanOrEqual, term, least),
             _predicate(LessThanOrEqual, term, greatest),
         )
     try:
-        bind_filter(found, schema)
+        bind_filter(condition, schema)
     except BadInputError:
-        # Not every value has a text that a filter takes, e.g. years beyond 9999.
+        # Some values have no text that a filter accepts, e.g. years after 9999.
         return AlwaysTrue()
-    return found
+    return condition
 
 
 def _predicate(make: Any, term: FieldIdReference, literal: Any) -> BooleanExpression:

@@ -1,4 +1,4 @@
-"""The table's side of an upsert: where the source's keys are in a snapshot, and what deletes those rows."""
+"""The table's side of an upsert: find the rows with the source's keys in a snapshot, and delete them."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
-# The numbers of tasks start here, so that no name meets a loading task's.
+# Task numbers start here, so that file names differ from those of loading tasks.
 _FIRST_TASK = 50_000
-# What `lake.core.upsert.dedup_tasks` tells of a bucket of keys.
+# The report of `lake.core.upsert.dedup_tasks` on a bucket of keys.
 Bucket = Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class KeyMatches:
-    """What the table had of the source's keys at one snapshot.
+    """The source's keys that the table contains at one snapshot.
 
     Args:
-        table: as it was.
+        table: the table at that snapshot.
         base: the branch's head; None for an empty branch.
-        condition: a filter that all rows of these keys match.
-        found: by bucket which keys were there.
-        again: which of them more than once.
-        hit: data files that had some.
-        kept: files of those rows of hit files that stay, when these are copied on write.
-        deletes: delete files of the rows that go, in the other modes.
-        superseded: delete files whose positions ``deletes`` holds again.
+        condition: a filter that all rows with these keys match.
+        found: by bucket, the keys that the table contains.
+        again: by bucket, the keys that it contains more than once.
+        hit: the data files that contain some of the keys.
+        kept: with copy-on-write, the new files with the remaining rows of those data files.
+        deletes: in the other modes, the delete files for the rows.
+        superseded: delete files whose positions are also in ``deletes``.
     """
 
     table: Table
@@ -70,7 +70,7 @@ class KeyMatches:
 
     @property
     def updated(self) -> int:
-        """How many of the keys were there."""
+        """The number of keys that the table contains."""
         return sum(len(bits) for bits in self.found)
 
     @property
@@ -80,7 +80,7 @@ class KeyMatches:
 
 
 class Matcher:
-    """Looks for keys in one snapshot after another; its files have the operation id in their names."""
+    """Matches keys against one snapshot after another; its file names contain the operation id."""
 
     def __init__(self, session: Session, plan: UpsertPlan, operation_id: str) -> None:
         self._session = session
@@ -90,7 +90,7 @@ class Matcher:
         self._number = _FIRST_TASK
 
     def blind(self, table: Table, buckets: Sequence[Bucket]) -> KeyMatches:
-        """Delete the source's keys without a look at the table's rows."""
+        """Delete the source's keys without reading the table's rows."""
         ingest = self._plan.ingest
         base = ancestry.branch_head(table.metadata, ingest.options.branch)
         if base is not None:
@@ -117,21 +117,23 @@ class Matcher:
         return matched
 
     def match(self, table: Table, buckets: Sequence[Bucket]) -> KeyMatches:
-        """Find the table's rows of the source's keys and delete them as the mode says."""
+        """Find the table's rows with the source's keys and delete them in the plan's mode."""
         ingest, key = self._plan.ingest, self._plan.key
         base = ancestry.branch_head(table.metadata, ingest.options.branch)
         known = set(key) <= set(table.schema.field_ids)
         condition = (
-            key_filter(table.schema, key, [one["values"] for one in buckets if one["keys"]])
+            key_filter(
+                table.schema, key, [bucket["values"] for bucket in buckets if bucket["keys"]]
+            )
             if known
             else None
         )
-        nothing = [BitMap() for _ in buckets]
-        matched = KeyMatches(table, base, condition, nothing, [BitMap() for _ in nothing])
+        empty = [BitMap() for _ in buckets]
+        matched = KeyMatches(table, base, condition, empty, [BitMap() for _ in empty])
         if base is None or not known:
             return matched
-        found = live_files(table, base, condition)
-        tasks = list(self._tasks(found, buckets, condition))
+        live = live_files(table, base, condition)
+        tasks = list(self._tasks(live, buckets, condition))
         total = sum(task.input_bytes for task in tasks)
         self._session.progress.start("matching", tasks=len(tasks), total_bytes=total)
         engine = self._session.engine(ingest.input_bytes)
@@ -149,26 +151,26 @@ class Matcher:
                 tasks=1, done_bytes=tasks[result.task].input_bytes, rows=value["rows"]
             )
         self._session.progress.finish()
-        matched.superseded = _superseded(found, matched)
+        matched.superseded = _superseded(live, matched)
         return matched
 
     def _tasks(
-        self, found: LiveFiles, buckets: Sequence[Bucket], condition: BooleanExpression | None
+        self, live: LiveFiles, buckets: Sequence[Bucket], condition: BooleanExpression | None
     ) -> Iterator[Task[MatchTask]]:
-        ingest, key, table = self._plan.ingest, list(self._plan.key), found.table
+        ingest, key, table = self._plan.ingest, list(self._plan.key), live.table
         copies = self._plan.deletes == COPY_ON_WRITE
         names = [ingest.schema.find_column_name(column) or "" for column in key]
-        # Row ids of version 3 move with their rows, and so do columns that are younger than the plan.
+        # Row ids of format version 3 are copied with their rows, and so are columns added after the plan was made.
         copied = moved_schema(ingest.schema if ingest.evolves else table.schema, table.metadata)
         writing = ingest.settings(self._operation_id)
         if copies:
             writing = replace(writing, schema=copied)
-        for numbers, files in self._groups(found):
-            deletes = found.deletes_of(np.array(numbers, np.int64))
+        for numbers, files in self._groups(live):
+            deletes = live.deletes_of(np.array(numbers, np.int64))
             reading = ReadSettings.of(
                 table,
                 projection=ingest.schema.select(*names),
-                # To copy, all rows are counted.
+                # To copy the other rows, all rows must be counted.
                 row_filter=None if copies else condition,
                 deletes=deletes,
             )
@@ -187,13 +189,13 @@ class Matcher:
             self._number += 1
             yield Task(payload, sum(file.size_bytes for file in files))
 
-    def _groups(self, found: LiveFiles) -> Iterator[tuple[list[int], list[FileSlice]]]:
-        """Yield neighbouring data files with their numbers: all cores have work, and no task too much."""
-        specs = found.table.metadata.specs()
+    def _groups(self, live: LiveFiles) -> Iterator[tuple[list[int], list[FileSlice]]]:
+        """Yield groups of adjacent data files with their numbers, sized to use all cores and to limit each task."""
+        specs = live.table.metadata.specs()
         files = [
             item
-            for spec_id, entries in found.by_spec.items()
-            for item in slices_of(entries, spec=specs[spec_id], schema=found.schema)
+            for spec_id, entries in live.by_spec.items()
+            for item in slices_of(entries, spec=specs[spec_id], schema=live.schema)
         ]
         engine = self._session.engine(self._plan.ingest.input_bytes)
         rows = sum(file.record_count for file in files)
@@ -211,17 +213,17 @@ class Matcher:
             yield group
 
 
-def _superseded(found: LiveFiles, matched: KeyMatches) -> list[DeleteKey]:
-    """Return the vectors, and the delete files for one data file, that new vectors take the place of."""
+def _superseded(live: LiveFiles, matched: KeyMatches) -> list[DeleteKey]:
+    """Return the deletion vectors, and the delete files for one data file, that new vectors replace."""
     if not any(file.format == PUFFIN for file in matched.deletes):
         return []
     paths = set(matched.hit)
     hit = pa.array(matched.hit, pa.string())
     masks = [
         pc.is_in(entries["file_path"].cast(pa.string()), value_set=hit).to_numpy()
-        for entries in found.by_spec.values()
+        for entries in live.by_spec.values()
     ]
-    known = found.deletes_of(np.flatnonzero(np.concatenate(masks)))
+    known = live.deletes_of(np.flatnonzero(np.concatenate(masks)))
     return [
         DeleteKey(item.path, item.content_offset)
         for item in known

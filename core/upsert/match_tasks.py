@@ -1,4 +1,4 @@
-"""Rows of the table whose keys the source has: found in data files by key columns alone, then deleted."""
+"""Find the table's rows with the source's keys, reading only the key columns, and delete them."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.upsert.checksummed_batches import batches_in
 
-# With several buckets each is loaded once for about so many rows of the table.
+# With several buckets, each bucket is loaded once per chunk of about this many rows of the table.
 _CHUNK_ROWS = 4 * 1024 * 1024
 _CHUNK_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchTask(PlainData):
-    """Find the rows of data files whose keys the source has, and delete them.
+    """Find the rows of data files that have the source's keys, and delete them.
 
     Args:
-        task: its number, part of the names of files.
+        task: the task's number, part of file names.
         files: the data files.
-        reading: how their key columns are read.
+        reading: the settings for reading their key columns.
         ids: columns of the key.
         buckets: files of the source's keys, by bucket; None for a bucket without keys.
         mode: how rows are deleted.
         format_version: the table's.
-        writing: how files are written.
-        rewriting: how all columns are read, to copy on write.
+        writing: the settings for writing.
+        rewriting: the settings for reading all columns, for copy-on-write.
     """
 
     task: int
@@ -61,10 +61,10 @@ class MatchTask(PlainData):
 
 
 def match(task: MatchTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Find the rows of data files whose keys the source has, and delete them.
+    """Find the rows of data files that have the source's keys, and delete them.
 
-    Reports the key rows that were found in each bucket and those that were found more than once (as
-    serialised bitmaps of their numbers), and what the mode made of the rows.
+    Reports the keys of each bucket that were found and those found more than once (as serialised bitmaps of
+    their numbers), and the files that the mode wrote.
     """
     files, reading = task.files, task.reading
     kept: list[DataFile] = []
@@ -76,7 +76,7 @@ def match(task: MatchTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
             kept = _copy(task, found, context)
         elif hit:
             deletes = _delete(
-                task, [(files[one], found.positions[one]) for one in hit], known, context
+                task, [(files[number], found.positions[number]) for number in hit], known, context
             )
     yield {
         "rows": sum(found.rows),
@@ -88,7 +88,7 @@ def match(task: MatchTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
 
 
 class _Chunk(NamedTuple):
-    """Rows of data files: which file, which row of it, and the key."""
+    """Rows of data files: the file's number, the position in the file, and the key."""
 
     files: Int64s
     positions: Int64s
@@ -97,15 +97,15 @@ class _Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """Which key rows of each bucket were found, and which more than once."""
+    """The keys of each bucket that were found, and those found more than once."""
 
     once: list[BitMap]
     again: list[BitMap]
 
     def add(self, bucket: int, ordinals: Int64s) -> None:
-        different, counts = np.unique(ordinals, return_counts=True)
-        new = _bitmap(different)
-        self.again[bucket] |= (self.once[bucket] & new) | _bitmap(different[counts > 1])
+        distinct, counts = np.unique(ordinals, return_counts=True)
+        new = _bitmap(distinct)
+        self.again[bucket] |= (self.once[bucket] & new) | _bitmap(distinct[counts > 1])
         self.once[bucket] |= new
 
     def report(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Found:
-    """For each data file the positions of its rows with keys of the source, and its number of rows."""
+    """For each data file, the positions of its rows with the source's keys, and its number of rows."""
 
     positions: list[RowPositions]
     rows: list[int]
@@ -153,16 +153,16 @@ def _find(task: MatchTask, known: Deletes, context: TaskContext) -> _Found:
 
 
 def _chunks(parts: Iterator[_Chunk], rows: int) -> Iterator[_Chunk]:
-    """Put batches together until they have so many rows, or take much memory."""
-    waiting: list[_Chunk] = []
+    """Concatenate batches until they have ``rows`` rows or `_CHUNK_BYTES`."""
+    pending: list[_Chunk] = []
     for part in parts:
-        waiting.append(part)
-        full = sum(one.keys.nbytes for one in waiting) >= _CHUNK_BYTES
-        if full or sum(len(one.files) for one in waiting) >= rows:
-            yield _joined(waiting)
-            waiting = []
-    if waiting:
-        yield _joined(waiting)
+        pending.append(part)
+        full = sum(chunk.keys.nbytes for chunk in pending) >= _CHUNK_BYTES
+        if full or sum(len(chunk.files) for chunk in pending) >= rows:
+            yield _joined(pending)
+            pending = []
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(parts: Sequence[_Chunk]) -> _Chunk:
@@ -176,7 +176,7 @@ def _joined(parts: Sequence[_Chunk]) -> _Chunk:
 
 
 class _Buckets:
-    """The source's keys, of which one bucket at a time is in memory."""
+    """The source's keys; one bucket at a time is in memory."""
 
     def __init__(self, context: TaskContext, paths: Sequence[str | None]) -> None:
         self.paths = paths
@@ -184,7 +184,7 @@ class _Buckets:
         self._loaded: tuple[int, KeyIndex] | None = None
 
     def find(self, keys: pa.RecordBatch) -> Iterator[tuple[int, Int64s, Int64s]]:
-        """Yield (bucket, rows of the batch, numbers of the bucket's keys that equal them)."""
+        """Yield (bucket, rows of the batch, numbers of the equal keys in the bucket)."""
         if len(self.paths) == 1:
             yield from self._found(0, keys, None)
             return
@@ -220,7 +220,7 @@ def _delete(
     known: Deletes,
     context: TaskContext,
 ) -> list[DataFile]:
-    """Write which rows of files are deleted now; vectors hold what was deleted before too."""
+    """Write the deletes of rows; deletion vectors also contain the rows deleted before."""
     settings = task.writing
     names = settings.file_names(task=task.task, attempt=context.attempt)
     with open_position_writer(
@@ -241,24 +241,24 @@ def _delete(
 
 
 def _copy(task: MatchTask, found: _Found, context: TaskContext) -> list[DataFile]:
-    """Write the rows of hit files that stay."""
+    """Write the remaining rows of the files that contain matching rows."""
     files, settings, reading = task.files, task.writing, task.rewriting
     if reading is None:
-        raise ValueError("rows cannot be copied without a way to read them")
+        raise ValueError("copy-on-write needs the settings for reading all columns")
     hit = [number for number, positions in enumerate(found.positions) if len(positions)]
     with (
         open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
         closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
     ):
         for number in hit:
-            gone = found.positions[number].to_numpy()
+            removed = found.positions[number].to_numpy()
             for positions, batch in read_positions(
                 context.storage, files[number], reading, deletes
             ):
                 context.check_cancelled()
-                writer.write(batch.filter(pa.array(np.isin(positions, gone, invert=True))))
+                writer.write(batch.filter(pa.array(np.isin(positions, removed, invert=True))))
         kept = writer.close()
     expected = sum(found.rows[number] - len(found.positions[number]) for number in hit)
     if writer.rows != expected:
-        raise LakeError(f"{expected} rows were to be kept, but {writer.rows} were written")
+        raise LakeError(f"{expected} rows must be kept, but {writer.rows} were written")
     return kept

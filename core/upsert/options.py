@@ -1,4 +1,4 @@
-"""What an upsert is asked to do, and the columns that its options name."""
+"""The options of an upsert, and the columns that they name."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MODES = (POSITION, EQUALITY, COPY_ON_WRITE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpsertOptions:
-    """What the user asked for.
+    """The options of an upsert.
 
     Args:
-        key: columns that tell rows apart; empty for the schema's identifier fields.
-        deletes: how old rows are deleted, one of `MODES`; None for what the table's properties say.
-        order_by: among source rows of one key the last by these columns wins; empty for the input's order.
-        repair_duplicates: where the table has several rows of a key, all of them are replaced.
-        rejects: local path for rows whose key is NULL or NaN; None makes such a row an error.
+        key: columns that identify rows; empty for the schema's identifier fields.
+        deletes: how old rows are deleted, one of `MODES`; None to use the table's properties.
+        order_by: of the source rows with one key, the last by these columns is used; empty for the input's order.
+        repair_duplicates: if the table has several rows with one key, all of them are replaced.
+        rejects: local path for rows whose key is NULL or NaN; if None, such a row is an error.
     """
 
     key: Sequence[str] = ()
@@ -39,22 +39,24 @@ class UpsertOptions:
 
     def __post_init__(self) -> None:
         if self.deletes not in {None, *MODES}:
-            raise InvalidRequestError(f"--deletes {self.deletes!r} is none of {', '.join(MODES)}")
+            raise InvalidRequestError(
+                f"--deletes {self.deletes!r} is not one of {', '.join(MODES)}"
+            )
 
 
-def deletes_of(properties: Mapping[str, str], asked: str | None) -> str:
-    """Return how an upsert deletes old rows: as it is asked to, else as the table's properties say.
+def deletes_of(properties: Mapping[str, str], requested: str | None) -> str:
+    """Return how an upsert deletes old rows: as requested, else as the table's properties say.
 
     Raises:
         InvalidRequestError: the property has a value that is not allowed.
     """
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     return COPY_ON_WRITE if MERGE_MODE.of(properties) == COPY_ON_WRITE else POSITION
 
 
 def unwanted_deletes(properties: Mapping[str, str], deletes: str) -> str | None:
-    """Return a warning for delete files in a table whose properties want none."""
+    """Return a warning if delete files are written although the table's properties request copy-on-write."""
     if deletes == COPY_ON_WRITE or MERGE_MODE.of(properties) != COPY_ON_WRITE:
         return None
     return f"the table property {MERGE_MODE.name} is {COPY_ON_WRITE}, but this command writes {deletes} deletes"
@@ -64,19 +66,19 @@ def key_ids(schema: Schema, names: Sequence[str], option: str = "--upsert") -> l
     """Return the ids of the key's columns: the named ones, or the schema's identifier fields.
 
     Raises:
-        InvalidRequestError: neither are there any.
-        NotFoundError: a name is no column.
-        BadInputError: a column's values cannot tell rows apart.
+        InvalidRequestError: there are no names and no identifier fields.
+        NotFoundError: there is no such column.
+        BadInputError: a column cannot be part of a key.
     """
     ids = column_ids(schema, names) if names else sorted(schema.identifier_field_ids)
     if not ids:
         raise InvalidRequestError(
-            f"{option} needs --key: the table's schema has no identifier fields"
+            f"{option} requires --key: the table's schema has no identifier fields"
         )
     for column in ids:
-        name, kind = schema.find_column_name(column), schema.find_type(column)
-        if not kind.is_primitive or field_path(schema, column) is None:
-            raise BadInputError(f"column {name} is {kind}: it cannot be part of a key")
+        name, type_ = schema.find_column_name(column), schema.find_type(column)
+        if not type_.is_primitive or field_path(schema, column) is None:
+            raise BadInputError(f"column {name} has type {type_}, which cannot be part of a key")
     return ids
 
 
@@ -84,7 +86,7 @@ def column_ids(schema: Schema, names: Sequence[str]) -> list[int]:
     """Return the ids of columns.
 
     Raises:
-        NotFoundError: a name is no column.
+        NotFoundError: there is no such column.
     """
     ids = []
     for name in names:
@@ -99,14 +101,15 @@ def column_ids(schema: Schema, names: Sequence[str]) -> list[int]:
 def check_mode(
     mode: str, *, format_version: int, schema: Schema, spec: PartitionSpec, key: Sequence[int]
 ) -> None:
-    """Refuse a mode in which the table's old rows could not be deleted.
+    """Refuse a mode that cannot delete the table's old rows.
 
     Raises:
         RefusedError: the format version has no delete files, or an equality delete would miss old rows.
     """
     if format_version < 2 and mode != COPY_ON_WRITE:  # noqa: PLR2004 - the format's number
         raise RefusedError(
-            "a table of format version 1 has no delete files", hint="use --deletes copy-on-write"
+            "a table with format version 1 cannot have delete files",
+            hint="use --deletes copy-on-write",
         )
     if mode != EQUALITY:
         return

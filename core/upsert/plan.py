@@ -1,4 +1,4 @@
-"""What an upsert will do: the ingest of its source, its key, and how old rows go. Writes nothing."""
+"""Plan an upsert: the ingest of its source, its key, and how old rows are deleted. Writes nothing."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from lake.core.upsert.rejects import check_rejects
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
-# Keys are only read: what is loaded takes so many times as long.
-_KEYS_WEIGH = 4
+# Keys are only read; loading the same number of bytes takes this many times as long.
+_LOAD_TO_READ_RATIO = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpsertPlan:
-    """A decided upsert.
+    """A planned upsert.
 
     Args:
-        ingest: how the source becomes data files.
-        options: what was asked.
+        ingest: the plan for writing the source to data files.
+        options: the requested options.
         deletes: how old rows are deleted, one of `lake.core.upsert.options.MODES`.
         key: ids of the key's columns.
-        order: ids of the columns that rank rows of one key.
-        table_bytes: about how much input matching is worth.
+        order: ids of the columns that rank rows with one key.
+        table_bytes: the approximate cost of matching, as input bytes.
     """
 
     ingest: IngestPlan
@@ -58,18 +58,18 @@ class UpsertPlan:
 def plan_upsert(
     session: Session, identifier: str, ingest: IngestOptions, options: UpsertOptions
 ) -> UpsertPlan:
-    """Look at source and table and decide; nothing is written.
+    """Plan an upsert from the source and the table; nothing is written.
 
     Raises:
         BadInputError: as `plan_ingest`, or a column cannot be part of a key.
-        RefusedError: the table's old rows could not be deleted in the mode.
+        RefusedError: the mode cannot delete the table's old rows.
         InvalidRequestError: there is no key.
     """
     if ingest.stage and options.deletes != EQUALITY:
         raise InvalidRequestError(
-            f"--stage and --deletes {options.deletes or POSITION} contradict each other: the rows that go are "
-            "looked for in the table as it is",
-            hint=f"--stage --upsert --deletes {EQUALITY} deletes by key without a look at the table",
+            f"--stage and --deletes {options.deletes or POSITION} cannot be combined: the rows to delete depend on "
+            "the table's state at the commit",
+            hint=f"use --stage --upsert --deletes {EQUALITY}, which deletes by key without reading the table",
         )
     if options.rejects is not None:
         check_rejects(options.rejects)
@@ -83,7 +83,9 @@ def plan_upsert(
     for column in order:
         if not plan.schema.find_type(column).is_primitive:
             name = plan.schema.find_column_name(column)
-            raise InvalidRequestError(f"--order-by {name}: its values have no order")
+            raise InvalidRequestError(
+                f"--order-by {name}: rows cannot be ordered by a column of this type"
+            )
     check_mode(
         deletes,
         format_version=plan.table.metadata.format_version,
@@ -107,7 +109,7 @@ def plan_upsert(
 def _check_properties(session: Session, plan: IngestPlan, deletes: str) -> None:
     """Check the table's properties that an upsert depends on; warn about those that it does not honour."""
     properties, version = plan.table.properties, plan.table.metadata.format_version
-    # A key that others insert meanwhile is a conflict at any level: else it would be there twice.
+    # A concurrent insert of the same key is a conflict at any isolation level; otherwise the key would exist twice.
     MERGE_ISOLATION.of(properties)
     vectors = deletes == POSITION and version >= DELETION_VECTORS_SINCE
     if deletes != COPY_ON_WRITE and not vectors:
@@ -120,17 +122,17 @@ def _check_properties(session: Session, plan: IngestPlan, deletes: str) -> None:
 
 
 def _key_bytes(table: Table, branch: str, key: Sequence[int]) -> int:
-    """Return about how many bytes of input the key columns of all of a branch's files weigh."""
+    """Estimate the cost, as input bytes, of reading the key columns of all of a branch's files."""
     head = None if table.creating else ancestry.branch_head(table.metadata, branch)
     if head is None:
         return 0
-    found = live_files(table, head, columns=("file_size_in_bytes",), with_deletes=False)
+    files = live_files(table, head, columns=("file_size_in_bytes",), with_deletes=False)
     part = min(1, len(key) / max(1, len(table.schema.fields)))
-    return int(found.bytes * part / _KEYS_WEIGH)
+    return int(files.bytes * part / _LOAD_TO_READ_RATIO)
 
 
 def describe_upsert(plan: UpsertPlan) -> dict[str, Any]:
-    """Return the plan as it is shown."""
+    """Return the plan for the outcome."""
     schema = plan.ingest.schema
     return {
         **describe(plan.ingest),

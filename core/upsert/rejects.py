@@ -1,4 +1,4 @@
-"""Source rows without a usable key, set aside in a file for people."""
+"""Write source rows without a usable key to a file of rejects."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def check_rejects(path: str) -> None:
     """Refuse a path that rejected rows cannot be written to.
 
     Raises:
-        InvalidRequestError: it exists already, or its suffix names no format.
+        InvalidRequestError: the path already exists, or its suffix is not a known format.
     """
     if locations.has_scheme(path):
-        raise InvalidRequestError(f"--rejects is a path on this machine, not {path!r}")
+        raise InvalidRequestError(f"--rejects must be a path on this machine, not {path!r}")
     if os.path.lexists(path):
-        raise InvalidRequestError(f"{path} exists already", hint="--rejects names a new file")
+        raise InvalidRequestError(f"{path} already exists", hint="choose a new file for --rejects")
     if _format(path) is None:
         raise InvalidRequestError(
-            f"the format of {path} cannot be told from its name",
-            hint=f"formats: {', '.join(FORMATS)}",
+            f"the name of {path} does not show its format",
+            hint=f"use the suffix of one of these formats: {', '.join(FORMATS)}",
         )
 
 
 def write_rejects(
     storage: Storage, schema: Schema, claims: Sequence[Mapping[str, Any]], path: str
 ) -> None:
-    """Write what tasks set aside, in the input's order, as one file that is whole or not there."""
+    """Write the rows that tasks rejected, in the input's order, to one file that appears only when complete."""
     draft = f"{path}.part"
     try:
         with open(draft, "xb") as stream, _removed_unless_renamed(draft):
@@ -64,11 +64,11 @@ def _removed_unless_renamed(draft: str) -> Iterator[None]:
 
 @contextmanager
 def temporary_files(session: Session, table: Table, name: str) -> Iterator[None]:
-    """Remove the files below a table's data whose names begin so, however the block ends."""
+    """Remove the files below a table's data whose names contain ``name``, even if the block fails."""
     try:
         yield
     except BaseException:
-        # Before files are removed: a task that still runs would write on.
+        # Close the engine first: a task that still runs would continue to write.
         session.close()
         raise
     finally:
@@ -77,22 +77,22 @@ def temporary_files(session: Session, table: Table, name: str) -> Iterator[None]
 
 def _remove(session: Session, table: Table, name: str) -> None:
     try:
-        left = table.storage.delete(table.storage.find(table.data_location, name)).failed
+        failed = table.storage.delete(table.storage.find(table.data_location, name)).failed
     except LakeError as error:
-        # How the block ended counts for more.
-        session.warn(f"temporary files {name}… could not be looked for: {error.message}")
+        # An error of the block itself must not be replaced by this one.
+        session.warn(f"temporary files {name}… could not be removed: {error.message}")
     else:
-        if left:
+        if failed:
             session.warn(
-                f"{len(left)} temporary files could not be removed, e.g. {next(iter(left))}"
+                f"{len(failed)} temporary files could not be removed, e.g. {next(iter(failed))}"
             )
 
 
 @contextmanager
 def removed_on_failure(path: str | None) -> Iterator[None]:
-    """Remove a file of rejects when the block fails, unless its commit may have landed.
+    """Remove the file of rejects if the block fails, unless its commit may have succeeded.
 
-    It did not exist before: `check_rejects` has refused one that did.
+    The file did not exist before: `check_rejects` refuses an existing one.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""An upsert's source on the engine: rows to data files, and their keys to files beside them.
+"""The source's side of an upsert on the engine: write rows to data files, and their keys to temporary files.
 
-The keys are kept in the order of the rows, one file a unit of the source, so that a row is known by its
-unit and its place in it. When that shows rows of equal keys, the source is read once more without the rows
-that lose.
+The keys are written in the order of the rows, one file per unit of the source, so a row is identified by its unit
+and its position in the unit. If several rows have the same key, the source is read again without the rows that are
+replaced by a later one.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from lake.core.upsert.checksummed_batches import batch_file, batches_in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySettings(PlainData):
-    """How the keys of rows are kept.
+    """The settings for the keys of rows.
 
     Args:
         ids: columns of the key.
-        order: columns that decide which of several rows of a key is written.
-        rejects: whether rows without a usable key are set aside; else they are an error.
-        losers: files of rows to leave out; None to write the keys.
-        folder: where files of keys go.
-        name: how their names begin.
+        order: columns that decide which of several rows with one key is written.
+        rejects: whether rows without a usable key are written to rejects; otherwise they are an error.
+        losers: files of rows to skip; None to write the keys.
+        folder: the folder for files of keys.
+        name: the prefix of their names.
     """
 
     ids: Sequence[int]
@@ -54,7 +54,7 @@ class KeySettings(PlainData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedSourceTask(SourceTask):
-    """Read units, and keep the keys of their rows."""
+    """Read units, and write the keys of their rows."""
 
     keys: KeySettings
 
@@ -77,7 +77,7 @@ def write_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[Mapping[
 
 
 def send_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
-    """Read a task's units and send each partition's rows to its reducer, which gets what units claim too."""
+    """Read a task's units and send each partition's rows to its reducer; the units' reports go to reducer 0."""
     settings = task.write
     outbox = ShuffleBuffer(task.reducers)
     claims = []
@@ -90,17 +90,17 @@ def send_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[tuple[int
                     yield from outbox.add(partition_number(partition, task.reducers), part)
         claims.append(rows.claim())
     yield from outbox.rest()
-    for one in claims:
-        yield 0, claim(one)
+    for unit_claim in claims:
+        yield 0, claim(unit_claim)
 
 
 def _read_schema(task: KeyedSourceTask) -> Schema:
-    """Return the columns that rows are read as; a row that lacks its key is unusable, not one of a default key."""
+    """Return the schema for reading; a missing key makes a row unusable, and is not replaced by a default value."""
     return without_write_defaults(task.write.schema, task.keys.ids)
 
 
 class _UnitRows:
-    """The rows of one unit: those without a usable key set aside, the losers left out, keys kept."""
+    """The rows of one unit: rejects rows without a usable key, skips duplicates, writes keys."""
 
     def __init__(self, task: KeyedSourceTask, unit: SourceUnit, context: TaskContext) -> None:
         keys, schema = task.keys, task.write.schema
@@ -109,11 +109,11 @@ class _UnitRows:
         self._key_bytes = 0
         self._storage = context.storage
         self._place = unit.place
-        self._where = unit.path
+        self._source_path = unit.path
         self._names = [schema.find_column_name(column) for column in keys.ids]
         self._key = columns_of(schema, keys.ids)
         self._order = columns_of(schema, keys.order)
-        self._sets_aside = keys.rejects
+        self._allows_rejects = keys.rejects
         name = f"{keys.name}-{self._place:05d}-{context.attempt}"
         self._path = locations.join(keys.folder, f"{name}-keys.arrow")
         self._rejects_path = locations.join(keys.folder, f"{name}-rejects.arrow")
@@ -132,7 +132,7 @@ class _UnitRows:
         self._files.close()
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch that are to be written."""
+        """Return the rows of a batch to write."""
         self.read += batch.num_rows
         batch = self._usable_rows(batch)
         start, self._usable = self._usable, self._usable + batch.num_rows
@@ -150,22 +150,22 @@ class _UnitRows:
     def _usable_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         bad: Mask | None = None
         for name, column in zip(self._names, cut(batch, self._key).columns, strict=True):
-            if (found := unusable(column)) is not None:
-                mask, what = found
-                if not self._sets_aside:
+            if (problem := unusable(column)) is not None:
+                mask, what = problem
+                if not self._allows_rejects:
                     raise BadInputError(
-                        f"{self._where} has {what} in the key column {name}",
-                        hint="--rejects PATH sets such rows aside",
+                        f"{self._source_path} has {what} in the key column {name}",
+                        hint="add --rejects PATH to write such rows to a file",
                     )
                 bad = mask if bad is None else bad | mask
         if bad is None:
             return batch
-        self._set_aside(batch.filter(pa.array(bad)))
+        self._reject(batch.filter(pa.array(bad)))
         return batch.filter(pa.array(~bad))
 
-    def _set_aside(self, batch: pa.RecordBatch) -> None:
+    def _reject(self, batch: pa.RecordBatch) -> None:
         self._rejected += batch.num_rows
-        # The second reading would only write them again.
+        # When the source is read again, they are already written.
         if self._losers is None:
             if self._rejects is None:
                 file = batch_file(self._storage, self._rejects_path)
@@ -182,7 +182,7 @@ class _UnitRows:
         self._key_bytes += keys.nbytes
 
     def claim(self) -> dict[str, Any]:
-        """Return what the driver is told."""
+        """Return the unit's report for the driver."""
         return {
             "place": self._place,
             "rows_read": self.read,
@@ -195,10 +195,10 @@ class _UnitRows:
 
 
 def lost_rows(storage: Any, losers: Sequence[str], place: int) -> Any:
-    """Return the rows of a unit that lose against others of their keys, ascending."""
-    found = [np.zeros(0, np.int64)]
+    """Return the rows of a unit that are replaced by another row with the same key, ascending."""
+    rows = [np.zeros(0, np.int64)]
     for path in losers:
         for batch in batches_in(storage, path):
-            mine = batch.column("unit").to_numpy() == place
-            found.append(batch.column("row").to_numpy()[mine])
-    return np.sort(np.concatenate(found))
+            of_unit = batch.column("unit").to_numpy() == place
+            rows.append(batch.column("row").to_numpy()[of_unit])
+    return np.sort(np.concatenate(rows))

@@ -214,7 +214,7 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
         (["x.parquet", "--overwrite-where", "nope > 1"], 7, "no column nope"),
         (["x.parquet", "--overwrite-where", "id >"], 7, "cannot read the filter"),
         (["x.parquet", "--overwrite-where", "id > 'x'"], 7, "cannot be compared"),
-        (["x.parquet", "--upsert"], 2, "--upsert needs --key"),
+        (["x.parquet", "--upsert"], 2, "--upsert requires --key"),
         (["x.parquet", "--upsert", "--overwrite"], 2, "--overwrite"),
         (["x.parquet", "--key", "id"], 2, "--key"),
         (["x.parquet", "--deletes", "equality"], 2, "--deletes"),

@@ -107,7 +107,7 @@ def test_evolve_gives_an_unknown_column_the_type_of_a_source(
     done = lake.ok("ingest", "db.t", path, "--evolve")
 
     assert refused.exit_code == 7
-    assert "column n as int64, the table as unknown (--evolve gives it a type)" in refused.stderr
+    assert "column n as int64, the table as unknown (--evolve sets its type)" in refused.stderr
     assert types_of(done)["n"] == "long"
     assert sorted(preview(lake), key=lambda row: row["id"]) == [
         {"id": 1, "n": None, "s": {"a": 1, "u": None}},

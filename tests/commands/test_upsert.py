@@ -224,7 +224,7 @@ def test_without_any_key_the_upsert_is_refused(
     make_table(warehouse, schema=SCHEMA)
     failed = lake("ingest", "db.t", source(tmp_path, [(1, "a", 1.0)]), "--upsert")
     assert failed.exit_code == 2
-    assert "--upsert needs --key" in " ".join(failed.stderr.split())
+    assert "--upsert requires --key" in " ".join(failed.stderr.split())
 
 
 def test_a_part_of_a_struct_may_be_the_key(

@@ -410,7 +410,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a file below a linked folder counts as a different file",
             "core/storage/file_names.py",
-            "                target = self._target(found) if links < _MAX_LINKS else None\n",
+            "                target = self._target(below) if links < _MAX_LINKS else None\n",
             "                target = None\n",
             (_EXPIRE_FILES,),
         ),

@@ -66,7 +66,9 @@ def test_a_folder_is_replaced_only_if_a_scan_wrote_it(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidRequestError, match="already exists"):
         output_to(str(mine), "csv", replace=False)
-    with pytest.raises(RefusedError, match=r"contains thesis\.tex, which was not written by a scan"):
+    with pytest.raises(
+        RefusedError, match=r"contains thesis\.tex, which was not written by a scan"
+    ):
         output_to(str(mine), "csv", replace=True)
     (mine / "thesis.tex").unlink()
     assert output_to(str(mine), "csv", replace=True).replace

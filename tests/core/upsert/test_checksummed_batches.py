@@ -44,7 +44,7 @@ def test_any_wrong_byte_is_told(path: Path) -> None:
         wrong = bytearray(whole)
         wrong[place] ^= 1 << place % 8
         path.write_bytes(wrong)
-        with pytest.raises(CorruptFileError, match="other bytes came back than were written"):
+        with pytest.raises(CorruptFileError, match="its content differs from what was written"):
             list(batches_in(Storage(), str(path)))
 
 
@@ -52,7 +52,7 @@ def test_any_missing_end_is_told(path: Path) -> None:
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(CorruptFileError, match="other bytes came back than were written"):
+        with pytest.raises(CorruptFileError, match="its content differs from what was written"):
             list(batches_in(Storage(), str(path)))
 
 
