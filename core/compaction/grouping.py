@@ -102,7 +102,7 @@ class FileGroup:
         at_bytes = np.interp(edges, rows_before, bytes_before).astype(np.int64)
         at_bytes[[0, -1]] = 0, bytes_before[-1]
         first = np.maximum(np.searchsorted(rows_before, edges[:-1], side="right") - 1, 0)
-        end = np.searchsorted(rows_before, edges[1:], side="remaining")
+        end = np.searchsorted(rows_before, edges[1:], side="left")
         return [
             RowRange(
                 first_file=int(first[index]),
