@@ -424,7 +424,7 @@ def test_input_metadata_that_lies_is_told_from_a_wrong_rewrite(tmp_path: Path) -
     commit_snapshot(world.session, table, operation, operation_id=world.session.ids.uuid())
     before = files_below(tmp_path)
 
-    with pytest.raises(CorruptFileError, match="describes its files wrongly"):
+    with pytest.raises(CorruptFileError, match="metadata of the old files is wrong"):
         world.compact()
 
     assert files_below(tmp_path) == before
