@@ -15,14 +15,13 @@ ROOT = Path(__file__).parent.parent
 
 @cache
 def names_of_tests(path: Path) -> frozenset[str]:
-    """Return the names of a file's tests that a call with the file's path runs: those that are not slow."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            marks = [ast.unparse(decorator) for decorator in node.decorator_list]
-            if "pytest.mark.slow" not in marks:
-                found.add(node.name)
-    return frozenset(found)
+    """Return the names of a file's tests."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return frozenset(
+        node.name
+        for node in nodes
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

@@ -172,6 +172,7 @@ def test_an_empty_table_has_nothing_to_do(lake: CommandLine) -> None:
     assert lake.ok("compact", "db.t")["status"] == "nothing-to-do"
 
 
+@pytest.mark.slow
 def test_ten_compactions_with_expiry_between_keep_the_rows(lake: CommandLine) -> None:
     table = make_table(lake.warehouse)
     for turn in range(10):
@@ -766,6 +767,7 @@ def test_a_file_with_other_rows_than_metadata_says_is_refused(lake: CommandLine)
     assert files_below(lake.warehouse) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_compaction_leaves_nothing_behind(lake: CommandLine, number: int) -> None:
     table = make_table(lake.warehouse)

@@ -18,6 +18,9 @@ from lake.core.catalogs.catalog import Table
 from lake.core.engine.inline import InlineEngine
 from lake.core.settings import Settings
 
+# The demo loads and compacts a table of its own in every test.
+pytestmark = pytest.mark.slow
+
 DAYS = 24
 
 

@@ -20,6 +20,7 @@ EVERYDAY = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "transform"), EVERYDAY, ids=[f"{one} by {by}" for one, by in EVERYDAY]
 )

@@ -221,7 +221,7 @@ def test_evolve_without_new_columns_can_be_staged(table: CommandLine, tmp_path: 
 # Finished
 
 
-@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.parametrize("version", [pytest.param("2", marks=pytest.mark.slow), "3"])
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize(
     "mode", [APPEND, UPSERT, CHANGES, RETRACT], ids=lambda mode: "".join(mode[-1:])
@@ -717,6 +717,7 @@ def test_a_run_that_another_finishes_meanwhile_keeps_its_files(
     assert temporary_manifests(table.warehouse) == []
 
 
+@pytest.mark.slow
 def test_two_processes_with_one_run_id_make_one_commit(table: CommandLine, tmp_path: Path) -> None:
     path, before = source(tmp_path, APPEND), heads(table)
     results: list[Any] = []

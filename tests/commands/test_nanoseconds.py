@@ -52,7 +52,7 @@ def text(number: int, zone: str | None) -> str:
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("zone", [None, pytest.param("UTC", marks=pytest.mark.slow)])
 def test_filters_find_the_rows_whatever_the_partitions_are(
     spec: str, zone: str | None, lake: CommandLine, tmp_path: Path
 ) -> None:

@@ -278,6 +278,7 @@ def test_after_a_killed_run_the_next_one_takes_the_lock_over(
     assert not table.exists()
 
 
+@pytest.mark.slow
 def test_of_processes_that_start_together_every_one_ends_well_and_the_rows_stay(
     lake: CommandLine, table: Path
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_table_replayed_once_and_twice_has_exactly_the_rows_of_the_truth(
     assert rows_of(fixture, tmp_path) == fixture.rows("full")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -65,7 +65,18 @@ def _tested(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
     env = {**os.environ, "PYTHONPATH": str(copy / "tests/typing"), "PYTHONDONTWRITEBYTECODE": "1"}
     # Property tests run as many examples as on CI.
     env["LAKE_SOAK"] = "1"
-    command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n0",
+        "-x",
+        "-q",
+        "-m",
+        "",
+        "-p",
+        "no:cacheprovider",
+    ]
     try:
         done = subprocess.run(
             [*command, *check.tests],

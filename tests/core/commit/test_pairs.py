@@ -165,14 +165,10 @@ def read(warehouse: Path) -> list[int]:
     return sorted(row["id"] for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "isolation"),
-    [
-        (3, "serializable"),
-        pytest.param(2, "snapshot", marks=pytest.mark.slow),
-        pytest.param(2, "serializable", marks=pytest.mark.slow),
-        pytest.param(3, "snapshot", marks=pytest.mark.slow),
-    ],
+    [(3, "serializable"), (2, "snapshot"), (2, "serializable"), (3, "snapshot")],
 )
 def test_no_pair_of_commits_brings_a_row_back_or_loses_one(
     tmp_path: Path, version: int, isolation: str
