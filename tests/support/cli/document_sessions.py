@@ -110,9 +110,14 @@ class Terminal:
         return screen.messages + screen.text() + self._in_shell(rest[1:])
 
     def as_shown(self, printed: str) -> str:
-        """Return a printed line with the identifiers of the document, as far as they are bound."""
+        """Return a printed line with the bound identifiers of the document, in columns of the same width."""
         shown_by_printed = {new: old for old, new in self.printed_by_shown.items()}
-        return _ID.sub(lambda found: shown_by_printed.get(found[0], found[0]), printed)
+
+        def padded(found: re.Match[str]) -> str:
+            shown = shown_by_printed.get(found[1], found[1])
+            return shown.ljust(len(found[0])) if found[2] else shown
+
+        return re.sub(f"({_ID.pattern})(  +|)", padded, printed)
 
     def _here(self, command: str, *, terminal: bool) -> _Screen:
         screen, messages = _Screen(terminal=terminal), io.StringIO()
