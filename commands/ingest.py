@@ -26,7 +26,7 @@ from lake.core.outcome import Outcome
 from lake.core.units import parse_size
 
 if TYPE_CHECKING:
-    from lake.core.changelog_load.load import ChangeOptions
+    from lake.core.changelog_load.plan import ChangeOptions
     from lake.core.upsert.options import UpsertOptions
 
 
@@ -148,12 +148,8 @@ def ingest(
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """
-    from lake.core.changelog_load.load import (
-        ChangeOptions,
-        execute_changes,
-        plan_changes,
-        preview_changes,
-    )
+    from lake.core.changelog_load.load import execute_changes, preview_changes
+    from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load
     from lake.core.ingest.execute import execute, preview
     from lake.core.ingest.plan import APPEND, IngestOptions, plan_ingest
     from lake.core.ingest.recovery import discard as discard_run
@@ -199,7 +195,6 @@ def ingest(
             branch=branch,
             stage=stage,
             allow_empty=allow_empty,
-            dry_run=dry_run,
         )
         if by_key is None:
             plan = plan_ingest(session, table, options)
@@ -208,7 +203,7 @@ def ingest(
             option = "--upsert" if upsert else "--changes-column"
             raise InvalidRequestError(f"{option} and --{options.mode} contradict each other")
         if isinstance(by_key, ChangeOptions):
-            changes = plan_changes(session, table, options, by_key)
+            changes = plan_changelog_load(session, table, options, by_key)
             return preview_changes(changes) if dry_run else execute_changes(session, changes)
         wanted = plan_upsert(session, table, options, by_key)
         return preview_upsert(wanted) if dry_run else execute_upsert(session, wanted)
@@ -221,7 +216,7 @@ def _by_key(
     changes_mode: str | None,
 ) -> UpsertOptions | ChangeOptions | None:
     """Return the options of a load by key; None for a load that does not compare keys."""
-    from lake.core.changelog_load.load import ChangeOptions
+    from lake.core.changelog_load.plan import ChangeOptions
     from lake.core.upsert.options import UpsertOptions
 
     if upsert and changes_column:

@@ -119,9 +119,9 @@ def _changes(
     plan_only: bool,
 ) -> Outcome:
     from lake.core.changelog.execute import describe, preview, write
-    from lake.core.changelog.plan import plan_changes
+    from lake.core.changelog.plan import plan_changelog
 
-    plan = plan_changes(session.table(table), options, parse_names(key) or ())
+    plan = plan_changelog(session.table(table), options, parse_names(key) or ())
     if plan_only:
         return describe(plan)
     if target is None:

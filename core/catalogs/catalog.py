@@ -101,12 +101,13 @@ class Catalog(Protocol):
         sort_order: SortOrder,
         properties: Mapping[str, str],
         *,
-        dry_run: bool = False,
+        make_namespace: bool = True,
     ) -> Table:
         """Return a table that does not exist yet; the first commit to it creates it.
 
-        Nothing is written but a missing namespace, without which a catalog chooses no location, and, on
-        REST catalogs, a staged creation that expires by itself. A dry run creates no namespace.
+        A catalog chooses the location of a table only in a namespace that exists. If the namespace is missing, it
+        is created, or, without `make_namespace`, the table is only described. REST catalogs also stage the
+        creation, which expires by itself. Nothing else is written.
         """
 
     def make_namespace(self, identifier: str) -> None:
@@ -144,7 +145,8 @@ class Table:
     """A table at one moment: its metadata, the location of the metadata file, and access to its files.
 
     `creating` holds the updates that create a table that does not exist yet. They are part of the first
-    commit, so that a failure before it leaves no empty table behind.
+    commit, so that a failure before it leaves no empty table behind. A table that is only `described` has a
+    location of lake's choice, because its namespace does not exist yet: stage it again before it is written to.
     """
 
     identifier: str
@@ -154,6 +156,7 @@ class Table:
     catalog: Catalog
     handle: IcebergTable = field(repr=False)
     creating: tuple[TableUpdate, ...] = ()
+    described: bool = False
 
     @property
     def schema(self) -> Schema:

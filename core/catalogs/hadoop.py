@@ -449,8 +449,6 @@ class HadoopBackend(PyIcebergBackend):
         spec: PartitionSpec,
         sort_order: SortOrder,
         properties: dict[str, str],
-        *,
-        dry_run: bool,  # noqa: ARG002
     ) -> CreateTableTransaction:
         return self._describe(names, schema, spec, sort_order, properties)
 

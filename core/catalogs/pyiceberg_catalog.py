@@ -209,20 +209,23 @@ class PyIcebergBackend(ABC):
         sort_order: SortOrder,
         properties: Mapping[str, str],
         *,
-        dry_run: bool = False,
+        make_namespace: bool = True,
     ) -> Table:
-        """Return a table that does not exist yet; the first commit to it creates it.
-
-        Nothing is written but a missing namespace, without which a catalog chooses no location, and, on
-        REST catalogs, a staged creation that expires by itself. A dry run creates no namespace.
-        """
+        """Return a table that does not exist yet; see `Catalog.stage`."""
         names = split_identifier(identifier)
         self.refuse_commits(identifier)
-        begin = partial(
-            self._begin, names, schema, spec, sort_order, dict(properties), dry_run=dry_run
-        )
+        begin = partial(self._begin, names, schema, spec, sort_order, dict(properties))
+        described = False
         with catalog_errors(f"table {identifier}"):
-            transaction = begin()
+            try:
+                transaction = begin()
+            except NoSuchNamespaceError:
+                described = not make_namespace
+                if make_namespace:
+                    self.make_namespace(identifier)
+                    transaction = begin()
+                else:
+                    transaction = self._describe(names, schema, spec, sort_order, dict(properties))
         # The table is created at the time of its first commit, not now.
         staged = transaction._table.metadata.model_copy(update={"last_updated_ms": 0})  # noqa: SLF001
         transaction._table.metadata = staged  # noqa: SLF001
@@ -238,6 +241,7 @@ class PyIcebergBackend(ABC):
             catalog=self,
             handle=found.handle,
             creating=tuple(with_version_3_upgrade(update) for update in transaction._updates),  # noqa: SLF001
+            described=described,
         )
 
     def _begin(
@@ -247,25 +251,15 @@ class PyIcebergBackend(ABC):
         spec: PartitionSpec,
         sort_order: SortOrder,
         properties: dict[str, str],
-        *,
-        dry_run: bool,
     ) -> CreateTableTransaction:
-        """Begin to create a table at the location that the catalog chooses."""
-        staged = partial(
-            self.handle.create_table_transaction,
-            names,
-            schema,
-            partition_spec=spec,
-            sort_order=sort_order,
-            properties=properties,
+        """Begin to create a table at the location that the catalog chooses.
+
+        Raises:
+            NoSuchNamespaceError: the catalog chooses none without the namespace.
+        """
+        return self.handle.create_table_transaction(
+            names, schema, partition_spec=spec, sort_order=sort_order, properties=properties
         )
-        try:
-            return staged()
-        except NoSuchNamespaceError:
-            if dry_run:
-                return self._describe(names, schema, spec, sort_order, properties)
-            self.make_namespace(".".join(names))
-            return staged()
 
     def _describe(
         self,

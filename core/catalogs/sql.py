@@ -185,8 +185,6 @@ class EmbeddedBackend(SqlBackend):
         spec: PartitionSpec,
         sort_order: SortOrder,
         properties: dict[str, str],
-        *,
-        dry_run: bool,  # noqa: ARG002
     ) -> CreateTableTransaction:
         # A warehouse that does not exist yet is not created before the commit.
         return self._describe(names, schema, spec, sort_order, properties)

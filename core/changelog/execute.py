@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lake.core.changelog.plan import ChangePlan
+from lake.core.changelog.plan import ChangelogPlan
 from lake.core.changelog.read import AMBIGUOUS, changes_of
 from lake.core.changelog.task_unit import Unit
 from lake.core.changelog.task_units import units_of
@@ -22,18 +22,18 @@ from lake.core.scan.execute import previewed
 from lake.core.session import Session
 
 
-def describe(plan: ChangePlan) -> Outcome:
+def describe(plan: ChangelogPlan) -> Outcome:
     """Tell the plan; no data is read."""
     return _outcome(plan, {})
 
 
-def preview(plan: ChangePlan) -> Outcome:
+def preview(plan: ChangelogPlan) -> Outcome:
     """Read the first changes in this process."""
     result, details = previewed(ChangeRows(plan))
     return _outcome(plan, result, details=details)
 
 
-def write(session: Session, plan: ChangePlan, output: Output) -> Outcome:
+def write(session: Session, plan: ChangelogPlan, output: Output) -> Outcome:
     """Write all changes.
 
     Raises:
@@ -57,7 +57,7 @@ class ChangelogTask(PlainData):
 class ChangeRows:
     """The rows of a change log, oldest commit first."""
 
-    plan: ChangePlan
+    plan: ChangelogPlan
 
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all changes."""
@@ -86,7 +86,7 @@ def write_part(task: ChangelogTask, context: TaskContext) -> Iterator[Mapping[st
 
 
 def _outcome(
-    plan: ChangePlan,
+    plan: ChangelogPlan,
     result: Mapping[str, Any],
     *,
     details: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]] = (),

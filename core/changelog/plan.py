@@ -96,7 +96,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangePlan:
+class ChangelogPlan:
     """A decided change log.
 
     Args:
@@ -159,7 +159,7 @@ class ChangePlan:
         return len(pc.unique(pa.chunked_array(chunks, pa.string())))
 
 
-def plan_changes(table: Table, options: ScanOptions, key: Sequence[str] = ()) -> ChangePlan:
+def plan_changelog(table: Table, options: ScanOptions, key: Sequence[str] = ()) -> ChangelogPlan:
     """Find what the snapshots of a span changed.
 
     Raises:
@@ -180,7 +180,7 @@ def plan_changes(table: Table, options: ScanOptions, key: Sequence[str] = ()) ->
     told = [item for item in reversed(span.snapshots) if operation_of(item) != REPLACE]
     commits = commits_of(table, told)
     steps = _Planner(table, options, condition, reading).steps(commits)
-    return ChangePlan(
+    return ChangelogPlan(
         table=table,
         options=options,
         key=names,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lake.core.changelog.plan import ChangePlan, Step
+from lake.core.changelog.plan import ChangelogPlan, Step
 from lake.core.changelog.task_unit import CAME, CHANGED, LOST, WENT, Part, Unit
 from lake.core.manifests.data_files import DeleteFile
 from lake.core.scan.plan import Split
 
 
-def units_of(plan: ChangePlan) -> Iterator[Unit]:
+def units_of(plan: ChangelogPlan) -> Iterator[Unit]:
     """Yield what is read, oldest commit first."""
     for step in plan.steps:
         numbered = _Numbered()

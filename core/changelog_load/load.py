@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from lake.core import locations
+from lake.core.changelog_load.plan import ChangelogLoadPlan, describe_changes
 from lake.core.changelog_load.tasks import (
     ChangesTask,
     ReceiveChangesTask,
@@ -18,85 +18,29 @@ from lake.core.changelog_load.tasks import (
 )
 from lake.core.commit.commit import Committed
 from lake.core.commit.operations import AppendFiles, Operation, RowDelta
-from lake.core.deletes.delta_writer import RETRACT, UPSERT, DeltaSettings, check_key
-from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
-from lake.core.deletes.writers import check_delete_files
-from lake.core.errors import InvalidRequestError, LakeError, RefusedError
+from lake.core.deletes.equality_coverage import same_spec, sole_spec
+from lake.core.errors import LakeError
 from lake.core.ingest.execute import (
     SourceRun,
     commit_rows,
+    located,
     no_empty_folders,
     preview,
     run_source,
     tell_of_no_rows,
 )
-from lake.core.ingest.plan import IngestOptions, IngestPlan, describe, plan_ingest
 from lake.core.ingest.recovery import as_staged, publish_manifests, settle
 from lake.core.manifests.data_files import DataFile, stored_bytes
 from lake.core.outcome import Outcome, Status
 from lake.core.properties.table_properties import HASH
 from lake.core.session import Session
-from lake.core.snapshots import ancestry
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import staged
-from lake.core.upsert.options import EQUALITY, key_ids, unwanted_deletes
 from lake.core.upsert.rejects import (
-    check_rejects,
     removed_on_failure,
     temporary_files,
     write_rejects,
 )
-
-MODES = (UPSERT, RETRACT)
-_CHANGES = "changes"
-_DELETES_SINCE = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeOptions:
-    """What the user asked for.
-
-    Args:
-        column: of the source; tells what a row does.
-        mode: one of `MODES`, see `lake.core.deletes.delta_writer`.
-        key: columns that tell rows apart; empty for the schema's identifier fields.
-        rejects: local path for rows whose key is NULL or NaN; None makes such a row an error.
-    """
-
-    column: str
-    mode: str
-    key: Sequence[str] = ()
-    rejects: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise InvalidRequestError(f"--changes-mode {self.mode!r} is none of {', '.join(MODES)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangePlan:
-    """A decided load of a change log.
-
-    Args:
-        ingest: what is read.
-        options: what was asked.
-        key: ids of the key's columns.
-    """
-
-    ingest: IngestPlan
-    options: ChangeOptions
-    key: Sequence[int] = ()
-
-    def settings(self, operation_id: str) -> DeltaSettings:
-        """Return how changes are written."""
-        table = self.ingest.table
-        return DeltaSettings(
-            write=self.ingest.settings(operation_id),
-            key_ids=list(self.key),
-            mode=self.options.mode,
-            format_version=table.metadata.format_version,
-            fresh=bool(table.creating),
-        )
 
 
 @dataclass(slots=True)
@@ -120,56 +64,12 @@ class _Written:
         return sum(file.record_count for file in self.data)
 
 
-def plan_changes(
-    session: Session, identifier: str, ingest: IngestOptions, options: ChangeOptions
-) -> ChangePlan:
-    """Look at source and table and decide; nothing is written.
-
-    Raises:
-        BadInputError: as `plan_ingest`, or the source lacks the column that tells what rows do.
-        RefusedError: the table's old rows could not be deleted by the key.
-        InvalidRequestError: there is no key, or the rows have no order.
-    """
-    if ingest.from_table:
-        raise InvalidRequestError("--changes-column needs files: a table's rows have no order")
-    if options.rejects is not None:
-        check_rejects(options.rejects)
-    plan = plan_ingest(
-        session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.column)
-    )
-    if plan.is_settled:
-        return ChangePlan(ingest=plan, options=options)
-    table, schema = plan.table, plan.schema
-    if table.metadata.format_version < _DELETES_SINCE:
-        raise RefusedError("a table of format version 1 has no delete files")
-    key = key_ids(schema, options.key, "--changes-column")
-    check_key(schema, table.spec, key, options.mode)
-    head = None if table.creating else ancestry.branch_head(table.metadata, ingest.branch)
-    if head is not None:
-        check_specs(table, head)
-    check_delete_files(plan.settings(""))
-    if unwanted := unwanted_deletes(table.properties, EQUALITY):
-        session.warn(unwanted)
-    return ChangePlan(ingest=plan, options=options, key=key)
-
-
-def preview_changes(plan: ChangePlan) -> Outcome:
+def preview_changes(plan: ChangelogLoadPlan) -> Outcome:
     """Describe a plan without carrying it out."""
     return replace(preview(plan.ingest), plan=describe_changes(plan))
 
 
-def describe_changes(plan: ChangePlan) -> dict[str, Any]:
-    """Return the plan as it is shown."""
-    schema = plan.ingest.schema
-    return {
-        **describe(plan.ingest),
-        "changes_column": plan.options.column,
-        "changes_mode": plan.options.mode,
-        "key": [schema.find_column_name(column) for column in plan.key],
-    }
-
-
-def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
+def execute_changes(session: Session, plan: ChangelogLoadPlan) -> Outcome:
     """Write rows and deletes and commit them as one snapshot.
 
     Raises:
@@ -179,6 +79,8 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
     ingest = plan.ingest
     if (settled := settle(session, ingest)) is not None:
         return replace(settled, plan=describe_changes(plan))
+    ingest = located(session, ingest)
+    plan = replace(plan, ingest=ingest)
     operation_id = session.ids.uuid()
     aside = f"lake-rejects-{operation_id}"
     with (
@@ -218,7 +120,7 @@ def execute_changes(session: Session, plan: ChangePlan) -> Outcome:
     return _outcome(plan, Status.DONE, written, operation_id, committed)
 
 
-def _write(session: Session, plan: ChangePlan, operation_id: str, aside: str) -> _Written:
+def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str, aside: str) -> _Written:
     ingest = plan.ingest
     delta = plan.settings(operation_id)
     run = SourceRun(
@@ -254,7 +156,7 @@ def _write(session: Session, plan: ChangePlan, operation_id: str, aside: str) ->
     return written
 
 
-def _keep_rejects(plan: ChangePlan, written: _Written) -> None:
+def _keep_rejects(plan: ChangelogLoadPlan, written: _Written) -> None:
     if plan.options.rejects is None or not written.counted("rejected"):
         return
     claims = sorted(written.claims, key=lambda claim: int(claim["task"]))
@@ -266,7 +168,7 @@ def _keep_rejects(plan: ChangePlan, written: _Written) -> None:
 
 
 def _outcome(
-    plan: ChangePlan,
+    plan: ChangelogLoadPlan,
     status: Status,
     written: _Written,
     operation_id: str | None = None,

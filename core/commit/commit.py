@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core import locations as paths
-from lake.core.avro.codecs import codec_of_manifests
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.errors import first_line, locked_error
 from lake.core.clock import Backoff
 from lake.core.commit.operations import Operation, SnapshotStep
+from lake.core.commit.preconditions import check_commits, require_writable
 from lake.core.commit.snapshot_sequence import SnapshotSequence
 from lake.core.errors import (
     BadInputError,
@@ -32,14 +32,11 @@ from lake.core.errors import (
 from lake.core.interrupts import uninterrupted
 from lake.core.metadata import files as metadata_files
 from lake.core.metadata.commit_times import is_disordered
-from lake.core.metadata.format_upgrades import refuse_encrypted
 from lake.core.metadata.text import unknown_members
 from lake.core.properties.table_properties import (
     COMMIT_RETRY,
-    COMMITTING,
     DELETE_OLD_METADATA,
     STATUS_CHECK,
-    check,
 )
 from lake.core.properties.values import Setting
 from lake.core.run_context import RunContext
@@ -135,28 +132,6 @@ def find_summary(metadata: TableMetadata, wanted: Mapping[str, str]) -> Snapshot
         if wanted and all(summary.get(key) == value for key, value in wanted.items()):
             return snapshot
     return None
-
-
-def check_commits(properties: Mapping[str, str]) -> None:
-    """Check the properties that commits depend on.
-
-    Raises:
-        InvalidRequestError: a property has a value that is not allowed.
-    """
-    check(properties, COMMITTING)
-    codec_of_manifests(properties)
-
-
-def require_writable(table: Table) -> None:
-    """Refuse tables that lake cannot commit to, before anything is written for them.
-
-    Raises:
-        RefusedError: the table is encrypted, or its catalog takes no commits.
-        InvalidRequestError: a property of the table that commits depend on has a value that is not allowed.
-    """
-    check_commits(table.properties)
-    table.catalog.refuse_commits(table.identifier, None if table.creating else table.metadata)
-    refuse_encrypted(table.metadata, table.identifier)
 
 
 def commit_snapshot(

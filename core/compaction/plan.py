@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import require_writable
+from lake.core.commit.preconditions import require_writable
 from lake.core.compaction.grouping import FileGroup, least_file_bytes, plan_groups
 from lake.core.compaction.options import BINPACK, ZORDER, CompactionOptions
 from lake.core.errors import (

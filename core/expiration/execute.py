@@ -25,8 +25,9 @@ from lake.core.errors import (
     StoppedError,
 )
 from lake.core.expiration import journal
-from lake.core.expiration.file_deletion import Removed, delete_files, own_files
+from lake.core.expiration.file_deletion import Removed, delete_files
 from lake.core.expiration.journal_recovery import finish_journals
+from lake.core.expiration.own_files import own_files
 from lake.core.expiration.plan import (
     ExpirationPlan,
     UnusedIds,

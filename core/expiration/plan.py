@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
-from lake.core.expiration.file_deletion import own_files, warn_of_others
+from lake.core.expiration.own_files import own_files, warn_of_others
 from lake.core.expiration.reachability import Garbage, Reachability
 from lake.core.expiration.retention import (
     KeepReason,

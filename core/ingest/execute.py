@@ -114,6 +114,7 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
     """
     if (settled := settle(session, plan)) is not None:
         return settled
+    plan = located(session, plan)
     operation_id = session.ids.uuid()
     with no_empty_folders(plan.table), staged(session, plan.table, operation_id) as staging:
         written = _write_source(session, plan, operation_id)
@@ -137,6 +138,14 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
         return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
     staging.unpublish_manifests()
     return _outcome(plan, Status.DONE, written, operation_id, committed)
+
+
+def located(session: Session, plan: IngestPlan) -> IngestPlan:
+    """Return a plan whose new table is at its catalog's location; create the table's namespace if it is missing."""
+    if plan.new_table is None or not plan.table.described:
+        return plan
+    table = plan.new_table.stage(session.catalog, plan.table.identifier, make_namespace=True)
+    return replace(plan, table=table, schema=table.schema)
 
 
 def tell_of_no_rows(session: Session, plan: IngestPlan) -> None:

@@ -15,7 +15,7 @@ from pyiceberg.types import UnknownType
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.trust import refuse_secrets, storage_properties
 from lake.core.columns.defaults import defaulted_fields, filled_columns, json_text
-from lake.core.commit.commit import check_commits, require_writable
+from lake.core.commit.preconditions import check_commits, require_writable
 from lake.core.deletes.writers import check_delete_files
 from lake.core.engine.selection import engine_name
 from lake.core.errors import (
@@ -32,7 +32,7 @@ from lake.core.ingest import table_creation
 from lake.core.ingest.payloads import SourceUnit
 from lake.core.ingest.schema_checks import SourceColumns, check_sources, is_text
 from lake.core.ingest.schema_evolution import evolved
-from lake.core.ingest.table_creation import EXTENSION
+from lake.core.ingest.table_creation import EXTENSION, NewTable
 from lake.core.properties.table_properties import (
     DELETE_ISOLATION,
     DISTRIBUTION,
@@ -111,7 +111,6 @@ class IngestOptions:
     changes_column: str | None = None
     stage: bool = False
     allow_empty: bool = False
-    dry_run: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.from_table):
@@ -161,6 +160,7 @@ class IngestPlan:
     Args:
         options: what was asked.
         table: the target; its `creating` is not empty when it will be made.
+        new_table: the table that will be made.
         schema: what rows are written as: the table's, or with new columns behind.
         units: what is read.
         source: the live files of the table whose rows are read, if it is one.
@@ -183,6 +183,7 @@ class IngestPlan:
     options: IngestOptions
     table: Table
     schema: Schema
+    new_table: NewTable | None = None
     units: Sequence[Unit] = ()
     source: LiveFiles | None = None
     distribution: str = NONE
@@ -385,13 +386,17 @@ def _plan_from_table(
     columns = SourceColumns(source_name, arrow_schema(source.schema))
     if existing is None and any(defaulted_fields(source.schema.fields)):
         session.warn(f"the new table does not get the write defaults of {source_name}")
-    table = existing or _staged(session, identifier, options, _schema_like(source, options))
+    table, new = existing, None
+    if table is None:
+        new = _new_table(session, options, _schema_like(source, options))
+        table = new.stage(session.catalog, identifier, make_namespace=False)
     head = ancestry.branch_head(source.metadata, ancestry.MAIN)
     found = None if head is None else live_files(source, head)
     files = [] if found is None else _slices(found)
     return IngestPlan(
         options=options,
         table=table,
+        new_table=new,
         schema=_target_schema(session, table, [columns], options),
         units=[
             Unit(SourceUnit(file=piece, input_bytes=bytes_read), bytes_read, number)
@@ -464,16 +469,18 @@ def _plan_from_files(
                 "not what the row does"
             )
         columns = [_without(one, kinds) for one in columns]
-    table = existing
+    table, new = existing, None
     if table is None:
         if not any(len(one.columns) for one in columns):
             raise BadInputError("the source is empty: it has no columns to make a table of")
         schema = _new_columns(session, columns, _asked_version(options)).schema_of(_merged(columns))
-        table = _staged(session, identifier, options, schema)
+        new = _new_table(session, options, schema)
+        table = new.stage(session.catalog, identifier, make_namespace=False)
     pieces = [piece for file in files for piece in split_parquet(storage, file, _PIECE_BYTES)]
     return IngestPlan(
         options=options,
         table=table,
+        new_table=new,
         schema=_target_schema(session, table, columns, options),
         units=[
             Unit(SourceUnit(source=piece, input_bytes=piece.size_bytes), _weight(piece))
@@ -566,7 +573,7 @@ def _bare(item: pa.Field) -> pa.Field:
     return pa.field(item.name, item.type, metadata=metadata or None)
 
 
-def _staged(session: Session, identifier: str, options: IngestOptions, schema: Schema) -> Table:
+def _new_table(session: Session, options: IngestOptions, schema: Schema) -> NewTable:
     refuse_secrets(options.properties)
     table_creation.refuse_reserved(item.name for item in schema.fields)
     check_new(options.properties, schema.column_names)
@@ -576,13 +583,11 @@ def _staged(session: Session, identifier: str, options: IngestOptions, schema: S
     properties = {FORMAT_VERSION.name: FORMAT_VERSION.default, **options.properties}
     spec = transform_syntax.partition_spec(options.partition_by, schema)
     transform_syntax.refuse_unreadable(spec, schema)
-    return session.catalog.stage(
-        identifier,
-        schema,
-        spec,
-        transform_syntax.sort_order(options.sort_by, schema),
-        properties,
-        dry_run=options.dry_run,
+    return NewTable(
+        schema=schema,
+        spec=spec,
+        sort_order=transform_syntax.sort_order(options.sort_by, schema),
+        properties=properties,
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.exceptions import ValidationError
@@ -15,6 +15,12 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from lake.core.columns.logical_types import LogicalType
 from lake.core.errors import BadInputError, RefusedError
 from lake.core.types.arrow_schema import RESERVED_NAMES
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.sorting import SortOrder
+
+    from lake.core.catalogs.catalog import Catalog, Table
 
 # The first format version that has unknown, timestamp_ns and timestamptz_ns.
 _NEW_TYPES_SINCE = 3
@@ -25,6 +31,27 @@ _INT_BITS = 32
 _KEPT = frozenset({"arrow.json", "lake.int96"})
 # Where a field's metadata names an extension type that PyArrow does not know.
 EXTENSION = b"ARROW:extension:name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTable:
+    """What a new table is created with."""
+
+    schema: Schema
+    spec: PartitionSpec
+    sort_order: SortOrder
+    properties: Mapping[str, str]
+
+    def stage(self, catalog: Catalog, identifier: str, *, make_namespace: bool) -> Table:
+        """Return the table, which its first commit creates; see `Catalog.stage`."""
+        return catalog.stage(
+            identifier,
+            self.schema,
+            self.spec,
+            self.sort_order,
+            self.properties,
+            make_namespace=make_namespace,
+        )
 
 
 @dataclass(frozen=True, slots=True)

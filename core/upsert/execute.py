@@ -23,6 +23,7 @@ from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import (
     SourceRun,
     commit_rows,
+    located,
     no_empty_folders,
     preview,
     row_receiver,
@@ -109,6 +110,8 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
     ingest = plan.ingest
     if (settled := settle(session, ingest)) is not None:
         return replace(settled, plan=describe_upsert(plan))
+    ingest = located(session, ingest)
+    plan = replace(plan, ingest=ingest)
     run = _Run(session, plan, session.ids.uuid())
     with (
         no_empty_folders(ingest.table),

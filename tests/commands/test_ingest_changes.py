@@ -16,7 +16,8 @@ from support.cli.command_line import CommandLine
 from support.tables.change_logs import Model, shown, write_log
 from support.tables.iceberg_tables import files_below, make_table, open_session, pyiceberg_catalog
 
-from lake.core.changelog_load.load import ChangeOptions, execute_changes, plan_changes
+from lake.core.changelog_load.load import execute_changes
+from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load
 from lake.core.errors import CommitConflictError
 from lake.core.ingest import plan as planning
 from lake.core.ingest.execute import execute
@@ -177,7 +178,7 @@ def test_of_two_loads_at_once_the_later_commit_replaces_the_others_row(
     fast = csv(tmp_path / "fast.csv", "+I,1,x,2", "+I,3,x,2")
     session = open_session(lake.warehouse)
     options = ChangeOptions(column="op", mode="upsert")
-    plan = plan_changes(session, "db.t", IngestOptions(sources=[str(slow)]), options)
+    plan = plan_changelog_load(session, "db.t", IngestOptions(sources=[str(slow)]), options)
     lake.ok("ingest", "db.t", fast, *UPSERT)
     execute_changes(session, plan)
 
@@ -276,7 +277,7 @@ def test_a_spec_that_changes_while_a_log_is_loaded_is_a_conflict(
     table = make_table(lake.warehouse, schema=SCHEMA, spec=BY_BUCKET)
     session = open_session(lake.warehouse)
     ours = IngestOptions(sources=[str(csv(tmp_path / "ours.csv", "+U,1,x,2"))])
-    plan = plan_changes(session, "db.t", ours, ChangeOptions(column="op", mode="upsert"))
+    plan = plan_changelog_load(session, "db.t", ours, ChangeOptions(column="op", mode="upsert"))
     with table.update_spec() as update:
         update.remove_field("b")
         update.add_field("id", BucketTransform(8), "b8")
@@ -294,7 +295,7 @@ def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
     table = make_table(lake.warehouse, schema=SCHEMA, spec=BY_BUCKET)
     stale = open_session(lake.warehouse)
     rows = csv(tmp_path / "theirs.csv", "+I,1,x,1")
-    late = plan_changes(
+    late = plan_changelog_load(
         stale, "db.t", IngestOptions(sources=[str(rows)]), ChangeOptions(column="op", mode="upsert")
     )
     appended = IngestOptions(sources=[str(csv_of_rows(tmp_path / "rows.csv", "1,x,1"))])
@@ -304,7 +305,7 @@ def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
         update.add_field("id", BucketTransform(8), "b8")
     session = open_session(lake.warehouse)
     ours = IngestOptions(sources=[str(csv(tmp_path / "ours.csv", "+U,1,x,2"))])
-    plan = plan_changes(session, "db.t", ours, ChangeOptions(column="op", mode="upsert"))
+    plan = plan_changelog_load(session, "db.t", ours, ChangeOptions(column="op", mode="upsert"))
     execute(stale, late_append)
 
     with pytest.raises(CommitConflictError, match="other partition specs"):

@@ -21,7 +21,7 @@ from support.tables import flink_fixtures
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows
 from support.tables.iceberg_tables import make_table
 
-from lake.core.changelog.plan import plan_changes
+from lake.core.changelog.plan import plan_changelog
 from lake.core.scan.plan import ScanOptions
 
 Flink = Callable[[str], FlinkFixture]
@@ -332,7 +332,7 @@ def test_only_files_whose_deletes_changed_are_read(warehouse: Path) -> None:
 
     def read(start: int) -> Any:
         options = ScanOptions(start=str(history.states[start][0]))
-        return plan_changes(history.session.table("db.t"), options).facts()
+        return plan_changelog(history.session.table("db.t"), options).facts()
 
     assert read(4)["files"] == 2
     assert read(5)["files"] == 1

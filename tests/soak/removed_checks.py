@@ -257,7 +257,7 @@ def _validation() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "an encrypted table is written",
-            "core/commit/commit.py",
+            "core/commit/preconditions.py",
             "    refuse_encrypted(table.metadata, table.identifier)\n",
             "",
             (_COMMIT, _INGEST, _COMPACTION),
@@ -297,21 +297,21 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "files outside the table are deleted",
-            "core/expiration/file_deletion.py",
+            "core/expiration/own_files.py",
             "        paths.deletable(path, table.roots)\n        and not metadata",
             "        not metadata",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
             "files of a table in another one's folder are deleted",
-            "core/expiration/file_deletion.py",
+            "core/expiration/own_files.py",
             "        and not nested.owns(path)\n",
             "",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
             "table metadata is deleted if a manifest list names it",
-            "core/expiration/file_deletion.py",
+            "core/expiration/own_files.py",
             "        and not metadata_files.is_metadata_name(path)\n",
             "",
             (_JOURNAL,),

@@ -119,7 +119,7 @@ class SimBackend(OtherBackend):
 
     writes_metadata = True
 
-    def _begin(self, *request: Any, dry_run: bool) -> Any:
+    def _begin(self, *request: Any) -> Any:
         return self._describe(*request)
 
 

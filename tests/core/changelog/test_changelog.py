@@ -14,7 +14,7 @@ from support.oracles.history_model import History, Row
 from support.tiers import examples
 
 from lake.core.changelog import row_spool
-from lake.core.changelog.plan import plan_changes
+from lake.core.changelog.plan import plan_changelog
 from lake.core.changelog.read import changes_of
 from lake.core.changelog.task_unit import Unit
 from lake.core.changelog.task_units import units_of
@@ -43,7 +43,7 @@ def changes(history: History, start: int | None, end: int, **options: Any) -> li
     """Return the change log after a snapshot up to another, read as tasks read it."""
     key = options.pop("key", ())
     asked = ScanOptions(start=None if start is None else str(start), end=str(end), **options)
-    plan = plan_changes(history.session.table("db.t"), asked, key)
+    plan = plan_changelog(history.session.table("db.t"), asked, key)
     rows = []
     for unit in units_of(plan):
         sent = Unit.from_plain(json.loads(json.dumps(unit.to_plain())))

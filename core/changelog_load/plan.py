@@ -1,0 +1,112 @@
+"""What a load of a change log will do: the ingest of its source, its key, and how changes are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lake.core.deletes.delta_writer import RETRACT, UPSERT, DeltaSettings, check_key
+from lake.core.deletes.equality_coverage import check_specs
+from lake.core.deletes.writers import check_delete_files
+from lake.core.errors import InvalidRequestError, RefusedError
+from lake.core.ingest.plan import IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.session import Session
+from lake.core.snapshots import ancestry
+from lake.core.upsert.options import EQUALITY, key_ids, unwanted_deletes
+from lake.core.upsert.rejects import check_rejects
+
+MODES = (UPSERT, RETRACT)
+_CHANGES = "changes"
+_DELETES_SINCE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOptions:
+    """What the user asked for.
+
+    Args:
+        column: of the source; tells what a row does.
+        mode: one of `MODES`, see `lake.core.deletes.delta_writer`.
+        key: columns that tell rows apart; empty for the schema's identifier fields.
+        rejects: local path for rows whose key is NULL or NaN; None makes such a row an error.
+    """
+
+    column: str
+    mode: str
+    key: Sequence[str] = ()
+    rejects: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise InvalidRequestError(f"--changes-mode {self.mode!r} is none of {', '.join(MODES)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangelogLoadPlan:
+    """A decided load of a change log.
+
+    Args:
+        ingest: what is read.
+        options: what was asked.
+        key: ids of the key's columns.
+    """
+
+    ingest: IngestPlan
+    options: ChangeOptions
+    key: Sequence[int] = ()
+
+    def settings(self, operation_id: str) -> DeltaSettings:
+        """Return how changes are written."""
+        table = self.ingest.table
+        return DeltaSettings(
+            write=self.ingest.settings(operation_id),
+            key_ids=list(self.key),
+            mode=self.options.mode,
+            format_version=table.metadata.format_version,
+            fresh=bool(table.creating),
+        )
+
+
+def plan_changelog_load(
+    session: Session, identifier: str, ingest: IngestOptions, options: ChangeOptions
+) -> ChangelogLoadPlan:
+    """Read the source and the table, and decide; nothing is written.
+
+    Raises:
+        BadInputError: as `plan_ingest`, or the source lacks the column that tells what rows do.
+        RefusedError: the table's old rows could not be deleted by the key.
+        InvalidRequestError: there is no key, or the rows have no order.
+    """
+    if ingest.from_table:
+        raise InvalidRequestError("--changes-column needs files: a table's rows have no order")
+    if options.rejects is not None:
+        check_rejects(options.rejects)
+    plan = plan_ingest(
+        session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.column)
+    )
+    if plan.is_settled:
+        return ChangelogLoadPlan(ingest=plan, options=options)
+    table, schema = plan.table, plan.schema
+    if table.metadata.format_version < _DELETES_SINCE:
+        raise RefusedError("a table of format version 1 has no delete files")
+    key = key_ids(schema, options.key, "--changes-column")
+    check_key(schema, table.spec, key, options.mode)
+    head = None if table.creating else ancestry.branch_head(table.metadata, ingest.branch)
+    if head is not None:
+        check_specs(table, head)
+    check_delete_files(plan.settings(""))
+    if unwanted := unwanted_deletes(table.properties, EQUALITY):
+        session.warn(unwanted)
+    return ChangelogLoadPlan(ingest=plan, options=options, key=key)
+
+
+def describe_changes(plan: ChangelogLoadPlan) -> dict[str, Any]:
+    """Return the plan as it is shown."""
+    schema = plan.ingest.schema
+    return {
+        **describe(plan.ingest),
+        "changes_column": plan.options.column,
+        "changes_mode": plan.options.mode,
+        "key": [schema.find_column_name(column) for column in plan.key],
+    }

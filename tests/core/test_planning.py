@@ -1,0 +1,196 @@
+"""Planning writes nothing: no file, no namespace, no commit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from support.tables.iceberg_tables import FixedClock, open_session, pyiceberg_catalog
+
+from lake.core.catalogs.other import OtherBackend
+from lake.core.changelog.plan import plan_changelog
+from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load
+from lake.core.compaction.options import compaction_options
+from lake.core.compaction.plan import plan_compaction
+from lake.core.expiration.plan import plan_expiration
+from lake.core.expiration.retention import RetentionOptions
+from lake.core.ingest.execute import execute
+from lake.core.ingest.plan import IngestOptions, IngestPlan, plan_ingest
+from lake.core.outcome import Status
+from lake.core.replay.options import ReplayOptions
+from lake.core.replay.plan import plan_replay
+from lake.core.scan.plan import ScanOptions, plan_scan
+from lake.core.session import Session
+from lake.core.upsert.execute import execute_upsert
+from lake.core.upsert.options import UpsertOptions
+from lake.core.upsert.plan import UpsertPlan, plan_upsert
+
+_WRITES = (
+    "commit_table",
+    "create_namespace",
+    "create_namespace_if_not_exists",
+    "create_table",
+    "drop_namespace",
+    "drop_table",
+    "register_table",
+    "rename_table",
+    "update_namespace_properties",
+)
+
+
+class World:
+    """A table of several small files, a source, and a session whose catalog counts writes."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.warehouse = folder / "warehouse"
+        self.source = str(folder / "source.parquet")
+        self.changes = str(folder / "changes.parquet")
+        ids = pa.array([1, 2], pa.int64())
+        pq.write_table(pa.table({"id": ids}), self.source)
+        pq.write_table(pa.table({"id": ids, "op": ["+I", "-D"]}), self.changes)
+        self.warehouse.mkdir()
+        for _ in range(6):
+            session = self.open()
+            options = IngestOptions(sources=[self.source], create=not self.exists(session))
+            assert execute(session, plan_ingest(session, "db.t", options)).status is Status.DONE
+        self.session = self.open()
+        self.table = self.session.table("db.t")
+        self.written: list[str] = []
+        for name in _WRITES:
+            monkeypatch.setattr(SqlCatalog, name, self.counting(name))
+
+    def open(self) -> Session:
+        return open_session(self.warehouse, FixedClock())
+
+    @staticmethod
+    def exists(session: Session) -> bool:
+        return session.catalog.exists("db.t")
+
+    def counting(self, name: str) -> Callable[..., Any]:
+        before = getattr(SqlCatalog, name)
+
+        def called(*arguments: Any, **options: Any) -> Any:
+            self.written.append(name)
+            return before(*arguments, **options)
+
+        return called
+
+    def content(self) -> dict[str, str]:
+        """Return the digest of every file, and every folder, below the warehouse and beside it."""
+        found = {}
+        for folder, _, names in os.walk(self.warehouse.parent):
+            found[folder] = ""
+            for name in names:
+                path = Path(folder, name)
+                found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return found
+
+    def ingest(self, **options: Any) -> IngestOptions:
+        return IngestOptions(sources=[self.source], **options)
+
+
+_PLANS: dict[str, Callable[[World], object]] = {
+    "ingest": lambda world: plan_ingest(world.session, "db.t", world.ingest(run_id="r")),
+    "ingest that creates a table": lambda world: plan_ingest(
+        world.session, "db.new", world.ingest(create=True)
+    ),
+    "ingest that creates a namespace": lambda world: plan_ingest(
+        world.session, "new.t", world.ingest(create=True, partition_by="bucket(2, id)")
+    ),
+    "ingest from a table": lambda world: plan_ingest(
+        world.session, "new.copy", IngestOptions(from_table="db.t", create=True)
+    ),
+    "overwrite": lambda world: plan_ingest(
+        world.session, "db.t", world.ingest(mode="overwrite-where", where="id = 1")
+    ),
+    "upsert": lambda world: plan_upsert(
+        world.session, "db.t", world.ingest(mode="upsert"), UpsertOptions(key=["id"])
+    ),
+    "upsert that creates a namespace": lambda world: plan_upsert(
+        world.session, "new.t", world.ingest(mode="upsert", create=True), UpsertOptions(key=["id"])
+    ),
+    "load of a change log": lambda world: plan_changelog_load(
+        world.session,
+        "db.t",
+        IngestOptions(sources=[world.changes]),
+        ChangeOptions(column="op", mode="upsert", key=["id"]),
+    ),
+    "scan": lambda world: plan_scan(world.table, ScanOptions(where="id = 1")),
+    "change log": lambda world: plan_changelog(world.table, ScanOptions()),
+    "compaction": lambda world: plan_compaction(
+        world.table, compaction_options({}, {}, world.table.properties), shown=True
+    ),
+    "expiration": lambda world: plan_expiration(
+        world.session,
+        world.table,
+        RetentionOptions(older_than_ms=2**42, retain_last=1, unsafe=True),
+        clean_metadata=True,
+    ),
+    "replay": lambda world: plan_replay(world.session, world.table, ReplayOptions()),
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_planning_writes_nothing(world: World) -> None:
+    for name, plan in _PLANS.items():
+        before = world.content()
+
+        plan(world)
+
+        assert world.written == [], name
+        assert world.content() == before, name
+
+
+@pytest.fixture
+def other(world: World) -> World:
+    """The same database as a catalog of another class, which chooses no location without a namespace."""
+    properties = {
+        "py-catalog-impl": "pyiceberg.catalog.sql.SqlCatalog",
+        "uri": f"sqlite:///{world.warehouse}/catalog.db",
+        "warehouse": f"file://{world.warehouse}",
+    }
+    world.session.catalog = OtherBackend("lake", properties)
+    # The catalog's first use of the database is not a part of a plan.
+    world.table = world.session.table("db.t")
+    world.written.clear()
+    return world
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_a_plan_creates_no_namespace_and_its_execution_does(other: World, upsert: bool) -> None:
+    options = other.ingest(create=True, partition_by="bucket(2, id)", sort_by="id")
+    before = other.content()
+
+    plan: IngestPlan | UpsertPlan
+    if upsert:
+        key = UpsertOptions(key=["id"])
+        plan = plan_upsert(other.session, "new.t", replace(options, mode="upsert"), key)
+    else:
+        plan = plan_ingest(other.session, "new.t", options)
+
+    assert (other.written, other.content()) == ([], before)
+    catalog = pyiceberg_catalog(other.warehouse)
+    assert not catalog.namespace_exists("new")
+
+    outcome = (
+        execute_upsert(other.session, plan)
+        if isinstance(plan, UpsertPlan)
+        else execute(other.session, plan)
+    )
+
+    table = catalog.load_table("new.t")
+    assert outcome.status is Status.DONE
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    assert [str(field.transform) for field in table.spec().fields] == ["bucket[2]"]
