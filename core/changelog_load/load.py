@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,26 +18,18 @@ from lake.core.changelog_load.tasks import (
     source_schema,
     write_changes,
 )
-from lake.core.commit.commit import Committed
 from lake.core.commit.operations import AppendFiles, Operation, RowDelta
 from lake.core.deletes.equality_coverage import same_spec, sole_spec
 from lake.core.errors import LakeError
-from lake.core.ingest.execute import (
-    SourceRun,
-    commit_rows,
-    located,
-    no_empty_folders,
-    preview,
-    run_source,
-    tell_of_no_rows,
-)
-from lake.core.ingest.recovery import as_staged, publish_manifests, settle
-from lake.core.manifests.data_files import DataFile, stored_bytes
-from lake.core.outcome import Outcome, Status
+from lake.core.ingest.execute import SourceRun, preview, run_source
+from lake.core.ingest.load import Load, run_load, warn_of_no_rows
+from lake.core.ingest.plan import IngestPlan
+from lake.core.ingest.result import Landed, LoadResult
+from lake.core.manifests.data_files import DataFile
+from lake.core.outcome import Outcome
 from lake.core.properties.table_properties import HASH
 from lake.core.session import Session
-from lake.core.staging.failed_attempts import remove_lost_attempts
-from lake.core.staging.operation_files import staged
+from lake.core.staging.operation_files import Staging
 from lake.core.upsert.rejects import (
     removed_on_failure,
     temporary_files,
@@ -76,48 +70,69 @@ def execute_changes(session: Session, plan: ChangelogLoadPlan) -> Outcome:
         BadInputError: a row does not fit, or does what is not known; nothing is left behind.
         CommitUnknownError: the catalog did not answer; every file stays.
     """
-    ingest = plan.ingest
-    if (settled := settle(session, ingest)) is not None:
-        return replace(settled, plan=describe_changes(plan))
-    ingest = located(session, ingest)
-    plan = replace(plan, ingest=ingest)
-    operation_id = session.ids.uuid()
-    aside = f"lake-rejects-{operation_id}"
-    with (
-        no_empty_folders(ingest.table),
-        staged(session, ingest.table, operation_id) as staging,
-        temporary_files(session, ingest.table, aside),
-        removed_on_failure(plan.options.rejects),
-    ):
-        written = _write(session, plan, operation_id, aside)
+    return run_load(
+        session, plan.ingest, partial(_ChangelogLoad, session, plan), describe_changes(plan)
+    )
+
+
+class _ChangelogLoad(Load):
+    """One load of a change log."""
+
+    # A load that deletes by key alone does not know what was there.
+    nothing = LoadResult(rows_inserted=None, rows_updated=None)
+
+    def __init__(
+        self, session: Session, load: ChangelogLoadPlan, plan: IngestPlan, operation_id: str
+    ) -> None:
+        super().__init__(session, plan, operation_id)
+        self._load = replace(load, ingest=plan)
+        self._aside = f"lake-rejects-{operation_id}"
+        self._written = _Written()
+
+    @contextmanager
+    def temporary_files(self) -> Iterator[None]:
+        """Remove the files of rows without a key, and after a failure those of rejected rows."""
+        with (
+            temporary_files(self.session, self.plan.table, self._aside),
+            removed_on_failure(self._load.options.rejects),
+        ):
+            yield
+
+    def write(self) -> LoadResult:
+        """Write rows and deletes."""
+        self._written = written = _write(self.session, self._load, self.operation_id, self._aside)
         if not written.files:
-            tell_of_no_rows(session, ingest)
-            if not ingest.table.creating:
-                return _outcome(plan, Status.NOTHING_TO_DO, written)
-        paths_written = [file.path for file in written.files]
-        remove_lost_attempts(session, ingest.table, operation_id, paths_written)
-        publish_manifests(staging, ingest, written.data, written.deletes)
-        if ingest.options.stage:
-            return as_staged(_outcome(plan, Status.DONE, written), staging)
-        # As in a stream: nothing of the table was read, so hardly anything that happens to it is a conflict.
-        operation: Operation = RowDelta(
-            added=written.data,
+            warn_of_no_rows(self.session, self.plan)
+        return replace(
+            self.nothing,
+            data=written.data,
             deletes=written.deletes,
-            base_snapshot_id=ingest.base_snapshot_id,
+            rows_read=written.counted("rows_read"),
+            rows_written=written.rows,
+            rows_rejected=written.counted("rejected"),
+        )
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._written.files or self.plan.table.creating)
+
+    def commit(self, staging: Staging, result: LoadResult) -> Landed:
+        """Commit the files, or leave them staged."""
+        table = self.plan.table
+        # As in a stream: nothing of the table was read, so hardly any change of it is a conflict.
+        operation: Operation = RowDelta(
+            added=result.data,
+            deletes=result.deletes,
+            base_snapshot_id=self.plan.base_snapshot_id,
             validates=False,
-            sole_spec=sole_spec(ingest.table),
+            sole_spec=sole_spec(table),
         )
-        if ingest.table.creating and not written.files:
+        if table.creating and not result.paths:
             operation = AppendFiles(added=())
-        committed = commit_rows(
-            session, ingest, operation, operation_id, conditions=same_spec(ingest.table)
+        return self.commit_files(
+            staging, result, operation, published=True, conditions=same_spec(table)
         )
-    if committed.already:
-        # The same run, by another process.
-        staging.delete_unreferenced(committed.table, [file.path for file in written.files])
-        return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
-    staging.unpublish_manifests()
-    return _outcome(plan, Status.DONE, written, operation_id, committed)
 
 
 def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str, aside: str) -> _Written:
@@ -165,33 +180,3 @@ def _keep_rejects(plan: ChangelogLoadPlan, written: _Written) -> None:
     schema = source_schema(plan.ingest.schema, plan.options.column)
     storage = plan.ingest.table.storage
     write_rejects(storage, schema, list(files.values()), plan.options.rejects)
-
-
-def _outcome(
-    plan: ChangelogLoadPlan,
-    status: Status,
-    written: _Written,
-    operation_id: str | None = None,
-    committed: Committed | None = None,
-) -> Outcome:
-    return Outcome(
-        command="ingest",
-        table=plan.ingest.table.identifier,
-        branch=plan.ingest.options.branch,
-        status=status,
-        operation_id=operation_id if committed else None,
-        base_snapshot_id=plan.ingest.base_snapshot_id,
-        snapshot_ids=committed.snapshot_ids[-1:] if committed else (),
-        plan=describe_changes(plan),
-        result={
-            "rows_read": written.counted("rows_read"),
-            "rows_written": written.rows,
-            # Who deletes blindly does not know what was there.
-            "rows_inserted": None,
-            "rows_updated": None,
-            "rows_rejected": written.counted("rejected"),
-            "data_files": len(written.data),
-            "delete_files": len(written.deletes),
-            "bytes_written": stored_bytes(written.files),
-        },
-    )

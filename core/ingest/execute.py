@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
-from lake.core import locations
-from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import Committed, commit_snapshot
 from lake.core.commit.operations import AppendFiles, Operation, OverwriteFiles, ReplacePartitions
 from lake.core.engine.tasks import (
     Engine,
@@ -21,19 +17,17 @@ from lake.core.engine.tasks import (
     TaskResult,
 )
 from lake.core.errors import LakeError
+from lake.core.ingest.load import Load, run_load, warn_of_no_rows
 from lake.core.ingest.payloads import KeepTask, ReceiveTask, SourceTask
 from lake.core.ingest.plan import (
     APPEND,
-    OVERWRITE,
-    OVERWRITE_WHERE,
     REPLACE,
     IngestPlan,
     describe,
     tasks_for,
     wanted_tasks,
 )
-from lake.core.ingest.recovery import as_staged, publish_manifests, run_id_of, settle
-from lake.core.ingest.schema_evolution import schema_changes
+from lake.core.ingest.result import Landed, LoadResult
 from lake.core.ingest.tasks import (
     receive_rows,
     sample_rows,
@@ -47,14 +41,8 @@ from lake.core.plain import PlainData
 from lake.core.properties.table_properties import DELETE_ISOLATION, HASH, RANGE
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
-from lake.core.snapshots.run_ids import RUN_ID
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
-from lake.core.sources.discovery import CSV
-from lake.core.staging.failed_attempts import remove_lost_attempts
-from lake.core.staging.operation_files import staged
-
-if TYPE_CHECKING:
-    from pyiceberg.table.update import TableRequirement
+from lake.core.staging.operation_files import Staging
 
 Read = TypeVar("Read", bound=SourceTask)
 Receive = TypeVar("Receive", bound=PlainData)
@@ -112,53 +100,49 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
         CommitConflictError: others changed what an overwrite replaces; nothing is left behind.
         CommitUnknownError: the catalog did not answer; every file stays.
     """
-    if (settled := settle(session, plan)) is not None:
-        return settled
-    plan = located(session, plan)
-    operation_id = session.ids.uuid()
-    with no_empty_folders(plan.table), staged(session, plan.table, operation_id) as staging:
-        written = _write_source(session, plan, operation_id)
+    return run_load(session, plan, partial(_Ingest, session), describe(plan))
+
+
+class _Ingest(Load):
+    """An ingest that appends rows or replaces what the plan says."""
+
+    def __init__(self, session: Session, plan: IngestPlan, operation_id: str) -> None:
+        super().__init__(session, plan, operation_id)
+        self._written = _Written()
+
+    def write(self) -> LoadResult:
+        """Write the source's rows, and those that an overwrite keeps."""
+        plan = self.plan
+        self._written = written = _write_source(self.session, plan, self.operation_id)
         if not written.files:
-            tell_of_no_rows(session, plan)
-            if not (plan.table.creating or plan.options.allow_empty):
-                return _outcome(plan, Status.NOTHING_TO_DO, written)
-        _write_kept(session, plan, operation_id, written)
-        if not (plan.table.creating or written.files or plan.removed or written.replaced):
-            return _outcome(plan, Status.NOTHING_TO_DO, written)
-        paths_written = [file.path for file in written.all_files]
-        remove_lost_attempts(session, plan.table, operation_id, paths_written)
-        if plan.options.mode == APPEND:
-            publish_manifests(staging, plan, written.files)
-        if plan.options.stage:
-            return as_staged(_outcome(plan, Status.DONE, written), staging)
-        committed = commit_rows(session, plan, _operation(plan, written), operation_id)
-    if committed.already:
-        # The same run, by another process.
-        staging.delete_unreferenced(committed.table, [file.path for file in written.all_files])
-        return _outcome(plan, Status.NOTHING_TO_DO, _Written(), operation_id, committed)
-    staging.unpublish_manifests()
-    return _outcome(plan, Status.DONE, written, operation_id, committed)
-
-
-def located(session: Session, plan: IngestPlan) -> IngestPlan:
-    """Return a plan whose new table is at its catalog's location; create the table's namespace if it is missing."""
-    if plan.new_table is None or not plan.table.described:
-        return plan
-    table = plan.new_table.stage(session.catalog, plan.table.identifier, make_namespace=True)
-    return replace(plan, table=table, schema=table.schema)
-
-
-def tell_of_no_rows(session: Session, plan: IngestPlan) -> None:
-    """Warn of what a source without rows leaves as it was, or makes otherwise than rows would."""
-    if plan.table.creating:
-        if CSV in plan.formats:
-            session.warn("the source has no rows, so the columns of its CSV files are text")
-    elif plan.options.mode == REPLACE:
-        session.warn("the source has no rows: nothing was replaced")
-    elif plan.options.mode in {OVERWRITE, OVERWRITE_WHERE} and not plan.options.allow_empty:
-        session.warn(
-            "the source has no rows: nothing was replaced (--allow-empty removes the old rows)"
+            warn_of_no_rows(self.session, plan)
+        if self._is_wanted:
+            _write_kept(self.session, plan, self.operation_id, written)
+        return LoadResult(
+            data=written.all_files,
+            rows_read=written.rows_read,
+            rows_written=written.rows,
+            rows_inserted=written.rows,
         )
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether the load goes on with what the source has, which may be nothing."""
+        plan = self.plan
+        return bool(self._written.files or plan.table.creating or plan.options.allow_empty)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to commit."""
+        plan, written = self.plan, self._written
+        changed = plan.table.creating or written.files or plan.removed or written.replaced
+        return self._is_wanted and bool(changed)
+
+    def commit(self, staging: Staging, result: LoadResult) -> Landed:
+        """Commit the files, or leave them staged."""
+        published = self.plan.options.mode == APPEND
+        operation = _operation(self.plan, self._written)
+        return self.commit_files(staging, result, operation, published=published)
 
 
 # Writing
@@ -340,69 +324,6 @@ def _keeping_tasks(
         yield Task(payload, file.size_bytes)
 
 
-@contextmanager
-def no_empty_folders(table: Table) -> Iterator[None]:
-    """When making a table fails or finds no rows, leave no folders of it on a local disk."""
-    try:
-        yield
-    finally:
-        root = locations.parse(table.metadata.location)
-        if table.creating and root.is_local:
-            _remove_empty(root.path)
-
-
-def _remove_empty(root: str) -> None:
-    for folder, _, _ in os.walk(root, topdown=False):
-        with suppress(OSError):  # not empty, so it is needed
-            os.rmdir(folder)
-    with suppress(OSError):
-        os.rmdir(os.path.dirname(root))
-
-
-# Committing
-
-
-def commit_rows(
-    session: Session,
-    plan: IngestPlan,
-    operation: Operation,
-    operation_id: str,
-    *,
-    table: Table | None = None,
-    conditions: tuple[TableRequirement, ...] = (),
-    run_operation: str | None = None,
-) -> Committed:
-    """Commit what an ingest wrote, with the run id, the new columns and the new table if there are any.
-
-    Args:
-        session: see `commit_snapshot`.
-        plan: of the ingest.
-        operation: what to commit.
-        operation_id: a UUID, new for each commit.
-        table: the table as the operation was decided on; None for the plan's.
-        conditions: what else must hold of the table.
-        run_operation: the operation that the files are named after, if that is another.
-    """
-    run_id = plan.options.run_id
-    marks = {RUN_ID: run_id} if run_id else {}
-    requirements, updates = schema_changes(plan.table, plan.schema) if plan.evolves else ((), ())
-    if plan.table.creating:
-        session.catalog.make_namespace(plan.table.identifier)
-    with session.interrupts.last_commit():
-        return commit_snapshot(
-            session,
-            table or plan.table,
-            operation,
-            operation_id=operation_id,
-            branch=plan.options.branch,
-            summary=marks,
-            # A replay leaves the id in the table even where it was not given.
-            guard={RUN_ID: run_id_of(plan, run_operation or operation_id)},
-            requirements=(*requirements, *conditions),
-            updates=updates,
-        )
-
-
 def _operation(plan: IngestPlan, written: _Written) -> Operation:
     mode, base = plan.options.mode, plan.base_snapshot_id
     files = written.all_files
@@ -417,35 +338,4 @@ def _operation(plan: IngestPlan, written: _Written) -> Operation:
         base_snapshot_id=base,
         conflict_filter=plan.condition,
         isolation=isolation,
-    )
-
-
-def _outcome(
-    plan: IngestPlan,
-    status: Status,
-    written: _Written,
-    operation_id: str | None = None,
-    committed: Committed | None = None,
-) -> Outcome:
-    files: Iterable[DataFile] = written.all_files
-    result: Mapping[str, Any] = {
-        "rows_read": written.rows_read,
-        "rows_written": written.rows,
-        "rows_inserted": written.rows,
-        "rows_updated": 0,
-        "rows_rejected": 0,
-        "data_files": len(written.all_files),
-        "delete_files": 0,
-        "bytes_written": sum(file.size_bytes for file in files),
-    }
-    return Outcome(
-        command="ingest",
-        table=plan.table.identifier,
-        branch=plan.options.branch,
-        status=status,
-        operation_id=operation_id if committed else None,
-        base_snapshot_id=plan.base_snapshot_id,
-        snapshot_ids=committed.snapshot_ids[-1:] if committed else (),
-        plan=describe(plan),
-        result=result,
     )

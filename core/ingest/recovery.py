@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,8 @@ from lake.core.commit.operations import AppendFiles, RowDelta
 from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
 from lake.core.errors import CommitConflictError, InvalidRequestError, RefusedError
 from lake.core.ingest.plan import IngestPlan, already_ran, describe
-from lake.core.manifests.data_files import DataFile, stored_bytes
+from lake.core.ingest.result import Landed, LoadResult, load_outcome
+from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Outcome, Status
 from lake.core.process_identity import process_name
 from lake.core.session import Session
@@ -256,24 +257,12 @@ def _outcome(
 ) -> Outcome:
     data, deletes = (run.data, run.deletes) if run else ((), ())
     rows = sum(file.record_count for file in data)
-    result: Mapping[str, Any] = {
-        "rows_read": 0,
-        "rows_written": rows,
-        # Who deletes blindly does not know what was there.
-        "rows_inserted": None if deletes else rows,
-        "rows_updated": None if deletes else 0,
-        "rows_rejected": 0,
-        "data_files": len(data),
-        "delete_files": len(deletes),
-        "bytes_written": stored_bytes([*data, *deletes]),
-    }
-    return Outcome(
-        command="ingest",
-        table=plan.table.identifier,
-        branch=plan.options.branch,
-        status=status,
-        base_snapshot_id=plan.base_snapshot_id,
-        snapshot_ids=committed.snapshot_ids[-1:] if committed else (),
-        plan=describe(plan),
-        result=result,
+    result = LoadResult(
+        data=data,
+        deletes=deletes,
+        rows_written=rows,
+        # A load that deletes by key alone does not know what was there.
+        rows_inserted=None if deletes else rows,
+        rows_updated=None if deletes else 0,
     )
+    return load_outcome(plan, describe(plan), status, Landed(result, committed))

@@ -6,7 +6,7 @@ A lost race is matched again, against the new head and with the same data files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,25 +20,19 @@ from lake.core.commit.operations import AppendFiles, Operation, OverwriteFiles, 
 from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
 from lake.core.engine.tasks import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
-from lake.core.ingest.execute import (
-    SourceRun,
-    commit_rows,
-    located,
-    no_empty_folders,
-    preview,
-    row_receiver,
-    run_source,
-    tell_of_no_rows,
-)
-from lake.core.ingest.recovery import as_staged, publish_manifests, settle
+from lake.core.ingest.execute import SourceRun, preview, row_receiver, run_source
+from lake.core.ingest.load import Load, commit_rows, run_load, warn_of_no_rows
+from lake.core.ingest.plan import IngestPlan
+from lake.core.ingest.recovery import publish_manifests
+from lake.core.ingest.result import Landed, LoadResult
 from lake.core.ingest.tasks import receive_rows
-from lake.core.manifests.data_files import DataFile, stored_bytes
-from lake.core.outcome import Outcome, Status
+from lake.core.manifests.data_files import DataFile
+from lake.core.outcome import Outcome
 from lake.core.properties.table_properties import COPY_ON_WRITE, SERIALIZABLE
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.staging.failed_attempts import remove_lost_attempts
-from lake.core.staging.operation_files import Staging, staged
+from lake.core.staging.operation_files import Staging
 from lake.core.upsert.checksummed_batches import batches_in
 from lake.core.upsert.dedup_tasks import (
     DeduplicateTask,
@@ -107,62 +101,76 @@ def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
         CommitConflictError: others kept changing what is replaced; nothing is left behind.
         CommitUnknownError: the catalog did not answer; every data file stays.
     """
-    ingest = plan.ingest
-    if (settled := settle(session, ingest)) is not None:
-        return replace(settled, plan=describe_upsert(plan))
-    ingest = located(session, ingest)
-    plan = replace(plan, ingest=ingest)
-    run = _Run(session, plan, session.ids.uuid())
-    with (
-        no_empty_folders(ingest.table),
-        staged(session, ingest.table, run.operation_id) as staging,
-        temporary_files(session, ingest.table, run.temporary_name),
-        removed_on_failure(plan.options.rejects),
-    ):
-        source = run.load()
-        if plan.options.rejects is not None and source.rejected:
-            write_rejects(ingest.table.storage, ingest.schema, source.claims, plan.options.rejects)
-        if not source.files:
-            tell_of_no_rows(session, ingest)
-            if not ingest.table.creating:
-                return _outcome(plan, Status.NOTHING_TO_DO, source)
-        matched, committed, commit_id = run.match_and_commit(source, staging)
-        if committed is None:
-            return as_staged(_outcome(plan, Status.DONE, source, matched), staging)
-    if committed.already:
-        # The same run, by another process.
-        written = [*source.files, *(matched.files if matched else [])]
-        staging.delete_unreferenced(committed.table, [file.path for file in written])
-        return _outcome(plan, Status.NOTHING_TO_DO, _Source(), None, commit_id, committed)
-    staging.unpublish_manifests()
-    return _outcome(plan, Status.DONE, source, matched, commit_id, committed)
+    return run_load(session, plan.ingest, partial(_Upsert, session, plan), describe_upsert(plan))
 
 
-class _Run:
-    """One carrying out; all files that it writes have its operation id in their names."""
+class _Upsert(Load):
+    """One upsert; all files that it writes have its operation id in their names."""
 
-    def __init__(self, session: Session, plan: UpsertPlan, operation_id: str) -> None:
-        self.session = session
-        self.plan = plan
-        self.operation_id = operation_id
-        self._storage = plan.ingest.table.storage
+    def __init__(
+        self, session: Session, upsert: UpsertPlan, plan: IngestPlan, operation_id: str
+    ) -> None:
+        super().__init__(session, plan, operation_id)
+        self.upsert = replace(upsert, ingest=plan)
+        self._storage = plan.table.storage
+        self._source = _Source()
+        self.nothing = self._result(None)
 
     @property
     def temporary_name(self) -> str:
         """How the names of the files of keys begin."""
         return f"lake-keys-{self.operation_id}"
 
+    @contextmanager
+    def temporary_files(self) -> Iterator[None]:
+        """Remove the files of keys, and after a failure those of rejected rows."""
+        with (
+            temporary_files(self.session, self.plan.table, self.temporary_name),
+            removed_on_failure(self.upsert.options.rejects),
+        ):
+            yield
+
+    def write(self) -> LoadResult:
+        """Write the source's rows, each key once."""
+        self._source = source = self._load()
+        rejects = self.upsert.options.rejects
+        if rejects is not None and source.rejected:
+            write_rejects(self._storage, self.plan.schema, source.claims, rejects)
+        if not source.files:
+            warn_of_no_rows(self.session, self.plan)
+        return self._result(None)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._source.files or self.plan.table.creating)
+
+    def _result(self, matched: KeyMatches | None) -> LoadResult:
+        source = self._source
+        blind = self.upsert.deletes == EQUALITY and not self.plan.table.creating
+        updated = matched.updated if matched else 0
+        return LoadResult(
+            data=[*source.files, *(matched.kept if matched else [])],
+            deletes=matched.deletes if matched else [],
+            rows_read=source.rows_read,
+            rows_written=source.rows,
+            # A load that deletes by key alone does not know what was there.
+            rows_inserted=None if blind else source.rows - updated,
+            rows_updated=None if blind else updated,
+            rows_rejected=source.rejected,
+            base_snapshot_id=matched.base.snapshot_id if matched and matched.base else None,
+        )
+
     # The source
 
-    def load(self) -> _Source:
-        """Write the source's rows, each key once."""
-        source = self._write(losers=None)
-        source.buckets = self._settle(source.claims)
+    def _load(self) -> _Source:
+        source = self._write_rows(losers=None)
+        source.buckets = self._deduplicate(source.claims)
         if source.lost:
             buckets, claims = source.buckets, source.claims
             self._storage.delete(file.path for file in source.files)
             losers = [bucket["losers"] for bucket in buckets if bucket["losers"]]
-            source = self._write(losers=losers)
+            source = self._write_rows(losers=losers)
             source.buckets, source.claims = buckets, claims
         expected = source.rows_read - source.rejected - source.lost
         if source.rows != expected:
@@ -172,12 +180,12 @@ class _Run:
             )
         return source
 
-    def _write(self, *, losers: list[str] | None) -> _Source:
-        ingest = self.plan.ingest
+    def _write_rows(self, *, losers: list[str] | None) -> _Source:
+        ingest = self.plan
         keys = KeySettings(
-            ids=self.plan.key,
-            order=self.plan.order,
-            rejects=self.plan.options.rejects is not None,
+            ids=self.upsert.key,
+            order=self.upsert.order,
+            rejects=self.upsert.options.rejects is not None,
             losers=losers,
             folder=ingest.table.data_location,
             name=self.temporary_name,
@@ -198,7 +206,7 @@ class _Run:
         source.claims.sort(key=lambda claim: int(claim["place"]))
         return source
 
-    def _settle(self, claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _deduplicate(self, claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Decide which row stands for each key; return the buckets of keys, in order."""
         files = [
             UnitKeys(place=claim["place"], keys=claim["keys"]) for claim in claims if claim["keys"]
@@ -210,11 +218,11 @@ class _Run:
             -(-sum(claim["key_bytes"] for claim in claims) // _BUCKET_BYTES),
         )
         common = DeduplicateTask(
-            key_columns=len(self.plan.key),
-            folder=self.plan.ingest.table.data_location,
+            key_columns=len(self.upsert.key),
+            folder=self.plan.table.data_location,
             name=self.temporary_name,
         )
-        engine = self.session.engine(self.plan.ingest.input_bytes)
+        engine = self.session.engine(self.plan.input_bytes)
         results: Iterator[TaskResult]
         if count == 1:
             task = Task(replace(common, files=files))
@@ -233,32 +241,32 @@ class _Run:
 
     # The table
 
-    def match_and_commit(
-        self, source: _Source, staging: Staging
-    ) -> tuple[KeyMatches | None, Committed | None, str]:
-        """Commit, matching again whenever another writer won; a run that is only staged is not committed."""
-        ingest = self.plan.ingest
-        if ingest.table.creating:
+    def commit(self, staging: Staging, result: LoadResult) -> Landed:
+        """Match keys and commit, matching again whenever another writer won."""
+        source, plan = self._source, self.plan
+        table, commit_id = plan.table, self.operation_id
+        if table.creating:
             self._remove_lost(source.files)
-            landed = self._commit(AppendFiles(added=source.files), ingest.table, self.operation_id)
-            return None, landed, self.operation_id
-        table, commit_id = ingest.table, self.operation_id
-        matcher = Matcher(self.session, self.plan, self.operation_id)
+            committed = self._commit(AppendFiles(added=source.files), table, commit_id)
+            return Landed(result, committed, commit_id)
+        matcher = Matcher(self.session, self.upsert, self.operation_id)
         matched = self._matched(matcher, table, source)
         if self._blindly:
-            publish_manifests(staging, ingest, source.files, matched.deletes)
-            if ingest.options.stage:
-                return matched, None, commit_id
-        for _ in range(_ROUNDS - 1):
-            with suppress(CommitConflictError):
-                operation = self._operation(matched, source)
-                return matched, self._commit(operation, table, commit_id), commit_id
+            publish_manifests(staging, plan, source.files, matched.deletes)
+            if plan.options.stage:
+                return Landed(self._result(matched))
+        for remaining in reversed(range(_ROUNDS)):
+            try:
+                committed = self._commit(self._operation(matched, source), table, commit_id)
+                return Landed(self._result(matched), committed, commit_id)
+            except CommitConflictError:
+                if not remaining:
+                    raise
             table, commit_id = self._refreshed(table), self.session.ids.uuid()
             if not self._blindly:
                 self._storage.delete(file.path for file in matched.files)
                 matched = self._matched(matcher, table, source)
-        operation = self._operation(matched, source)
-        return matched, self._commit(operation, table, commit_id), commit_id
+        raise AssertionError("the last round returns or raises")
 
     def _matched(self, matcher: Matcher, table: Table, source: _Source) -> KeyMatches:
         matched = (matcher.blind if self._blindly else matcher.match)(table, source.buckets)
@@ -268,7 +276,7 @@ class _Run:
 
     def _remove_lost(self, reported: Sequence[DataFile]) -> None:
         paths = [file.path for file in reported]
-        remove_lost_attempts(self.session, self.plan.ingest.table, self.operation_id, paths)
+        remove_lost_attempts(self.session, self.plan.table, self.operation_id, paths)
 
     def _refreshed(self, table: Table) -> Table:
         """Return the table as it is now.
@@ -276,30 +284,30 @@ class _Run:
         Raises:
             CommitConflictError: what was written does not go with it any more.
         """
-        now, then = table.refreshed(), self.plan.ingest.table
+        now, then = table.refreshed(), self.plan.table
         evolved = now.metadata.current_schema_id != then.metadata.current_schema_id
         moved = now.spec.spec_id != then.spec.spec_id
-        if (evolved and self.plan.ingest.evolves) or (moved and self._blindly):
+        if (evolved and self.plan.evolves) or (moved and self._blindly):
             raise CommitConflictError(
                 f"the {'schema' if evolved else 'partition spec'} of {now.identifier} was changed "
                 "meanwhile",
                 hint="run the command again",
             )
-        head = ancestry.branch_head(now.metadata, self.plan.ingest.options.branch)
+        head = ancestry.branch_head(now.metadata, self.plan.options.branch)
         if self._blindly and head is not None:
             check_specs(now, head)
         return now
 
     @property
     def _blindly(self) -> bool:
-        return self.plan.deletes == EQUALITY
+        return self.upsert.deletes == EQUALITY
 
     def _commit(self, operation: Operation, table: Table, commit_id: str) -> Committed:
         # The spec is the planned table's: equality deletes were written for its partitions.
-        conditions = same_spec(self.plan.ingest.table) if self._blindly else ()
+        conditions = same_spec(self.plan.table) if self._blindly else ()
         return commit_rows(
             self.session,
-            self.plan.ingest,
+            self.plan,
             operation,
             commit_id,
             table=table,
@@ -310,7 +318,7 @@ class _Run:
     def _operation(self, matched: KeyMatches, source: _Source) -> Operation:
         """Return the change; whoever inserts one of the keys meanwhile is a conflict at any isolation level."""
         base_id = matched.base.snapshot_id if matched.base else None
-        if self.plan.deletes == COPY_ON_WRITE and matched.hit:
+        if self.upsert.deletes == COPY_ON_WRITE and matched.hit:
             return OverwriteFiles(
                 added=[*source.files, *matched.kept],
                 removed_paths=matched.hit,
@@ -326,15 +334,15 @@ class _Run:
             validates=not self._blindly,
             conflict_filter=matched.condition,
             isolation=SERIALIZABLE,
-            sole_spec=sole_spec(self.plan.ingest.table) if self._blindly else None,
+            sole_spec=sole_spec(self.plan.table) if self._blindly else None,
         )
 
     def _refuse_duplicates(self, matched: KeyMatches, source: _Source) -> None:
         count = sum(len(bits) for bits in matched.again)
-        if not count or self.plan.options.repair_duplicates:
+        if not count or self.upsert.options.repair_duplicates:
             return
-        schema = self.plan.ingest.schema
-        names = [schema.find_column_name(column) for column in self.plan.key]
+        schema = self.plan.schema
+        names = [schema.find_column_name(column) for column in self.upsert.key]
         shown = list(self._some_keys(matched.again, source))
         told = "; ".join(
             ", ".join(f"{name} {value}" for name, value in zip(names, key, strict=True))
@@ -365,40 +373,3 @@ def _shown(value: pa.Scalar) -> str:
     except (OverflowError, ValueError):
         # Python has no dates beyond the year 9999.
         return str(value.cast(pa.string()).as_py())
-
-
-def _outcome(
-    plan: UpsertPlan,
-    status: Status,
-    source: _Source,
-    matched: KeyMatches | None = None,
-    commit_id: str | None = None,
-    committed: Committed | None = None,
-) -> Outcome:
-    blind = plan.deletes == EQUALITY and not plan.ingest.table.creating
-    updated = matched.updated if matched else 0
-    data = [*source.files, *(matched.kept if matched else [])]
-    deletes = matched.deletes if matched else []
-    return Outcome(
-        command="ingest",
-        table=plan.ingest.table.identifier,
-        branch=plan.ingest.options.branch,
-        status=status,
-        operation_id=commit_id if committed else None,
-        base_snapshot_id=matched.base.snapshot_id
-        if matched and matched.base
-        else plan.ingest.base_snapshot_id,
-        snapshot_ids=committed.snapshot_ids[-1:] if committed else (),
-        plan=describe_upsert(plan),
-        result={
-            "rows_read": source.rows_read,
-            "rows_written": source.rows,
-            # Who deletes blindly does not know what was there.
-            "rows_inserted": None if blind else source.rows - updated,
-            "rows_updated": None if blind else updated,
-            "rows_rejected": source.rejected,
-            "data_files": len(data),
-            "delete_files": len(deletes),
-            "bytes_written": sum(file.size_bytes for file in data) + stored_bytes(deletes),
-        },
-    )

@@ -496,7 +496,7 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "several rows with one key are replaced",
             "core/upsert/execute.py",
-            "if not count or self.plan.options.repair_duplicates:",
+            "if not count or self.upsert.options.repair_duplicates:",
             "if True:",
             (_UPSERT,),
         ),

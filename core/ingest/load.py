@@ -1,0 +1,207 @@
+"""One load from its plan to its outcome; the kinds of load differ in what they write and commit.
+
+A load resumes an earlier run of the same id, writes files, publishes manifests of them so that a killed run can be
+resumed, commits, and removes what is not needed any more.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lake.core import locations
+from lake.core.catalogs.catalog import Table
+from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.operations import Operation
+from lake.core.ingest.plan import OVERWRITE, OVERWRITE_WHERE, REPLACE, IngestPlan
+from lake.core.ingest.recovery import as_staged, publish_manifests, run_id_of, settle
+from lake.core.ingest.result import Landed, LoadResult, load_outcome
+from lake.core.ingest.schema_evolution import schema_changes
+from lake.core.outcome import Outcome, Status
+from lake.core.session import Session
+from lake.core.snapshots.run_ids import RUN_ID
+from lake.core.sources.discovery import CSV
+from lake.core.staging.failed_attempts import remove_lost_attempts
+from lake.core.staging.operation_files import Staging, staged
+
+if TYPE_CHECKING:
+    from pyiceberg.table.update import TableRequirement
+
+
+class Load(ABC):
+    """What one kind of load writes and commits; make one for each operation.
+
+    Args:
+        session: the engine, ids and progress.
+        plan: what is read.
+        operation_id: part of every file's name.
+    """
+
+    # The result of a load that another process has committed.
+    nothing = LoadResult()
+
+    def __init__(self, session: Session, plan: IngestPlan, operation_id: str) -> None:
+        self.session = session
+        self.plan = plan
+        self.operation_id = operation_id
+
+    def temporary_files(self) -> AbstractContextManager[None]:
+        """Return a context that removes, at its end, what is needed only while the load runs."""
+        return nullcontext()
+
+    @abstractmethod
+    def write(self) -> LoadResult:
+        """Write the source's rows to files."""
+
+    @property
+    @abstractmethod
+    def has_changes(self) -> bool:
+        """Whether there is anything to commit, once `write` has returned."""
+
+    @abstractmethod
+    def commit(self, staging: Staging, result: LoadResult) -> Landed:
+        """Commit what was written; a run that is only to be staged is published and not committed."""
+
+    def commit_files(
+        self,
+        staging: Staging,
+        result: LoadResult,
+        operation: Operation,
+        *,
+        published: bool,
+        conditions: tuple[TableRequirement, ...] = (),
+    ) -> Landed:
+        """Commit files once; with ``published``, a later run can commit them if this one is killed."""
+        remove_lost_attempts(self.session, self.plan.table, self.operation_id, result.paths)
+        if published:
+            publish_manifests(staging, self.plan, result.data, result.deletes)
+        if self.plan.options.stage:
+            return Landed(result)
+        committed = commit_rows(
+            self.session, self.plan, operation, self.operation_id, conditions=conditions
+        )
+        return Landed(result, committed, self.operation_id)
+
+
+def run_load(
+    session: Session,
+    plan: IngestPlan,
+    start: Callable[[IngestPlan, str], Load],
+    shown: Mapping[str, Any],
+) -> Outcome:
+    """Carry a load out and return its outcome.
+
+    Args:
+        session: see `Load`.
+        plan: what is read.
+        start: makes the load of the plan, whose new table then has its location, and an operation id.
+        shown: the plan as it is shown.
+    """
+    if (settled := settle(session, plan)) is not None:
+        return replace(settled, plan=shown)
+    plan = _located(session, plan)
+    operation_id = session.ids.uuid()
+    load = start(plan, operation_id)
+    with (
+        _no_empty_folders(plan.table),
+        staged(session, plan.table, operation_id) as staging,
+        load.temporary_files(),
+    ):
+        result = load.write()
+        if not load.has_changes:
+            return load_outcome(plan, shown, Status.NOTHING_TO_DO, Landed(result))
+        landed = load.commit(staging, result)
+        if landed.committed is None:
+            return as_staged(load_outcome(plan, shown, Status.DONE, landed), staging)
+    if landed.committed.already:
+        # The same run, by another process.
+        staging.delete_unreferenced(landed.committed.table, landed.result.paths)
+        landed = replace(landed, result=load.nothing)
+        return load_outcome(plan, shown, Status.NOTHING_TO_DO, landed)
+    staging.unpublish_manifests()
+    return load_outcome(plan, shown, Status.DONE, landed)
+
+
+def _located(session: Session, plan: IngestPlan) -> IngestPlan:
+    """Return a plan whose new table is at its catalog's location; create the table's namespace if it is missing."""
+    if plan.new_table is None or not plan.table.described:
+        return plan
+    table = plan.new_table.stage(session.catalog, plan.table.identifier, make_namespace=True)
+    return replace(plan, table=table, schema=table.schema)
+
+
+def warn_of_no_rows(session: Session, plan: IngestPlan) -> None:
+    """Warn of what a source without rows leaves as it was, or makes otherwise than rows would."""
+    if plan.table.creating:
+        if CSV in plan.formats:
+            session.warn("the source has no rows, so the columns of its CSV files are text")
+    elif plan.options.mode == REPLACE:
+        session.warn("the source has no rows: nothing was replaced")
+    elif plan.options.mode in {OVERWRITE, OVERWRITE_WHERE} and not plan.options.allow_empty:
+        session.warn(
+            "the source has no rows: nothing was replaced (--allow-empty removes the old rows)"
+        )
+
+
+@contextmanager
+def _no_empty_folders(table: Table) -> Iterator[None]:
+    """When making a table fails or finds no rows, leave no folders of it on a local disk."""
+    try:
+        yield
+    finally:
+        root = locations.parse(table.metadata.location)
+        if table.creating and root.is_local:
+            _remove_empty(root.path)
+
+
+def _remove_empty(root: str) -> None:
+    for folder, _, _ in os.walk(root, topdown=False):
+        with suppress(OSError):  # not empty, so it is needed
+            os.rmdir(folder)
+    with suppress(OSError):
+        os.rmdir(os.path.dirname(root))
+
+
+def commit_rows(
+    session: Session,
+    plan: IngestPlan,
+    operation: Operation,
+    operation_id: str,
+    *,
+    table: Table | None = None,
+    conditions: tuple[TableRequirement, ...] = (),
+    run_operation: str | None = None,
+) -> Committed:
+    """Commit what an ingest wrote, with the run id, the new columns and the new table if there are any.
+
+    Args:
+        session: see `commit_snapshot`.
+        plan: of the ingest.
+        operation: what to commit.
+        operation_id: a UUID, new for each commit.
+        table: the table as the operation was decided on; None for the plan's.
+        conditions: what else must hold of the table.
+        run_operation: the operation that the files are named after, if that is another.
+    """
+    run_id = plan.options.run_id
+    marks = {RUN_ID: run_id} if run_id else {}
+    requirements, updates = schema_changes(plan.table, plan.schema) if plan.evolves else ((), ())
+    if plan.table.creating:
+        session.catalog.make_namespace(plan.table.identifier)
+    with session.interrupts.last_commit():
+        return commit_snapshot(
+            session,
+            table or plan.table,
+            operation,
+            operation_id=operation_id,
+            branch=plan.options.branch,
+            summary=marks,
+            # A replay leaves the id in the table even where it was not given.
+            guard={RUN_ID: run_id_of(plan, run_operation or operation_id)},
+            requirements=(*requirements, *conditions),
+            updates=updates,
+        )

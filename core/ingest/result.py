@@ -1,0 +1,84 @@
+"""What a load read and wrote, and the outcome that reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lake.core.commit.commit import Committed
+from lake.core.ingest.plan import IngestPlan
+from lake.core.manifests.data_files import DataFile, stored_bytes
+from lake.core.outcome import Outcome, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """What a load read and wrote; counts are rows.
+
+    Args:
+        data: the data files that it wrote.
+        deletes: the delete files that it wrote.
+        rows_read: of the source.
+        rows_written: of the source, to data files.
+        rows_inserted: whose keys the table did not have; None if the load does not read the table's rows.
+        rows_updated: whose keys the table had; None as for `rows_inserted`.
+        rows_rejected: set aside.
+        base_snapshot_id: the snapshot that the load was decided on, if it is not the plan's.
+    """
+
+    data: Sequence[DataFile] = ()
+    deletes: Sequence[DataFile] = ()
+    rows_read: int = 0
+    rows_written: int = 0
+    rows_inserted: int | None = 0
+    rows_updated: int | None = 0
+    rows_rejected: int = 0
+    base_snapshot_id: int | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all files."""
+        return [file.path for file in (*self.data, *self.deletes)]
+
+    def values(self) -> dict[str, Any]:
+        """Return the values of the JSON output."""
+        return {
+            "rows_read": self.rows_read,
+            "rows_written": self.rows_written,
+            "rows_inserted": self.rows_inserted,
+            "rows_updated": self.rows_updated,
+            "rows_rejected": self.rows_rejected,
+            "data_files": len(self.data),
+            "delete_files": len(self.deletes),
+            "bytes_written": stored_bytes([*self.data, *self.deletes]),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A load's result and its commit; `committed` is None for a load that is only staged."""
+
+    result: LoadResult
+    committed: Committed | None = None
+    operation_id: str | None = None
+
+
+def load_outcome(
+    plan: IngestPlan, shown: Mapping[str, Any], status: Status, landed: Landed
+) -> Outcome:
+    """Return the outcome of a load; ``shown`` is its plan as it is shown."""
+    result, committed = landed.result, landed.committed
+    return Outcome(
+        command="ingest",
+        table=plan.table.identifier,
+        branch=plan.options.branch,
+        status=status,
+        operation_id=landed.operation_id if committed else None,
+        base_snapshot_id=plan.base_snapshot_id
+        if result.base_snapshot_id is None
+        else result.base_snapshot_id,
+        snapshot_ids=committed.snapshot_ids[-1:] if committed else (),
+        plan=shown,
+        result=result.values(),
+    )
