@@ -703,7 +703,7 @@ def test_a_failure_in_any_step_leaves_nothing_behind(
         raise OSError("the disk is gone")
 
     places = {
-        "settle": (dedup_tasks, "_settle"),
+        "settle": (dedup_tasks, "_deduplicate"),
         "match": (match_tasks, "_delete"),
         "commit": (upsert_execution, "commit_rows"),
     }
