@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.catalogs.catalog import Catalog, Table
+from lake.core.catalogs.metadata_size import metadata_size_warning
 from lake.core.catalogs.selection import open_catalog
 from lake.core.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.progress import Progress, Silent
@@ -31,8 +32,6 @@ class Session(RunContext):
 
     def table(self, identifier: str) -> Table:
         """Load a table; warn if its metadata has grown too large."""
-        from lake.core.catalogs.metadata_size import metadata_size_warning  # noqa: PLC0415 - loaded with a table only
-
         table = self.catalog.load(identifier)
         if heavy := metadata_size_warning(table):
             self.warn(heavy)

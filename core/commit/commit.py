@@ -11,6 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyiceberg import exceptions as errors
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertCreate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
 from lake.core import locations as paths
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.errors import first_line, locked_error
@@ -32,6 +44,7 @@ from lake.core.errors import (
 from lake.core.interrupts import uninterrupted
 from lake.core.metadata import files as metadata_files
 from lake.core.metadata.commit_times import is_disordered
+from lake.core.metadata.snapshot_updates import AddSnapshot
 from lake.core.metadata.text import unknown_members
 from lake.core.properties.table_properties import (
     COMMIT_RETRY,
@@ -55,7 +68,6 @@ from lake.core.storage.file_names import unnamed
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _SHOWN = 200
 # Each wait is up to a tenth longer, as in Iceberg's Tasks.
@@ -296,14 +308,6 @@ class _Commit:
     def _request(
         self, table: Table, head: Snapshot | None, snapshots: Sequence[Snapshot]
     ) -> ChangeSet:
-        from pyiceberg.table.update import (  # noqa: PLC0415
-            AssertCreate,
-            AssertRefSnapshotId,
-            AssertTableUUID,
-        )
-
-        from lake.core.metadata.snapshot_updates import AddSnapshot  # noqa: PLC0415
-
         own = set(self.sequence.written).difference(self.sequence.unused(snapshots))
         files = (*self.sequence.paths_of(self.steps), *own)
         updates = (
@@ -325,8 +329,6 @@ class _Commit:
     def _run_ids(
         self, metadata: TableMetadata, snapshots: Sequence[Snapshot]
     ) -> tuple[TableUpdate, ...]:
-        from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
-
         now_ms = self.context.clock.now_ms()
         has_run_ids = (
             noted_runs(metadata, self.branch, now_ms, added=snapshots) if self.notes_run_ids else {}
@@ -335,8 +337,6 @@ class _Commit:
         return (SetPropertiesUpdate(updates=has_run_ids),) if has_run_ids else ()
 
     def _move(self, metadata: TableMetadata, snapshot_id: int) -> TableUpdate:
-        from pyiceberg.table.update import SetSnapshotRefUpdate  # noqa: PLC0415
-
         ref = metadata.refs.get(self.branch)
         return SetSnapshotRefUpdate(
             ref_name=self.branch,
@@ -487,8 +487,6 @@ def _send(
     find_commit: Callable[[TableMetadata], object | None],
 ) -> tuple[Table | None, str]:
     """Send once; return the table after it, or None and the refusal if it certainly did not happen."""
-    from pyiceberg import exceptions as errors  # noqa: PLC0415
-
     try:
         answer = table.send(request.requirements, request.updates, context.clock)
     except LakeError as error:
@@ -685,7 +683,5 @@ def _drop_old_metadata(context: RunContext, before: Table, after: Table) -> None
 
 
 def _schema_id(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> int:
-    from pyiceberg.table.update import AddSchemaUpdate  # noqa: PLC0415
-
     new = [update.schema_.schema_id for update in updates if isinstance(update, AddSchemaUpdate)]
     return new[-1] if new else metadata.current_schema_id

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyiceberg.table.snapshots import Operation as Kind
+from pyiceberg.table.snapshots import Snapshot, Summary
+from pyiceberg.table.snapshots import Snapshot as NewSnapshot
 
 from lake.core import locations
 from lake.core.commit.operations import SnapshotStep
@@ -14,6 +17,7 @@ from lake.core.commit.snapshot_producer import Draft, Parent, SnapshotProducer, 
 from lake.core.manifests.api import encode_manifest_list
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.metadata.commit_times import latest_ms
+from lake.core.metadata.snapshot_updates import with_snapshot
 from lake.core.run_context import RunContext
 from lake.core.snapshots.row_lineage import next_row_id
 from lake.core.snapshots.run_ids import OPERATION_ID
@@ -23,7 +27,6 @@ from lake.core.types.format_versions import ROW_LINEAGE_SINCE
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.catalogs.catalog import Table
 
@@ -61,8 +64,6 @@ class SnapshotSequence:
         Raises:
             CommitConflictError: a step does not hold on the head.
         """
-        from lake.core.metadata.snapshot_updates import with_snapshot  # noqa: PLC0415
-
         metadata, snapshots = table.metadata, []
         producers = [self._producer(table, step) for step in steps]
         parent = Parent.read(self.storage, metadata, head, producers)
@@ -138,10 +139,6 @@ class SnapshotSequence:
         location: str,
         schema_id: int,
     ) -> Snapshot:
-        from pyiceberg.table.snapshots import Operation as Kind  # noqa: PLC0415
-        from pyiceberg.table.snapshots import Snapshot as NewSnapshot  # noqa: PLC0415
-        from pyiceberg.table.snapshots import Summary  # noqa: PLC0415
-
         keys = {**step.summary, OPERATION_ID: self.operation_id, **engine_marks()}
         return NewSnapshot(
             snapshot_id=self._producers[step].snapshot_id,

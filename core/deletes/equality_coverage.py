@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyiceberg.table.update import AssertDefaultSpecId, TableRequirement
 from pyiceberg.transforms import VoidTransform
 
 from lake.core.commit.removed_files import specs_of_live
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.table.update import TableRequirement
 
     from lake.core.catalogs.catalog import Table
 
@@ -94,7 +94,5 @@ def same_spec(table: Table, spec_id: int | None = None) -> tuple[TableRequiremen
     """Return the requirement of a commit of such deletes: new rows still use the spec of the deletes."""
     if table.creating:
         return ()
-    from pyiceberg.table.update import AssertDefaultSpecId  # noqa: PLC0415
-
     wanted = table.spec.spec_id if spec_id is None else spec_id
     return (AssertDefaultSpecId(default_spec_id=wanted),)

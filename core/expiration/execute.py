@@ -13,6 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    RemovePartitionSpecsUpdate,
+    RemoveSchemasUpdate,
+    RemoveSnapshotRefUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 
 from lake.core import locations
 from lake.core.arrow import one_array
@@ -42,6 +52,7 @@ from lake.core.expiration.retention import (
     check_retention,
     plan_retention,
 )
+from lake.core.metadata.snapshot_updates import RemoveProperties, RemoveSnapshots
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
@@ -50,7 +61,6 @@ from lake.core.snapshots.run_ids import noted_in_expiry
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.table.update import TableRequirement, TableUpdate
 
 
 def preview(plan: ExpirationPlan) -> Outcome:
@@ -223,8 +233,6 @@ class _Expiry:
         return ChangeSet(self._requirements(metadata), updates, needed) if updates else None
 
     def _requirements(self, metadata: TableMetadata) -> tuple[TableRequirement, ...]:
-        from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId  # noqa: PLC0415
-
         if not self.plan.clean_metadata:
             return assert_refs(metadata)
         # What goes must not have come into use again.
@@ -262,14 +270,6 @@ class _Expiry:
         return True if asked and not left else None
 
     def _updates(self, metadata: TableMetadata, retention: Retention) -> tuple[TableUpdate, ...]:
-        from pyiceberg.table.update import (  # noqa: PLC0415
-            RemovePartitionSpecsUpdate,
-            RemoveSchemasUpdate,
-            RemoveSnapshotRefUpdate,
-        )
-
-        from lake.core.metadata.snapshot_updates import RemoveSnapshots  # noqa: PLC0415
-
         updates: list[TableUpdate] = [
             RemoveSnapshotRefUpdate(ref_name=name) for name in retention.removed_refs
         ]
@@ -285,10 +285,6 @@ class _Expiry:
         return tuple(updates)
 
     def _run_ids(self, metadata: TableMetadata, retention: Retention) -> list[TableUpdate]:
-        from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
-
-        from lake.core.metadata.snapshot_updates import RemoveProperties  # noqa: PLC0415
-
         updates, removals = noted_in_expiry(
             metadata,
             retention.expired,

@@ -9,11 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import ChangeSet, commit_changes
 from lake.core.commit.snapshot_producer import next_sequence_number
 from lake.core.errors import BadInputError
 from lake.core.metadata.commit_times import latest_ms
+from lake.core.metadata.files import read_metadata
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.row_lineage import next_row_id
@@ -22,7 +33,6 @@ from lake.core.types.format_versions import ROW_LINEAGE_SINCE
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.refs import SnapshotRef
-    from pyiceberg.table.update import TableRequirement, TableUpdate
 
 
 def restore_refs(
@@ -72,8 +82,6 @@ def _put_back(
 
 def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
     """Require every ref where it was: a rollback to a snapshot that goes must not go with it."""
-    from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID  # noqa: PLC0415
-
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
     refs.setdefault(ancestry.MAIN, metadata.current_snapshot_id)  # type: ignore[arg-type]
     return (
@@ -83,10 +91,6 @@ def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
 
 
 def _metadata_at(session: Session, table: Table, location: str) -> TableMetadata | None:
-    from pyiceberg.exceptions import ValidationError  # noqa: PLC0415
-
-    from lake.core.metadata.files import read_metadata  # noqa: PLC0415 - with PyIceberg
-
     try:
         return read_metadata(table.storage, location)
     except (BadInputError, ValueError, ValidationError):
@@ -100,8 +104,6 @@ def _metadata_at(session: Session, table: Table, location: str) -> TableMetadata
 def _restoring(
     session: Session, now: TableMetadata, before: TableMetadata, lost: Mapping[str, SnapshotRef]
 ) -> tuple[TableUpdate, ...]:
-    from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate  # noqa: PLC0415
-
     updates: list[TableUpdate] = []
     present = set(ancestry.snapshots_by_id(now))
     sequence = next_sequence_number(now) - 1

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, UUIDType
 
@@ -139,8 +140,6 @@ class CsvSink:
     """
 
     def __init__(self, stream: Any, schema: Schema) -> None:
-        from pyarrow import csv  # noqa: PLC0415 - only for such files
-
         self._kinds = [field.field_type for field in schema.fields]
         self._schema = pa.schema(
             [
@@ -164,8 +163,6 @@ class CsvSink:
 
     def _write_non_finite(self, columns: list[pa.Array]) -> None:
         """Write rows with NaN or infinities; Spark reads Arrow's words for these as NULL."""
-        from pyarrow import csv  # noqa: PLC0415 - only for such files
-
         named = [column if _is_finite(column) else _words(column) for column in columns]
         batch = pa.RecordBatch.from_arrays(named, self._schema.names)
         csv.write_csv(batch, self._stream, csv.WriteOptions(include_header=False))

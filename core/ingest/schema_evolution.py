@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.name_mapping import parse_mapping_from_json, update_mapping
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 from pyiceberg.types import (
     IcebergType,
     ListType,
@@ -23,8 +33,6 @@ from lake.core.properties.table_properties import NAME_MAPPING
 from lake.core.types.arrow_schema import list_of, map_of, parts_of
 
 if TYPE_CHECKING:
-    from pyiceberg.table.update import TableRequirement, TableUpdate
-
     from lake.core.catalogs.catalog import Table
 
 # The parent id of top-level columns in `update_mapping`.
@@ -43,13 +51,6 @@ def schema_changes(
     Raises:
         CorruptFileError: the table's name mapping cannot be read.
     """
-    from pyiceberg.table.update import (  # noqa: PLC0415
-        AddSchemaUpdate,
-        AssertCurrentSchemaId,
-        AssertLastAssignedFieldId,
-        SetCurrentSchemaUpdate,
-    )
-
     metadata = table.metadata
     requirements = (
         AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
@@ -64,9 +65,6 @@ def schema_changes(
 
 
 def _mapping_changes(table: Table, schema: Schema) -> Iterator[TableUpdate]:
-    from pyiceberg.table.name_mapping import parse_mapping_from_json, update_mapping  # noqa: PLC0415
-    from pyiceberg.table.update import SetPropertiesUpdate  # noqa: PLC0415
-
     text = NAME_MAPPING.of(table.properties)
     if text is None:
         return

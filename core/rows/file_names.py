@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import mmh3
+
 from lake.core import locations
 from lake.core.errors import RefusedError
 from lake.core.properties.table_properties import DATA_PATH, OBJECT_STORAGE, PARTITIONED_PATHS
@@ -85,8 +87,6 @@ def refuse_outdated(properties: Mapping[str, str]) -> None:
 
 def hashed(name: str) -> str:
     """Return the folders that a name is spread over, e.g. ``1000/1100/0011/10101111``."""
-    import mmh3  # noqa: PLC0415
-
     bits = f"{mmh3.hash(name, signed=False):032b}"[-_HASH_BITS:]
     return "/".join(bits[part] for part in _HASH_PARTS)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core.errors import LakeError
+from lake.core.metadata.files import read_metadata
 from lake.core.snapshots import ancestry
 from lake.core.units import whole_number
 
@@ -210,8 +211,6 @@ def _was_held(table: Table, branch: str, noted: str, note: NotedRun) -> bool:
 
 def _before_expiry(table: Table, note: NotedRun) -> TableMetadata | None:
     """Return the newest metadata in the log that has a note's snapshot; None if it is not found."""
-    from lake.core.metadata.files import read_metadata  # noqa: PLC0415 - with PyIceberg
-
     log = table.metadata.metadata_log
     found, low, high = None, 0, len(log)
     # Without sequence numbers (version 1), metadata cannot be ordered relative to the snapshot.

@@ -14,6 +14,7 @@ from io import TextIOWrapper
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import csv as arrow_csv
 
 from lake.core.errors import CorruptFileError
 from lake.core.sources.discovery import Source, open_stream
@@ -104,8 +105,6 @@ def infer_types(storage: Storage, source: Source, names: Collection[str]) -> dic
 
 
 def _open(stream: Any, source: Source, types: dict[str, pa.DataType]) -> Any:
-    from pyarrow import csv as arrow_csv  # noqa: PLC0415 - only for such files
-
     return arrow_csv.open_csv(
         stream,
         read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import json as arrow_json
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BooleanType,
@@ -240,8 +241,6 @@ def _not_named(fields: Sequence[NestedField], data: bytes) -> frozenset[int]:
 
 
 def _read(data: bytes, schema: pa.Schema | None, unexpected: str) -> pa.Table:
-    from pyarrow import json as arrow_json  # noqa: PLC0415 - only for such files
-
     if not data.strip():
         return pa.table({})
     data.decode()  # Arrow does not check that text is UTF-8

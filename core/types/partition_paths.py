@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
+from pyiceberg.conversions import from_bytes
+
 from lake.core.types.single_values import partition_type
 
 if TYPE_CHECKING:
@@ -42,6 +44,4 @@ def _quoted(text: str) -> str:
 
 def _internal(value: bytes | None, kind: Any) -> Any:
     """Return a single value as PyIceberg's transforms represent it (ints for dates and times)."""
-    from pyiceberg.conversions import from_bytes  # noqa: PLC0415
-
     return None if value is None else from_bytes(kind, value)

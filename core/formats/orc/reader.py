@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.orc
 
 from lake.core.columns.column_mapping import FileColumns
 from lake.core.columns.data_file import Leaves, check_count
@@ -132,8 +133,6 @@ def open_orc(source: Any) -> Any:
         found = find_spec("tzdata")
         if found is not None and found.origin:
             os.environ["TZDIR"] = os.path.join(os.path.dirname(found.origin), "zoneinfo")
-    import pyarrow.orc  # noqa: PLC0415 - a library of its own, which few tables need
-
     return pyarrow.orc.ORCFile(source)
 
 

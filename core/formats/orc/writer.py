@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.orc
 
 from lake.core.arrow import one_array
 from lake.core.columns.data_file import NewFile
@@ -98,8 +99,6 @@ class OrcFile(NewFile):
     """An ORC file that is being written."""
 
     def __init__(self, storage: Storage, form: OrcForm, path: str) -> None:
-        import pyarrow.orc  # noqa: PLC0415 - a library of its own, which few tables need
-
         super().__init__(storage, path)
         self._form = form
         self._writer = pyarrow.orc.ORCWriter(self._sink, **form.options)

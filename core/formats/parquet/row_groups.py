@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lake.core.columns.file_slice import ReadSettings
 from lake.core.columns.metrics import Mode, footer_metrics, leaves
@@ -33,8 +34,6 @@ def matching_spans(
     resolved: Mapping[int, pa.Field | None],
 ) -> list[Span]:
     """Drop row groups whose statistics exclude the filter, judged as if each were a file."""
-    from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC  # noqa: PLC0415
-
     from lake.core.snapshots.pruning import prune_files  # noqa: PLC0415
 
     if settings.row_filter is None:
