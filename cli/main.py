@@ -65,7 +65,7 @@ def main(
     renderer = Renderer(as_json=as_json, redact=redact, clock=SystemClock())
     if argv is None:
         _own_the_process(redact)
-        state.before_verb = _keep_pandas_out
+        state.before_verb = _prepare_imports
     with SignalHandlers(own_process=argv is None) as handlers:
         ending = mistake or _work(line, state, handlers, early)
         handlers.release(_exit_code(ending))
@@ -282,10 +282,16 @@ def _own_the_process(redact: Callable[..., str]) -> None:
     threading.excepthook = print_trace
 
 
-def _keep_pandas_out() -> None:
-    # Before a verb imports the core, whose libraries would import pandas.
+def _prepare_imports() -> None:
+    """Prepare the libraries that a verb imports.
+
+    Raises:
+        BadInputError: PyIceberg could not be imported, because it reads its configuration then.
+    """
+    from lake.core.catalogs.configuration import read_configuration  # noqa: PLC0415 - door: as below
     from lake.core.no_pandas import keep_pandas_out  # noqa: PLC0415 - door: no PyArrow for help
 
+    read_configuration()
     keep_pandas_out()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,26 @@ def test_help_imports_no_library_for_data(arguments: tuple[str, ...]) -> None:
 
     assert "Usage: lake" in result.stdout
     assert set(result.stderr.split()).isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("verb", ["compact", "ingest", "snapshots"])
+def test_a_configuration_that_pyiceberg_cannot_load_is_refused_by_a_fresh_process(
+    tmp_path: Path, verb: str
+) -> None:
+    """PyIceberg reads its configuration when it is imported."""
+    (tmp_path / ".pyiceberg.yaml").write_text("catalog: [canary,\n")
+
+    result = subprocess.run(
+        [sys.executable, "-m", "lake.cli", verb, "db.t", *(["x.csv"] if verb == "ingest" else [])],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYICEBERG_HOME": str(tmp_path)},
+    )
+
+    assert result.returncode == 7, result.stderr
+    assert "configuration cannot be read" in result.stderr
+    assert "canary" not in result.stdout + result.stderr
 
 
 def test_the_values_in_help_are_those_of_the_core() -> None:
