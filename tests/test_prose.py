@@ -31,7 +31,6 @@ NOT_CONVERTED: tuple[str, ...] = (
     "core/formats/orc",
     "core/formats/parquet",
     "core/ingest",
-    "core/locks",
     "core/replay",
     "core/rows",
     "core/scan",

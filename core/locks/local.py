@@ -1,7 +1,7 @@
-"""A lock file on a local disk: made in one step, kept young by its owner, taken over from the dead by one.
+"""A lock file on a local disk: created atomically, refreshed by its owner, taken over after the owner's death.
 
-Whoever removes the file holds the kernel's lock on its inode meanwhile, so that no two take it over and no late
-owner removes another's. Nothing needs this lock for safety: where it cannot be written, there is none.
+A process that removes the file holds the kernel's lock on its inode, so only one process takes it over, and a late
+owner does not remove another's lock. Correctness does not depend on this lock: without write access there is none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lake.core.storage.flock import locked
 HEARTBEAT_SECONDS = 15
 TTL_SECONDS = 120
 _LONGEST = 4096
-# The end of the year 9999, behind which no date is.
+# The end of the year 9999, the latest time that Python supports.
 _LATEST_MS = 253_402_300_799_999
 _TRIES = 10
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -33,17 +33,17 @@ _MAKE_NAMELESS = os.O_RDWR | getattr(os, "O_TMPFILE", 0) | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a lock; all empty where its file does not tell.
+    """The owner of a lock; all fields are empty if the file does not contain them.
 
     Args:
-        host: the machine's name, for people.
-        pid: the process's number, for people.
-        process: its name that no other process has (`process_name`).
-        command: what it runs.
-        operation_id: the run's.
+        host: the machine's name, for users.
+        pid: the process id, for users.
+        process: its unique identity (`process_name`).
+        command: the command that it runs.
+        operation_id: the run's operation id.
         since_ms: when it began, in ms since 1970.
-        heartbeat_ms: when it last said that it lives; the file's own time is what counts.
-        ttl_seconds: how long after that it is taken for dead.
+        heartbeat_ms: its last heartbeat; decisions use the file's own time instead.
+        ttl_seconds: the time after the last heartbeat when it counts as dead.
     """
 
     host: str = ""
@@ -57,10 +57,10 @@ class Owner:
 
 
 class Heartbeat:
-    """Keeps a lock young from now on, on a thread of its own.
+    """Refreshes a lock from now on, in a separate thread.
 
     Args:
-        beat: tells that the owner lives; False where there is nothing left to keep.
+        beat: refreshes the lock; returns False if there is nothing left to refresh.
     """
 
     def __init__(self, beat: Callable[[], bool]) -> None:
@@ -75,13 +75,13 @@ class Heartbeat:
                 return
 
     def stop(self) -> None:
-        """End it; no beat comes afterwards."""
+        """Stop it; no refresh happens afterwards."""
         self._over.set()
         self._thread.join()
 
 
 class HeldLock:
-    """A lock file of one's own, from when it was made to `release`."""
+    """A lock file that this process owns until `release`."""
 
     def __init__(self, path: str, descriptor: int, owner: Owner, clock: Clock) -> None:
         self._clock = clock
@@ -91,16 +91,16 @@ class HeldLock:
         self._heartbeat = Heartbeat(self._beat)
 
     def _beat(self) -> bool:
-        # Its own inode, whoever may have taken the name over.
-        _tell(self._descriptor, self._owner, self._clock)
+        # The refresh uses the open file, even if another run has replaced the name.
+        _write_owner(self._descriptor, self._owner, self._clock)
         return True
 
     def release(self) -> None:
-        """Remove the file, unless another run has taken its name over."""
+        """Remove the file, unless another run has replaced it."""
         self._heartbeat.stop()
         try:
             with suppress(OSError), locked(self._descriptor):
-                if _names(self._path, self._descriptor):
+                if _refers_to(self._path, self._descriptor):
                     os.unlink(self._path)
         finally:
             os.close(self._descriptor)
@@ -110,21 +110,21 @@ def this_process(command: str, operation_id: str, clock: Clock | None = None) ->
     """Return this process as an owner.
 
     Args:
-        command: what the lock is for.
-        operation_id: the run's.
-        clock: tells when the run began.
+        command: the command that takes the lock.
+        operation_id: the run's operation id.
+        clock: the source of the start time.
     """
     now_ms = (clock or SystemClock()).now_ms()
     return Owner(socket.gethostname(), os.getpid(), process_name(), command, operation_id, now_ms)
 
 
 def take(path: str, me: Owner, clock: Clock | None = None) -> HeldLock | Owner | None:
-    """Take a lock: the lock, or else its owner, or None where there can be none.
+    """Acquire a lock: return the lock, its owner if it is held, or None if there cannot be one.
 
     Args:
-        path: the file's, in a folder that is there.
-        me: who asks.
-        clock: the time that the ages of lock files are compared with.
+        path: the location of the file; its folder exists.
+        me: the owner to write.
+        clock: the time with which the ages of lock files are compared.
     """
     clock = clock or SystemClock()
     for _ in range(_TRIES):
@@ -142,32 +142,32 @@ def take(path: str, me: Owner, clock: Clock | None = None) -> HeldLock | Owner |
             return None
         if owner is not None:
             return owner
-    # So many others come and go that one of them is at work.
+    # After this many changes of owners, another process is certainly working.
     return Owner()
 
 
 def _make(path: str, me: Owner, clock: Clock) -> int:
-    """Make a lock's file, where there is none; it tells its owner from its first moment, where the disk can do that.
+    """Create a lock's file, if there is none; on disks that support it, the owner is visible from the start.
 
     Raises:
-        FileExistsError: there is one.
-        OSError: it cannot be made.
+        FileExistsError: the file exists.
+        OSError: it cannot be created.
     """
     try:
         return _new(os.path.dirname(path), _MAKE_NAMELESS, me, clock, name=path)
     except FileExistsError:
         raise
     except OSError:
-        # The disk knows no files without names.
+        # The file system does not support files without names.
         return _new(path, _MAKE, me, clock)
 
 
 def _new(path: str, flags: int, me: Owner, clock: Clock, *, name: str | None = None) -> int:
     descriptor = os.open(path, flags, 0o600)
     try:
-        _tell(descriptor, me, clock)
+        _write_owner(descriptor, me, clock)
         if name is not None:
-            # Without a folder's descriptor Python would link the link.
+            # Without a folder's descriptor, Python would link the symbolic link itself.
             os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
     except OSError:
         os.close(descriptor)
@@ -175,31 +175,31 @@ def _new(path: str, flags: int, me: Owner, clock: Clock, *, name: str | None = N
     return descriptor
 
 
-def _tell(descriptor: int, owner: Owner, clock: Clock) -> None:
-    told = json.dumps(asdict(replace(owner, heartbeat_ms=clock.now_ms())))
+def _write_owner(descriptor: int, owner: Owner, clock: Clock) -> None:
+    contents = json.dumps(asdict(replace(owner, heartbeat_ms=clock.now_ms())))
     with suppress(OSError):
-        os.pwrite(descriptor, told.encode(), 0)
+        os.pwrite(descriptor, contents.encode(), 0)
 
 
 def _owner_unless_dead(path: str, clock: Clock) -> Owner | None:
-    """Return a lock's owner; remove a dead one's file and return None.
+    """Return a lock's owner; if it is dead, remove the file and return None.
 
     Raises:
-        OSError: it is no regular file, cannot be opened, or lies on a disk without locks.
+        OSError: it is not a regular file, cannot be opened, or its file system does not support locks.
     """
     descriptor = os.open(path, _LOOK)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is no file")
+            raise OSError(f"{path} is not a file")
         owner = owner_in(os.pread(descriptor, _LONGEST, 0))
-        if not _is_dead(owner, status.st_mtime, clock):
+        if not _is_stale(owner, status.st_mtime, clock):
             return owner
         try:
             with locked(descriptor, wait=False):
-                # Looked at again: it may have been another's, or have come to life, until just now.
-                mine = _names(path, descriptor)
-                if mine and _is_dead(owner, os.fstat(descriptor).st_mtime, clock):
+                # Checked again: until now it may have been another owner's, or have been refreshed.
+                unchanged = _refers_to(path, descriptor)
+                if unchanged and _is_stale(owner, os.fstat(descriptor).st_mtime, clock):
                     os.unlink(path)
         except BlockingIOError:
             return owner
@@ -208,34 +208,34 @@ def _owner_unless_dead(path: str, clock: Clock) -> Owner | None:
         os.close(descriptor)
 
 
-def _is_dead(owner: Owner, heartbeat: float, clock: Clock) -> bool:
+def _is_stale(owner: Owner, heartbeat: float, clock: Clock) -> bool:
     if owner.process and still_runs(owner.process) is False:
         return True
-    # A time far ahead is a clock's mistake: nobody could ever wait for its end.
+    # A time far in the future comes from a wrong clock: waiting for its end would take too long.
     return abs(clock.now_ms() / 1000 - heartbeat) > TTL_SECONDS
 
 
 def owner_in(data: bytes) -> Owner:
-    """Return the owner that a lock's contents name."""
+    """Return the owner in a lock's contents."""
     try:
-        told: Any = json.loads(data)
-        since_ms = int(told["since_ms"])
+        contents: Any = json.loads(data)
+        since_ms = int(contents["since_ms"])
         if not 0 <= since_ms <= _LATEST_MS:
             return Owner()
         return Owner(
-            host=str(told["host"]),
-            pid=int(told["pid"]),
-            process=str(told["process"]),
-            command=str(told["command"]),
-            operation_id=str(told["operation_id"]),
+            host=str(contents["host"]),
+            pid=int(contents["pid"]),
+            process=str(contents["process"]),
+            command=str(contents["command"]),
+            operation_id=str(contents["operation_id"]),
             since_ms=since_ms,
         )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return Owner()
 
 
-def _names(path: str, descriptor: int) -> bool:
-    """Whether a path is still that of an open file."""
+def _refers_to(path: str, descriptor: int) -> bool:
+    """Whether a path still refers to an open file."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""A lock on S3: an object made only where there is none, kept young by its owner, taken over from the dead by one.
+"""A lock on S3: an object created only if it does not exist, refreshed by its owner, taken over after its death.
 
-The conditions of its requests (`If-None-Match`, `If-Match`) make each step one that only one run can do; a store that
-heeds none lets two runs that begin in the same moment both go on, which is safe. Ages go by the store's own clock.
+Conditional requests (`If-None-Match`, `If-Match`) ensure that only one run succeeds in each step. A store that
+ignores them lets two runs that start at the same time both continue, which is safe. Ages are measured by the store's
+clock.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _TRIES = 10
 
 
 class S3Lock:
-    """A lock object of one's own, from when it was made to `release`."""
+    """A lock object that this process owns until `release`."""
 
     def __init__(
         self, storage: Storage, location: str, tag: str, owner: Owner, clock: Clock
@@ -54,29 +55,29 @@ class S3Lock:
 def take(
     storage: Storage, location: str, me: Owner, clock: Clock | None = None
 ) -> S3Lock | Owner | None:
-    """Take a lock: the lock, or else its owner, or None where there can be none.
+    """Acquire a lock: return the lock, its owner if it is held, or None if there cannot be one.
 
     Args:
-        storage: the table's.
-        location: the object's.
-        me: who asks.
-        clock: the time that the object states; its age is by the store's clock.
+        storage: the table's storage.
+        location: the location of the object.
+        me: the owner to write.
+        clock: the time in the object's contents; its age is measured by the store's clock.
     """
     clock = clock or SystemClock()
     for _ in range(_TRIES):
         try:
             held = _get(storage, location)
-            # An answer was lost: it was made all the same.
+            # A response was lost: the object was created nevertheless.
             if held and _is_of(held, me):
                 return S3Lock(storage, location, held.tag, me, clock)
-            if held and not _is_dead(held):
+            if held and not _is_stale(held):
                 return owner_in(held.data)
             tag = _put(storage, location, me, clock, over=held.tag if held else None)
         except (OSError, UnsupportedError):
             return None
         if tag is not None:
             return S3Lock(storage, location, tag, me, clock)
-    # So many others come and go that one of them is at work.
+    # After this many changes of owners, another process is certainly working.
     return Owner()
 
 
@@ -87,9 +88,9 @@ def _get(storage: Storage, location: str) -> Held | None:
 def _put(
     storage: Storage, location: str, owner: Owner, clock: Clock, *, over: str | None
 ) -> str | None:
-    told = json.dumps(asdict(replace(owner, heartbeat_ms=clock.now_ms())))
+    contents = json.dumps(asdict(replace(owner, heartbeat_ms=clock.now_ms())))
     return storage.ask_s3(
-        location, lambda bucket, key: bucket.create(key, told.encode(), over=over)
+        location, lambda bucket, key: bucket.create(key, contents.encode(), over=over)
     )
 
 
@@ -97,7 +98,7 @@ def _is_of(held: Held, owner: Owner) -> bool:
     return owner_in(held.data).operation_id == owner.operation_id
 
 
-def _is_dead(held: Held) -> bool:
+def _is_stale(held: Held) -> bool:
     owner = owner_in(held.data)
     if owner.process and still_runs(owner.process) is False:
         return True

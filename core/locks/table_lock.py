@@ -1,7 +1,7 @@
-"""One run of the maintenance commands a table: the second of two that overlap has nothing to do.
+"""At most one maintenance command runs per table; an overlapping second one exits without doing anything.
 
-For cron's sake alone: what keeps rows safe is that every commit is checked. On storage without exclusive creation,
-or where the lock cannot be written, runs go on without.
+The lock only avoids useless work of overlapping cron jobs; rows are safe because every commit is validated. On
+storage without exclusive creation, or if the lock cannot be written, commands run without it.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ def with_table_lock(
     branch: str | None = None,
     wait_ms: int | None = None,
 ) -> Outcome:
-    """Do the work unless another run holds the table.
+    """Run the work unless another run holds the table's lock.
 
     Args:
-        session: the invocation's.
-        table: as it was loaded.
-        work: gets the table as it then is and the run's operation id.
+        session: the session.
+        table: the table as it was loaded.
+        work: receives the current table and the run's operation id.
         command: the verb.
-        branch: what the verb works on, where it has one.
-        wait_ms: how long to wait for the other; None to leave at once, with status already-running.
+        branch: the branch on which the verb works, if it has one.
+        wait_ms: how long to wait for the other run; None to return at once, with status already-running.
 
     Raises:
-        LockedError: the other run went on all that time.
+        LockedError: the other run held the lock for the whole time.
     """
     operation_id = session.ids.uuid()
-    with _turn(session, table, command, operation_id, wait_ms or 0) as owner:
+    with _locked(session, table, command, operation_id, wait_ms or 0) as owner:
         if owner is None:
             # Another run may have ended since the table was loaded.
             return work(table.refreshed(), operation_id)
     if wait_ms is not None:
         raise LockedError(
-            f"another run held {table.identifier} for longer than --wait: {_words(owner)}",
+            f"another run held the lock on {table.identifier} for longer than --wait: {_words(owner)}",
             hint="wait longer, or run it at another time",
         )
     return Outcome(
@@ -73,30 +73,30 @@ def with_table_lock(
 
 
 @contextmanager
-def _turn(
+def _locked(
     session: Session, table: Table, command: str, operation_id: str, wait_ms: int
 ) -> Iterator[Owner | None]:
-    """Hold a table's lock for a block, if there can be one; give who else does."""
+    """Hold a table's lock during a block, if possible; yield the owner if another run holds it."""
     me = this_process(command, operation_id, session.clock)
     until = session.clock.monotonic() + wait_ms / 1000
-    taken: HeldLock | S3Lock | Owner | None = None
+    acquired: HeldLock | S3Lock | Owner | None = None
     try:
         while True:
-            # Stopped in between, nobody would know that the lock is there.
+            # A stop in between would leave a lock that no code releases.
             with uninterrupted():
-                taken = _take(table, me, session.clock)
-            left = until - session.clock.monotonic()
-            if not isinstance(taken, Owner) or left <= 0:
+                acquired = _acquire(table, me, session.clock)
+            remaining = until - session.clock.monotonic()
+            if not isinstance(acquired, Owner) or remaining <= 0:
                 break
-            session.clock.sleep(min(left, _LOOK_SECONDS))
-        yield taken if isinstance(taken, Owner) else None
+            session.clock.sleep(min(remaining, _LOOK_SECONDS))
+        yield acquired if isinstance(acquired, Owner) else None
     finally:
-        if isinstance(taken, HeldLock | S3Lock):
+        if isinstance(acquired, HeldLock | S3Lock):
             with uninterrupted():
-                taken.release()
+                acquired.release()
 
 
-def _take(table: Table, me: Owner, clock: Clock) -> HeldLock | S3Lock | Owner | None:
+def _acquire(table: Table, me: Owner, clock: Clock) -> HeldLock | S3Lock | Owner | None:
     location = locations.join(table.metadata_folder, LOCK_NAME)
     parsed = locations.parse(location)
     if parsed.is_local:

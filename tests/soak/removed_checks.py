@@ -161,7 +161,7 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "another run's lock is removed",
             "core/locks/local.py",
-            "                if _names(self._path, self._descriptor):\n",
+            "                if _refers_to(self._path, self._descriptor):\n",
             "                if True:\n",
             (f"{_CORE}/locks/test_local.py",),
         ),
