@@ -405,6 +405,7 @@ def test_one_of_two_codecs_makes_a_table(tmp_path: Path) -> None:
     assert len(versions(tmp_path / "db/t/metadata")) == 1
 
 
+@pytest.mark.slow
 def test_two_processes_land_all_their_commits_once(
     lake: CommandLine, source: Write, tmp_path: Path
 ) -> None:
