@@ -172,8 +172,7 @@ def test_a_run_without_an_id_gets_one_that_finds_it(table: CommandLine, tmp_path
 def test_people_are_told_the_names_of_a_staged_run(table: CommandLine, tmp_path: Path) -> None:
     shown_to_people = table("ingest", "db.t", source(tmp_path, APPEND), "--stage", "--run-id", RUN)
 
-    assert f"job id {job_id_of(RUN)}" in shown_to_people.stdout
-    assert "checkpoint id 1" in shown_to_people.stdout
+    assert f"--job {job_id_of(RUN)} --completed 1" in shown_to_people.stdout
 
 
 def test_a_source_without_rows_leaves_nothing(table: CommandLine, tmp_path: Path) -> None:
