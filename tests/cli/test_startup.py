@@ -11,7 +11,7 @@ import pytest
 
 from lake.cli.app import VERBS
 from lake.commands import options
-from lake.core.changelog_load import load as changelog_load
+from lake.core.changelog_load import plan as changelog_load
 from lake.core.exports import formats
 from lake.core.sources import discovery
 from lake.core.upsert import options as upsert
