@@ -35,7 +35,6 @@ NOT_CONVERTED: tuple[str, ...] = (
     "core/rows",
     "core/scan",
     "core/sources",
-    "core/storage",
     "core/upsert",
 )
 

@@ -1,4 +1,4 @@
-"""Files on a local disk that appear whole or not at all, and never over another; one writer at a time."""
+"""Create and replace files on a local disk atomically, without overwriting another; one writer at a time."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class NotCreatedError(Exception):
 
 
 def create(path: str, data: bytes, ids: Ids | None = None) -> None:
-    """Create a file with all its contents, in one step that fails where the name is taken.
+    """Create a file with its contents atomically; fails if the name exists.
 
-    An `OSError` leaves it open whether the file is there, or whether it outlives a power cut.
+    After an `OSError` it is unknown whether the file exists, and whether it would survive a power failure.
 
     Raises:
-        NotCreatedError: the name is taken, or the contents could not be written.
-        RefusedError: the disk knows no hard links, so no such step.
+        NotCreatedError: the name exists, or the contents could not be written.
+        RefusedError: the file system does not support hard links, which atomic creation needs.
     """
     temporary = _temporary(path, ids or SystemIds())
     try:
@@ -50,13 +50,13 @@ def _link(temporary: str, path: str) -> None:
     try:
         os.link(temporary, path)
     except OSError as error:
-        # A network file system whose answer was lost tries again and then meets its own work.
+        # A network file system that lost the response retries, and then finds its own link.
         if _names_of(temporary) > 1:
             return
         if error.errno in _NO_LINKS:
             raise RefusedError(
-                f"{os.path.dirname(path)} lies on a disk without hard links",
-                hint="a commit there could overwrite another writer's",
+                f"the file system of {os.path.dirname(path)} does not support hard links",
+                hint="a commit there could overwrite another writer's; move the table to another file system",
             ) from error
         raise NotCreatedError(f"cannot create {path}: {error.strerror}") from error
 
@@ -69,7 +69,7 @@ def _names_of(path: str) -> int:
 
 
 def replace(path: str, data: bytes, *, mode: int = _MODE, ids: Ids | None = None) -> None:
-    """Give a file new contents, and permissions, in one step."""
+    """Replace a file's contents and permissions atomically."""
     temporary = _temporary(path, ids or SystemIds())
     try:
         _write(temporary, data, mode)
@@ -87,7 +87,7 @@ def _temporary(path: str, ids: Ids) -> str:
 
 
 def sweep(folder: str) -> None:
-    """Remove what killed processes left of unfinished files; only for a sole writer."""
+    """Remove the unfinished files of killed processes; only a sole writer may call this."""
     with suppress(OSError):
         for name in os.listdir(folder):
             if _TEMPORARY.fullmatch(name):
@@ -102,7 +102,7 @@ def _write(path: str, data: bytes, mode: int) -> None:
 
 
 def flush(path: str) -> None:
-    """Make a file's contents, or the names in a folder, survive a power cut."""
+    """Flush a file's contents, or a folder's names, to the disk, so that they survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -112,12 +112,12 @@ def flush(path: str) -> None:
 
 @contextmanager
 def sole_writer(folder: str, wait_seconds: float, clock: Clock | None = None) -> Iterator[bool]:
-    """Keep other processes that ask the same out of a folder; its readers and other writers know nothing.
+    """Hold an advisory lock on a folder, which excludes other callers of this function, but not other programs.
 
-    The lock goes with the process. Yields False on a disk without locks, where only `create` decides.
+    The lock ends with the process. Yields False on a file system without locks, where only `create` is atomic.
 
     Raises:
-        NotCreatedError: another process was in it all that time, or it cannot be opened.
+        NotCreatedError: another process held the lock for ``wait_seconds``, or the folder cannot be opened.
         FileNotFoundError: there is no such folder.
     """
     try:

@@ -1,4 +1,4 @@
-"""The kernel's lock on an open file: it ends with the process that holds it, however that ends."""
+"""The kernel's lock on an open file; it ends when the process that holds it ends."""
 
 from __future__ import annotations
 

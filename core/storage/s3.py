@@ -1,7 +1,7 @@
-"""Requests to S3 for which Arrow has no call: bulk deletes, exclusive creation, uploads left open.
+"""Requests to S3 for which Arrow has no function: bulk deletes, exclusive creation, aborting uploads.
 
-They go out with the keys that Arrow would use, as far as these are keys: of the configuration, the catalog, or
-wherever AWS's own tools look. Roles to be assumed and proxies of the configuration are left to Arrow.
+They use the same keys as Arrow: from the configuration, from the catalog, or from the sources of AWS's own tools.
+Configurations with an assumed role or a proxy are only supported by Arrow's client.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _AT_ONCE = 4
 _MAX_LISTED = 10_000
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-# Settings under which others than these keys and hosts count; Arrow knows them.
-_ARROWS = ("role-arn", "proxy-uri", "anonymous", "force-virtual-addressing")
-# What XML can carry, and no name that Arrow takes for another.
+# Settings that only Arrow's client supports (assumed role, proxy, anonymous access, virtual addressing).
+_ARROW_ONLY = ("role-arn", "proxy-uri", "anonymous", "force-virtual-addressing")
+# Keys that XML can represent and that Arrow does not normalise to another key.
 _PLAIN_KEY = re.compile(r"(?!\.{1,2}(?:/|$))[^\x00-\x1f\x7f\ufffe\uffff]+", re.DOTALL)
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _BUSY_CODES = re.compile(r"slow.?down|internal.?error|unavailable|throttl|timeout", re.IGNORECASE)
-# Stores that speak S3 but not this part of it.
+# Responses of stores that do not implement this part of S3.
 _UNKNOWN = frozenset({405, 411, 501})
 _UNKNOWN_CODES = re.compile(
     "NotImplemented|MalformedXML|InvalidRequest|MethodNotAllowed|MissingContentMD5"
 )
 _NOT_FOUND = 404
-# One of another kind, by something in between.
-_NOT_AN_ANSWER = 203
-# Why something was not deleted that nobody tried to.
+# A successful status with a response that is not S3's, for example from a proxy.
+_NOT_A_RESPONSE = 203
+# The reported reason for objects whose delete was not attempted.
 UNTRIED = "not tried"
 ShouldContinue = Callable[[], bool]
 _T = TypeVar("_T")
@@ -50,16 +50,16 @@ _NOT_MET = frozenset({_NOT_FOUND, 409, 412})
 
 
 def always() -> bool:
-    """Go on."""
+    """Return True: the default for `ShouldContinue`."""
     return True
 
 
 class UnsupportedError(Exception):
-    """The store does not know such requests."""
+    """The store does not support the request."""
 
 
 class StoreError(OSError):
-    """The store refused, or did not answer; its text is like that of Arrow's errors."""
+    """The store refused the request, or did not answer; the text resembles Arrow's errors."""
 
     def __init__(self, text: str, status: int = 0, code: str = "") -> None:
         super().__init__(text)
@@ -68,34 +68,34 @@ class StoreError(OSError):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the same request may do later."""
+        """Whether the same request may succeed later."""
         return not self.status or self.status in _BUSY or bool(_BUSY_CODES.search(self.code))
 
 
 def completed(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return storage properties with what AWS's own tools take from the environment: endpoint and region.
+    """Return storage properties with the endpoint and region that AWS's own tools take from the environment.
 
-    With an endpoint of one's own and no region, Arrow would ask AWS for the bucket's.
+    With a custom endpoint and no region, Arrow would ask AWS for the bucket's region.
     """
-    found = dict(properties)
+    complete = dict(properties)
     if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
-        _fill(found, "s3.endpoint", _ENDPOINTS)
-    if found.get("s3.endpoint"):
-        _fill(found, "s3.region", _REGIONS)
-        if not (found.get("s3.region") or found.get("client.region")):
-            found["s3.region"] = REGION
-    return found
+        _fill(complete, "s3.endpoint", _ENDPOINTS)
+    if complete.get("s3.endpoint"):
+        _fill(complete, "s3.region", _REGIONS)
+        if not (complete.get("s3.region") or complete.get("client.region")):
+            complete["s3.region"] = REGION
+    return complete
 
 
 def _fill(properties: dict[str, Any], key: str, names: Iterable[str]) -> None:
-    told = next((os.environ[name] for name in names if os.environ.get(name)), None)
-    if told and not properties.get(key) and not properties.get(key.replace("s3.", "client.")):
-        properties[key] = told
+    value = next((os.environ[name] for name in names if os.environ.get(name)), None)
+    if value and not properties.get(key) and not properties.get(key.replace("s3.", "client.")):
+        properties[key] = value
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An object that is there: its contents, its version's tag, and its age in seconds by the store's clock."""
+    """An existing object: its contents, its ETag, and its age in seconds by the store's clock."""
 
     data: bytes
     tag: str
@@ -112,8 +112,8 @@ class S3:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], bucket: str) -> S3 | None:
-        """Return the way to a bucket; None where only Arrow knows it."""
-        if any(_first(properties, name) for name in _ARROWS):
+        """Return the client of a bucket; None if only Arrow's client supports the settings."""
+        if any(_first(properties, name) for name in _ARROW_ONLY):
             return None
         client = _client(properties)
         return cls(client, bucket) if client else None
@@ -125,51 +125,54 @@ class S3:
     def delete(
         self, keys: Sequence[str], should_continue: ShouldContinue = always
     ) -> dict[str, str]:
-        """Delete at most `MOST_KEYS` objects by one request; return why some could not be.
+        """Delete at most `MOST_KEYS` objects with one request; return the reasons of failures by key.
 
         A missing object counts as deleted. A request that a busy store refuses is repeated while ``should_continue``
         returns True.
 
         Raises:
-            UnsupportedError: the store does not know such requests.
+            UnsupportedError: the store does not support bulk deletes.
         """
-        left, failed = list(keys), dict[str, str]()
+        remaining, failed = list(keys), dict[str, str]()
         for attempt in range(1, _TRIES + 1):
             if not should_continue():
-                return failed | dict.fromkeys(left, UNTRIED)
-            listed = {"Quiet": False, "Objects": [{"Key": key} for key in left]}
+                return failed | dict.fromkeys(remaining, UNTRIED)
+            listed = {"Quiet": False, "Objects": [{"Key": key} for key in remaining]}
             try:
                 answer = self._ask("delete_objects", Delete=listed)
             except StoreError as error:
-                return failed | dict.fromkeys(left, str(error))
-            # A page of something in between names none of them.
-            told = dict.fromkeys(left, "UNKNOWN")
+                return failed | dict.fromkeys(remaining, str(error))
+            # A response that is not S3's, for example a proxy's page, does not name any key.
+            codes = dict.fromkeys(remaining, "UNKNOWN")
             for item in answer.get("Deleted", ()):
-                told.pop(item.get("Key", ""), None)
-            told |= {item.get("Key"): item.get("Code", "") for item in answer.get("Errors", ())}
-            failed |= {key: f"AWS Error {told[key]}" for key in left if key in told}
-            left = [key for key in left if _BUSY_CODES.search(told.get(key, ""))]
-            if not left or attempt == _TRIES:
+                codes.pop(item.get("Key", ""), None)
+            codes |= {item.get("Key"): item.get("Code", "") for item in answer.get("Errors", ())}
+            failed |= {key: f"AWS Error {codes[key]}" for key in remaining if key in codes}
+            remaining = [key for key in remaining if _BUSY_CODES.search(codes.get(key, ""))]
+            if not remaining or attempt == _TRIES:
                 return failed
-            failed = {key: why for key, why in failed.items() if key not in left}
+            failed = {key: why for key, why in failed.items() if key not in remaining}
             self._backoff.wait(attempt)
         return failed
 
     def delete_all(
         self, keys: Sequence[str], should_continue: ShouldContinue = always
     ) -> dict[str, str]:
-        """Delete objects, some requests at once; see `delete`."""
-        some = [keys[start : start + MOST_KEYS] for start in range(0, len(keys), MOST_KEYS)]
-        with ThreadPoolExecutor(min(_AT_ONCE, len(some)) or 1) as pool:
-            each = pool.map(partial(self.delete, should_continue=should_continue), some)
-            return {key: why for told in each for key, why in told.items()}
+        """Delete objects with several concurrent requests; see `delete`."""
+        parts = [keys[start : start + MOST_KEYS] for start in range(0, len(keys), MOST_KEYS)]
+        with ThreadPoolExecutor(min(_AT_ONCE, len(parts)) or 1) as pool:
+            each = pool.map(partial(self.delete, should_continue=should_continue), parts)
+            return {key: why for failed in each for key, why in failed.items()}
 
     def create(self, key: str, data: bytes, *, over: str | None = None) -> str | None:
-        """Create an object, or replace the version with a tag; return its tag, or None where another was first.
+        """Create an object, or replace the version with ETag ``over``; return the new ETag.
+
+        Returns:
+            None if another writer created or replaced the object first.
 
         Raises:
-            UnsupportedError: the store does not know conditions.
-            StoreError: it refused or did not answer.
+            UnsupportedError: the store does not support conditional requests.
+            StoreError: the store refused the request or did not answer.
         """
         condition = {"IfNoneMatch": "*"} if over is None else {"IfMatch": over}
         try:
@@ -186,22 +189,24 @@ class S3:
     def _put(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
         answer = self._ask("put_object", Key=key, Body=data, **condition)
         if not answer.get("ETag"):
-            raise StoreError("AWS Error UNKNOWN: an answer that tells of no object", _NOT_AN_ANSWER)
+            raise StoreError("AWS Error UNKNOWN: the response has no ETag", _NOT_A_RESPONSE)
         return str(answer["ETag"])
 
     def get(self, key: str, most: int) -> Held | None:
-        """Return a small object; None where there is none."""
+        """Return a small object; None if it does not exist."""
 
-        def look() -> Held:
-            answer = _told(self._client.get_object, Bucket=self._bucket, Key=key)
+        def request() -> Held:
+            answer = _call(self._client.get_object, Bucket=self._bucket, Key=key)
             data = _body(answer, most)
             if answer.get("LastModified") is None:
-                raise StoreError("AWS Error UNKNOWN: an answer that is no object", _NOT_AN_ANSWER)
+                raise StoreError(
+                    "AWS Error UNKNOWN: the response is not an object", _NOT_A_RESPONSE
+                )
             now = _seconds(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
             return Held(data, answer.get("ETag", ""), now - answer["LastModified"].timestamp())
 
         try:
-            return self._again(look)
+            return self._retry(request)
         except StoreError as error:
             if error.status == _NOT_FOUND:
                 return None
@@ -212,7 +217,7 @@ class S3:
         self._ask("delete_object", Key=key)
 
     def abort_uploads(self, prefix: str, name_part: str = "") -> int:
-        """End uploads begun and never finished, to keys of a prefix with a text in them; return how many."""
+        """Abort unfinished uploads to keys with a prefix that contain a text; return their number."""
         ended = 0
         for key, upload in [item for item in self._uploads(prefix) if name_part in item[0]]:
             self._ask("abort_multipart_upload", Key=key, UploadId=upload)
@@ -233,10 +238,10 @@ class S3:
 
     def _ask(self, call: str, **arguments: Any) -> Any:
         asked = getattr(self._client, call)
-        return self._again(lambda: _told(asked, Bucket=self._bucket, **arguments))
+        return self._retry(lambda: _call(asked, Bucket=self._bucket, **arguments))
 
-    def _again(self, work: Callable[[], _T]) -> _T:
-        """Call ``work`` until the store is neither too busy nor away, at most `_TRIES` times."""
+    def _retry(self, work: Callable[[], _T]) -> _T:
+        """Call ``work`` until the store is neither too busy nor unreachable, at most `_TRIES` times."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return work()
@@ -247,12 +252,12 @@ class S3:
         raise StoreError("never asked")
 
 
-def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call a client.
+def _call(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Call a client and translate its errors.
 
     Raises:
-        StoreError: the store refused, or did not answer.
-        UnsupportedError: it does not know such requests.
+        StoreError: the store refused the request, or did not answer.
+        UnsupportedError: the store does not support the request.
     """
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - remote stores only
     from botocore.parsers import ResponseParserError  # noqa: PLC0415
@@ -260,7 +265,7 @@ def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     try:
         return call(*arguments, **named)
     except ClientError as error:
-        # What else a store says may hold what it was sent.
+        # The rest of a store's error may repeat the request, with its secrets.
         code = str(error.response.get("Error", {}).get("Code", "UNKNOWN"))[:80]
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         if status in _UNKNOWN or _UNKNOWN_CODES.search(code):
@@ -271,29 +276,29 @@ def _told(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def _body(answer: Any, most: int) -> bytes:
-    """Return the first bytes of an answer.
+    """Return the first bytes of a response.
 
     Raises:
-        StoreError: the store ended it too soon.
+        StoreError: the response was truncated.
     """
     body = answer["Body"]
     try:
-        data = bytes(_told(body.read, most))
+        data = bytes(_call(body.read, most))
     finally:
         body.close()
     promised = min(int(answer.get("ContentLength", len(data))), most)
     if len(data) != promised:
-        raise StoreError(f"AWS Error NETWORK_CONNECTION: {len(data)} of {promised} bytes came")
+        raise StoreError(f"AWS Error NETWORK_CONNECTION: got {len(data)} of {promised} bytes")
     return data
 
 
 def is_plain(key: str) -> bool:
-    """Whether a key, or the prefix of a folder, means the same to every reader and XML can carry it."""
+    """Whether every client interprets a key, or a folder's prefix, the same, and XML can represent it."""
     return all(_PLAIN_KEY.fullmatch(part) for part in key.removesuffix("/").split("/"))
 
 
 def _client(properties: Mapping[str, str]) -> Any:
-    """Return a client; None where it would go elsewhere than Arrow, or has no keys."""
+    """Return a client; None if it would reach another store than Arrow does, or there are no keys."""
     from botocore import handlers  # noqa: PLC0415 - remote stores only
     from botocore.config import Config  # noqa: PLC0415
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
@@ -309,13 +314,13 @@ def _client(properties: Mapping[str, str]) -> Any:
         max_pool_connections=_CONNECTIONS,
         retries={"total_max_attempts": 1},
         s3={"addressing_style": "path" if endpoint else "auto"},
-        # Other stores than Amazon's do not know its newer checksums.
+        # Stores other than Amazon's may not support its newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
     try:
         session = Session()
-        # The question whether a body may come is one more round trip for each small object.
+        # The Expect header costs one more round trip for each small object.
         session.unregister("before-call.s3", handlers.add_expect_header)
         region = _first(properties, "region") or session.get_config_variable("region")
         if not region or not (access or session.get_credentials()):
@@ -330,12 +335,12 @@ def _client(properties: Mapping[str, str]) -> Any:
             config=config,
         )
     except (BotoCoreError, ValueError):
-        # What AWS's own tools cannot make sense of, Arrow may.
+        # Arrow may accept settings that AWS's own tools cannot use.
         return None
 
 
 def _first(properties: Mapping[str, str], name: str) -> str | None:
-    """Return a property under its two names, those of `_initialize_s3_fs` of PyIceberg."""
+    """Return a property under either of its two names, as PyIceberg's `_initialize_s3_fs` does."""
     return properties.get(f"s3.{name}") or properties.get(f"client.{name}")
 
 

@@ -1,7 +1,7 @@
-"""Bytes in and out of wherever a table lies: one object per set of storage properties.
+"""Read, write and delete files by location; one object per set of storage properties.
 
-PyIceberg's PyArrow FileIO builds the file systems, so users configure storage as they know it; names are
-parsed by `lake.core.locations`, because that FileIO drops the tail of a name behind ``#`` or ``?``.
+PyIceberg's PyArrow FileIO builds the file systems, so its storage properties apply. Locations are parsed by
+`lake.core.locations`, because that FileIO truncates a name at ``#`` or ``?``.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ from lake.core.storage.s3 import (
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
-_TOLD_LENGTH = 400
-# Google's client would try for a quarter of an hour.
+_MESSAGE_LENGTH = 400
+# Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
-# What Arrow puts into one part.
+# The part size of Arrow's multipart uploads.
 _PUT_BYTES = 5 * 1024 * 1024
-# To reach what is in it, for which a folder need not be readable.
+# Opens a folder to access its entries, for which the folder need not be readable.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
 
 def read_up_to(source: Any, size: int) -> bytes:
-    """Read bytes of an open file into memory that was cleared; an empty text means that it ended.
+    """Read bytes of an open file into zeroed memory; an empty result is the end of the file.
 
-    Arrow's S3 client (26.0, AWS SDK 1.11) takes what a failing store says, with whatever the memory behind that
-    held before, for XML: where that is XML without an element it crashes.
+    When a request fails, Arrow's S3 client (26.0, AWS SDK 1.11) parses the read buffer as the XML of the error,
+    including its uninitialised rest, and crashes on XML without an element.
     """
     data = bytearray(size)
     return bytes(memoryview(data)[: source.readinto(data)])
 
 
 def _retry_with_fresh_credentials(call: _Call) -> _Call:
-    """Let a call of a storage that was refused try once more, with the credentials that its catalog then vends."""
+    """Retry a storage call that was refused once, with credentials that the catalog vends then."""
 
     @wraps(call)
     def again(self: Storage, *arguments: Any, **named: Any) -> Any:
@@ -85,7 +85,7 @@ def _retry_with_fresh_credentials(call: _Call) -> _Call:
 
 @dataclass(slots=True)
 class DeleteOutcome:
-    """What became of files that were to be deleted; a file that was not there counts as deleted."""
+    """The result of deleting files; a file that did not exist counts as deleted."""
 
     deleted: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class DeleteOutcome:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as storage knows it: length in bytes, last change in ms since 1970 (None where it is not told)."""
+    """A stored file: its length in bytes, and its last change in ms since 1970 (None if unknown)."""
 
     location: str
     length: int
@@ -105,10 +105,10 @@ class Storage:
     """Reads, writes and deletes files by location.
 
     Args:
-        properties: storage properties as PyIceberg's FileIO takes them. They may hold secrets: they are
-            never printed, and go to executors in a binary column only.
-        renewed: instead of them, credentials that are vended anew while a run goes on.
-        roots: folders below which nothing is deleted by a way through a link.
+        properties: storage properties of PyIceberg's FileIO. They may contain secrets: they are never printed,
+            and are sent to executors in a binary column only.
+        renewed: instead of properties, credentials that are renewed during a run.
+        roots: folders below which nothing is deleted through a symbolic link.
         backoff: the waits between requests that a busy store refuses.
     """
 
@@ -124,7 +124,7 @@ class Storage:
             _local_path(root).rstrip("/") for root in roots if paths.parse(root).is_local
         ]
         self.renewed = renewed or CredentialProvider(Credentials(dict(properties or {})))
-        # One object a bucket: bulk deletes group locations by it.
+        # One object per bucket: bulk deletes group locations by it.
         self._bucket = lru_cache(maxsize=16)(partial(_bucket_with, backoff))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
 
@@ -133,11 +133,11 @@ class Storage:
 
     @property
     def credentials(self) -> Credentials:
-        """What opens the store now."""
+        """The current credentials."""
         return self.renewed.current()[1]
 
     def resolve(self, location: str) -> tuple[Any, str]:
-        """Return the PyArrow file system and the path in it that a location names."""
+        """Return the PyArrow file system of a location, and the path in it."""
         parsed = paths.parse(location)
         properties = {} if parsed.is_local else self.credentials.at(location)
         key = tuple(sorted(properties.items()))
@@ -147,7 +147,7 @@ class Storage:
         return filesystem, f"{parsed.authority}{parsed.path}"
 
     def s3(self, location: str) -> tuple[S3, str] | None:
-        """Return the bucket of an object and its key there; None where only Arrow reaches it."""
+        """Return the bucket and the key of an object; None if only Arrow's client supports it."""
         parsed = paths.parse(location)
         key = parsed.path[1:]
         if parsed.scheme != "s3" or not is_plain(key):
@@ -158,11 +158,11 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def ask_s3(self, location: str, ask: Callable[[S3, str], _T]) -> _T:
-        """Return what asking an object's bucket gives, with the object's key there.
+        """Call ``ask`` with an object's bucket and key, and return its result.
 
         Raises:
-            UnsupportedError: only Arrow reaches it, or the store does not know such requests.
-            StoreError: the store refused or did not answer.
+            UnsupportedError: only Arrow's client supports the object, or the store does not support the request.
+            StoreError: the store refused the request or did not answer.
         """
         reached = self.s3(location)
         if reached is None:
@@ -175,11 +175,11 @@ class Storage:
 
         Args:
             location: the file's.
-            follow_link: also open a file through a symbolic link in its place. Users name sources so; in place
-                of a table's file a link shows other rows.
+            follow_link: whether to follow a symbolic link. Sources may be links; a link in place of a table's
+                file could contain other rows.
 
         Raises:
-            BadInputError: it is a link, a folder, a pipe or a device: opening one could wait for ever.
+            BadInputError: it is a link, a folder, a pipe or a device; opening one could block forever.
             NotFoundError: there is no such file.
         """
         filesystem, path = self.resolve(location)
@@ -190,7 +190,7 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def open_output(self, location: str) -> Any:
-        """Open a new file for writing (a `pyarrow.NativeFile`); local folders are made."""
+        """Open a new file for writing (a `pyarrow.NativeFile`); local folders are created."""
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
@@ -212,7 +212,7 @@ class Storage:
         return int(info.size)
 
     def exists(self, location: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
         try:
             self.size(location)
         except NotFoundError:
@@ -231,16 +231,16 @@ class Storage:
             length = source.size()
             if length > limit:
                 raise CorruptFileError(
-                    f"{location} has {length} bytes, more than the {limit} allowed"
+                    f"{location} has {length} bytes, more than the limit of {limit}"
                 )
             data = read_up_to(source, length)
         if len(data) != length:
-            raise StorageError(f"{location}: the storage gave {len(data)} of its {length} bytes")
+            raise StorageError(f"{location}: the storage returned {len(data)} of {length} bytes")
         return data
 
     @_retry_with_fresh_credentials
     def read_part(self, location: str, start: int, size: int) -> bytes:
-        """Return bytes of a file, fewer than asked for where it ends before.
+        """Return bytes of a file, fewer than requested at the end of the file.
 
         Raises:
             NotFoundError: there is no such file.
@@ -251,7 +251,7 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
-        """Write a whole file and, on a local disk, make it survive a power cut."""
+        """Write a whole file and, on a local disk, flush it so that it survives a power failure."""
         with translate_errors(location):
             if self._put(location, data):
                 return
@@ -261,7 +261,7 @@ class Storage:
             self.persist(location)
 
     def _put(self, location: str, data: bytes | pa.Buffer) -> bool:
-        """Write a small object by one request instead of three, if that can be."""
+        """Write a small object with one request instead of three, if possible."""
         reached = self.s3(location) if len(data) <= _PUT_BYTES else None
         if reached is None:
             return False
@@ -283,14 +283,14 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def is_folder(self, location: str) -> bool:
-        """Whether a location is a folder with something in it."""
+        """Whether a location is a folder; in an object store, one that is not empty."""
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
     @_retry_with_fresh_credentials
     def make_folder(self, location: str) -> None:
-        """Make a folder and those above it where they are missing."""
+        """Create a folder and its missing parents."""
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
@@ -300,7 +300,7 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
-        """Return the names right in a folder, sorted, and whether each is a folder; none if there is none."""
+        """Return the sorted names in a folder, each with whether it is a folder; empty if the folder is missing."""
         filesystem, path = self.resolve(folder)
         with translate_errors(folder):
             if filesystem.get_file_info(path).type != pafs.FileType.Directory:
@@ -310,7 +310,7 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def list_files(self, folder: str) -> list[StoredFile]:
-        """Return the files right in a folder, by name; none if there is no folder. Links are left out."""
+        """Return the files in a folder, by name, without links; empty if the folder is missing."""
         filesystem, path = self.resolve(folder)
         with translate_errors(folder):
             if filesystem.get_file_info(path).type != pafs.FileType.Directory:
@@ -328,10 +328,10 @@ class Storage:
         )
 
     def look_up(self, locations: Iterable[str]) -> dict[str, StoredFile | None]:
-        """Return what storage knows of files; many are asked at once.
+        """Return the size and time of files, with concurrent requests.
 
         Returns:
-            None for a file that is not there, or in whose place there is a symbolic link.
+            None for a file that does not exist, or that is a symbolic link.
         """
         wanted = list(dict.fromkeys(locations))
         if all(paths.parse(location).is_local for location in wanted):
@@ -349,7 +349,7 @@ class Storage:
             try:
                 info = filesystem.get_file_info(path)
             except OSError as error:
-                # No file can have such a name.
+                # A file with such a name cannot exist.
                 if error.errno == errno.ENAMETOOLONG:
                     return None
                 raise
@@ -357,9 +357,9 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def find(self, folder: str, name_part: str) -> list[str]:
-        """Return the files below a folder whose names contain a text; none if there is no folder.
+        """Return the files below a folder whose names contain a text; empty if the folder is missing.
 
-        Links are not followed: what lies behind one belongs to someone else.
+        Links are not followed: their targets do not belong to the table.
         """
         parsed = paths.parse(folder)
         if parsed.is_local:
@@ -368,8 +368,8 @@ class Storage:
             )
             with translate_errors(folder):
                 return [
-                    f"{prefix}{os.path.join(place, name)}"
-                    for place, _, names in os.walk(parsed.path, onerror=_unless_gone)
+                    f"{prefix}{os.path.join(parent, name)}"
+                    for parent, _, names in os.walk(parsed.path, onerror=_raise_unless_missing)
                     for name in names
                     if name_part in name
                 ]
@@ -385,9 +385,9 @@ class Storage:
         ]
 
     def end_uploads(self, folder: str, name_part: str) -> None:
-        """End uploads of files below a folder whose names contain a text, which failed writers left open.
+        """Abort the unfinished uploads of files below a folder whose names contain a text.
 
-        Only S3 has any; a store that tells nothing of them is left alone.
+        Only S3 has such uploads; errors of the store are ignored.
         """
         reached = self.s3(f"{folder.rstrip('/')}/")
         if reached is None:
@@ -399,31 +399,31 @@ class Storage:
     def delete(
         self, locations: Iterable[str], *, should_continue: ShouldContinue = always
     ) -> DeleteOutcome:
-        """Delete files in parallel; a file that is not there counts as deleted, a failure is kept and told.
+        """Delete files in parallel; a file that does not exist counts as deleted, a failure is reported.
 
         Args:
-            locations: the files'.
-            should_continue: asked before each call of the store; once it says no, what is left is not tried.
+            locations: the files to delete.
+            should_continue: called before each request; once it returns False, the remaining files are not tried.
         """
         wanted = list(dict.fromkeys(locations))
         number, _ = self.renewed.current()
         failed = self._delete_each(wanted, should_continue)
-        refused = [place for place, why in failed.items() if is_refusal(OSError(why))]
+        refused = [location for location, why in failed.items() if is_refusal(OSError(why))]
         if refused and self.renewed.renew(number):
             again = self._delete_each(refused, should_continue)
             failed = {k: why for k, why in failed.items() if k not in refused} | again
-        untried = [one for one, why in failed.items() if why == UNTRIED]
-        deleted = [one for one in wanted if one not in failed]
+        untried = [location for location, why in failed.items() if why == UNTRIED]
+        deleted = [location for location in wanted if location not in failed]
         return DeleteOutcome(deleted, {k: v for k, v in failed.items() if v != UNTRIED}, untried)
 
     def _delete_each(
         self, wanted: Sequence[str], should_continue: ShouldContinue
     ) -> dict[str, str]:
-        """Delete files and return why some could not be."""
-        failed, left = self._delete_together(wanted, should_continue)
-        # A thread costs more than one call of the system, and its orders more than a local delete.
-        size = -(-len(left) // _DELETE_THREADS) or 1
-        slices = [left[start : start + size] for start in range(0, len(left), size)]
+        """Delete files and return the reasons of failures by location."""
+        failed, single = self._delete_in_bulk(wanted, should_continue)
+        # A thread costs more than one system call, and scheduling a delete costs more than a local delete.
+        size = -(-len(single) // _DELETE_THREADS) or 1
+        slices = [single[start : start + size] for start in range(0, len(single), size)]
         with ThreadPoolExecutor(len(slices) or 1) as pool:
             each = pool.map if slices[1:] else map
             for failures in each(
@@ -432,27 +432,27 @@ class Storage:
                 failed.update(failures)
         return failed
 
-    def _delete_together(
+    def _delete_in_bulk(
         self, wanted: Sequence[str], should_continue: ShouldContinue
     ) -> tuple[dict[str, str], list[str]]:
-        """Delete objects by the thousand; return what failed and what has to go one by one."""
+        """Delete objects with bulk requests; return the failures, and the locations to delete one by one."""
         buckets: dict[S3, dict[str, str]] = {}
-        left = []
+        single = []
         for location in wanted:
             reached = None if location.startswith(("/", "file:")) else self._reached(location)
             if reached is None:
-                left.append(location)
+                single.append(location)
             else:
                 buckets.setdefault(reached[0], {})[reached[1]] = location
         failed: dict[str, str] = {}
         for bucket, keys in buckets.items():
             try:
-                told = bucket.delete_all(list(keys), should_continue)
+                by_key = bucket.delete_all(list(keys), should_continue)
             except UnsupportedError:
-                left += keys.values()
+                single += keys.values()
             else:
-                failed |= {keys[key]: why for key, why in told.items()}
-        return failed, left
+                failed |= {keys[key]: why for key, why in by_key.items()}
+        return failed, single
 
     def _reached(self, location: str) -> tuple[S3, str] | None:
         try:
@@ -463,8 +463,8 @@ class Storage:
     def _delete_all(
         self, locations: Sequence[str], should_continue: ShouldContinue
     ) -> dict[str, str]:
-        told = {location: self._delete_one(location, should_continue) for location in locations}
-        return {location: failure for location, failure in told.items() if failure is not None}
+        results = {location: self._delete_one(location, should_continue) for location in locations}
+        return {location: failure for location, failure in results.items() if failure is not None}
 
     def _delete_one(self, location: str, should_continue: ShouldContinue = always) -> str | None:
         try:
@@ -477,12 +477,12 @@ class Storage:
         except FileNotFoundError:
             return None
         except (OSError, BadInputError, pa.ArrowException) as error:
-            return str(error)[:_TOLD_LENGTH]
+            return str(error)[:_MESSAGE_LENGTH]
         return None
 
 
 def require_file(location: str, status: os.stat_result) -> None:
-    """Check that a local location is a file itself.
+    """Check that a local location is a regular file, not a link.
 
     Raises:
         BadInputError: it is a link, a folder, a pipe or a device.
@@ -490,14 +490,14 @@ def require_file(location: str, status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise BadInputError(
             f"{location} is a symbolic link, not a file",
-            hint="links to folders are followed, links in place of a table's files are not",
+            hint="replace the link by the file; links to folders are followed, links to a table's files are not",
         )
     if not stat.S_ISREG(status.st_mode):
         raise BadInputError(f"{location} is not a file")
 
 
 def _make_folders(path: str) -> None:
-    """Make a local folder and those above it where they are missing, so that they outlive a power cut."""
+    """Create a local folder and its missing parents, flushed so that they survive a power failure."""
     missing = []
     while path and not os.path.isdir(path):
         missing.append(path)
@@ -508,8 +508,8 @@ def _make_folders(path: str) -> None:
         flush(os.path.dirname(folder))
 
 
-def _unless_gone(error: OSError) -> None:
-    """Raise what hides files of a folder; one that is not there, or not any more, hides none."""
+def _raise_unless_missing(error: OSError) -> None:
+    """Raise an error that hides files of a folder; a missing folder hides none."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error
 
@@ -531,28 +531,28 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
 
     settings = completed(dict(properties))
     try:
-        found = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
+        filesystem = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
     except ValueError as error:
-        raise BadInputError(f"no file system for {scheme}:// locations") from error
+        raise BadInputError(f"{scheme}:// locations are not supported") from error
     except (TypeError, ImportError, OSError, pa.ArrowException) as error:
-        why = (str(error).strip().splitlines() or [""])[0][:_TOLD_LENGTH]
+        why = (str(error).strip().splitlines() or [""])[0][:_MESSAGE_LENGTH]
         raise BadInputError(
             f"cannot open {scheme}://{authority}: {why}",
-            hint="what opens that store is missing in the catalog's configuration, or on this machine",
+            hint="check the storage settings of the catalog's configuration and the packages on this machine",
         ) from error
-    return found if "s3.retry-strategy-impl" in settings else _with_limits(found)
+    return filesystem if "s3.retry-strategy-impl" in settings else _with_limits(filesystem)
 
 
 def _with_limits(filesystem: Any) -> Any:
-    """Return a file system with settings that PyIceberg does not know; Arrow pickles it as its settings."""
+    """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return filesystem
     wanted = {
         "retry_time_limit": timedelta(seconds=_RETRY_SECONDS),
         "tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE"),
     }
-    make, given = filesystem.__reduce__()
-    settings = given[0] if given and isinstance(given[0], dict) else {}
+    make, arguments = filesystem.__reduce__()
+    settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
     more = {key: value for key, value in wanted.items() if value and key in settings}
     return make({**settings, **more}) if more else filesystem
 
@@ -570,14 +570,14 @@ def _delete_local(path: str, roots: Sequence[str], should_continue: ShouldContin
     folder, name = os.path.split(path)
     descriptor = _open_folder(folder, roots)
     try:
-        # A link is removed as a link.
+        # A link itself is removed, not its target.
         if stat.S_ISDIR(os.lstat(name, dir_fd=descriptor).st_mode):
             raise OSError(errno.EISDIR, "is a folder", path)
-        # Asked at the last moment: a thread that waits for its turn may wait for as long as the process is stopped.
+        # Checked at the last moment: the thread may have been suspended together with the process.
         if not should_continue():
             return UNTRIED
         os.unlink(name, dir_fd=descriptor)
-        # Hadoop's local file system keeps a checksum beside each of its files.
+        # Hadoop's local file system stores a checksum file next to each file.
         with suppress(OSError):
             os.unlink(f".{name}.crc", dir_fd=descriptor)
         return None
@@ -586,11 +586,11 @@ def _delete_local(path: str, roots: Sequence[str], should_continue: ShouldContin
 
 
 def _open_folder(folder: str, roots: Sequence[str]) -> int:
-    """Open a folder, to which no link leads from the root that it lies in: above, links are the owner's choice (V13).
+    """Open a folder without following links below its root; links above the root are the owner's choice (V13).
 
-    Whoever puts a link in its place afterwards changes nothing about what was opened.
+    A link that replaces the folder afterwards does not affect the open descriptor.
     """
-    root = min((root for root in roots if _lies_in(folder, root)), key=len, default=None)
+    root = min((root for root in roots if _is_below(folder, root)), key=len, default=None)
     if root is None:
         if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):
             raise OSError(errno.ELOOP, "a symbolic link leads out of the table", folder)
@@ -601,7 +601,7 @@ def _open_folder(folder: str, roots: Sequence[str]) -> int:
             below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
         except NotADirectoryError as error:
             raise OSError(
-                errno.ELOOP, "a link, or a file, is in the place of a folder", folder
+                errno.ELOOP, "a part of the path is a link or a file, not a folder", folder
             ) from error
         finally:
             os.close(descriptor)
@@ -609,13 +609,13 @@ def _open_folder(folder: str, roots: Sequence[str]) -> int:
     return descriptor
 
 
-def _lies_in(folder: str, root: str) -> bool:
+def _is_below(folder: str, root: str) -> bool:
     return f"{folder}/".startswith(f"{root}/")
 
 
 def _link_below_table(folder: str) -> bool:
     """Whether one of the last parts of a folder's path is a link (above it, links are the owner's choice)."""
-    # A table's files lie at most this deep under it: data or metadata, then partition folders.
+    # A table's files are at most this deep below it: data or metadata, then partition folders.
     for _ in range(8):
         if os.path.islink(folder):
             return True

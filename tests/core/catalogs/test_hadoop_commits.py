@@ -551,8 +551,8 @@ def test_a_hint_that_cannot_be_renewed_is_removed(
     [
         (errno.ENOSPC, 4, "No space left"),
         (errno.EACCES, 9, "Permission denied"),
-        (errno.EPERM, 3, "without hard links"),
-        (errno.EOPNOTSUPP, 3, "without hard links"),
+        (errno.EPERM, 3, "does not support hard links"),
+        (errno.EOPNOTSUPP, 3, "does not support hard links"),
     ],
 )
 def test_a_step_that_fails_changes_nothing_and_is_told(
