@@ -1,1 +1,1 @@
-"""`lake expire`: remove snapshots, then the files that only they reference."""
+"""`lake expire`: remove snapshots, then delete the files that only they reference."""

@@ -1,8 +1,8 @@
-"""Expire snapshots: commit first, then delete what nothing reaches any more.
+"""Expire snapshots: commit first, then delete the files that are no longer referenced.
 
-Order of safety: every manifest of what stays is read before anything changes; the commit asserts every ref;
-a ref that a race removed all the same is put back; reachability is asked again of the table as it then is;
-only then do files go, each below the table's own roots.
+Safety rests on the order: all manifests of retained snapshots are read before anything changes; the commit asserts
+every ref; a ref that a race removed all the same is restored; reachability is computed again from the table's new
+state. Only then are files deleted, each below the table's own roots.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 def preview(plan: ExpirationPlan) -> Outcome:
-    """Describe a plan without carrying it out."""
+    """Return a dry run's outcome."""
     return Outcome(
         command="expire",
         table=plan.table.identifier,
@@ -80,50 +80,52 @@ def execute(session: Session, plan: ExpirationPlan, operation_id: str | None = N
     """Commit the plan, then delete its files.
 
     Args:
-        session: the invocation's.
-        plan: what to do.
-        operation_id: the run's; None for a new one.
+        session: the session of the invocation.
+        plan: the plan.
+        operation_id: the id of the run; None for a new one.
 
     Raises:
         CommitConflictError: other writers won every attempt; nothing was changed.
-        CommitUnknownError: the catalog did not answer; nothing was deleted, the next run finishes it.
+        CommitUnknownError: the catalog did not answer; nothing was deleted, and the next run finishes the work.
     """
     removed = Removed()
     if not plan.is_empty:
-        return _carried_out(session, plan, operation_id or session.ids.uuid(), removed)
+        return _commit_and_delete(session, plan, operation_id or session.ids.uuid(), removed)
     if not plan.keep_files:
         finish_journals(session, plan.table, removed)
     if not (removed.files or removed.failed):
         return _outcome(plan, Status.NOTHING_TO_DO, _result(removed))
-    session.warn(f"{removed.files} files that an earlier run had left were deleted")
+    session.warn(f"deleted {removed.files} files that an earlier run had left")
     status = Status.PARTIAL if removed.failed else Status.DONE
     return _outcome(plan, status, _result(removed))
 
 
-def _carried_out(
+def _commit_and_delete(
     session: Session, plan: ExpirationPlan, operation_id: str, removed: Removed
 ) -> Outcome:
     attempt = _Expiry(session, plan, operation_id)
     attempt.after = attempt.commit()
     session.interrupts.checkpoint()
     try:
-        whole = attempt.clean_up(removed)
+        complete = attempt.clean_up(removed)
     except (CommitUnknownError, StoppedError):
         raise
     except LakeError as error:
-        # What was committed stands, and the journal tells the next run what is left to do.
+        # The commit remains, and the next run deletes the files that the journal lists.
         session.warn(f"stopped before all files were deleted: {error.message}")
-        whole = False
+        complete = False
     if not plan.keep_files:
         _explain(session, plan, attempt, removed)
-    result = _result(removed, snapshots=len(attempt.gone), refs=len(attempt.removed_refs))
-    status = Status.DONE if whole and not removed.failed else Status.PARTIAL
+    result = _result(
+        removed, snapshots=len(attempt.removed_snapshots), refs=len(attempt.removed_refs)
+    )
+    status = Status.DONE if complete and not removed.failed else Status.PARTIAL
     return _outcome(plan, status, result, attempt.operation_id)
 
 
 @dataclass(slots=True)
 class _Expiry:
-    """Prepares the commit, afresh on each attempt."""
+    """The commit of one expiry; each attempt prepares it again."""
 
     session: Session
     plan: ExpirationPlan
@@ -131,16 +133,16 @@ class _Expiry:
     expired: tuple[int, ...] = ()
     removed_refs: tuple[str, ...] = ()
     cleaned: UnusedIds = ((), ())
-    # Where the journal lies, while there is one.
-    noted: str | None = None
-    # Whether the properties of run ids may change with the commit, and do in the last attempt.
-    notes: bool = True
-    noted_runs: bool = False
-    # What was to be deleted after the commit, and how much of what was deleted an earlier run had left.
-    going: pa.Table = field(default_factory=FILES.empty_table)
+    # The location of the journal, while there is one.
+    journal_location: str | None = None
+    # Whether the commit may record the ids of expired runs in table properties, and whether the last attempt did.
+    may_record_runs: bool = True
+    recorded_runs: bool = False
+    # The files to delete after the commit, and the number of deleted files that an earlier run had left.
+    garbage_files: pa.Table = field(default_factory=FILES.empty_table)
     earlier: int = 0
     reach: Reachability = field(init=False)
-    # What the last attempt was made for, and the table after the commit.
+    # The metadata of the last attempt, and the table after the commit.
     before: TableMetadata = field(init=False)
     after: Table = field(init=False)
 
@@ -149,52 +151,55 @@ class _Expiry:
         self.before = self.plan.table.metadata
 
     @property
-    def gone(self) -> list[Snapshot]:
+    def removed_snapshots(self) -> list[Snapshot]:
         """The snapshots that the commit removed."""
         present = ancestry.snapshots_by_id(self.after.metadata)
         return [item for item in self.before.snapshots if item.snapshot_id not in present]
 
     def commit(self) -> Table:
-        """Commit; from before that on, the journal tells what is to go."""
+        """Commit. The journal is written before, and lists the files to delete."""
         try:
-            return self._sent()
+            return self._send()
         except CommitUnknownError as error:
-            # It may have landed: the next run finds out.
+            # The commit may have succeeded; the next run finds out.
             error.operation_id = self.operation_id
             raise
         except BaseException:
-            # Broken off while it was sent, the commit may have landed.
-            if self.noted and locations.canonical(self.noted) not in self.session.protected_files:
+            # If it was interrupted while it was sent, the commit may have succeeded.
+            if (
+                self.journal_location
+                and locations.canonical(self.journal_location) not in self.session.protected_files
+            ):
                 self.forget(self.plan.table)
             raise
 
-    def _sent(self) -> Table:
-        """Commit; where the catalog forbids the change of table properties, without noting the run ids."""
+    def _send(self) -> Table:
+        """Commit; if the catalog forbids changes of table properties, without recording run ids."""
         try:
-            return commit_changes(self.session, self.plan.table, self.prepare, self.landed)
+            return commit_changes(self.session, self.plan.table, self.prepare, self.is_committed)
         except NotAuthorisedError:
-            if not self.noted_runs:
+            if not self.recorded_runs:
                 raise
-            self.notes = False
-            return commit_changes(self.session, self.plan.table, self.prepare, self.landed)
+            self.may_record_runs = False
+            return commit_changes(self.session, self.plan.table, self.prepare, self.is_committed)
 
     def clean_up(self, removed: Removed) -> bool:
-        """Put back what a race removed, then delete files; whether all that is to go could be told."""
+        """Restore refs that a race removed, then delete files; return whether all garbage is known."""
         session, plan = self.session, self.plan
         self.after = restore_refs(session, self.after, self.expired, self.removed_refs)
         metadata = self.after.metadata
         garbage = self.reach.garbage(
             _readable_with(metadata, self.before),
-            self.gone,
+            self.removed_snapshots,
             metadata.snapshots,
             before=self.before,
         )
         for location in garbage.unreadable:
             session.warn(
-                f"could not read {location} of an expired snapshot; what only it names stays"
+                f"could not read {location} of an expired snapshot; files that only it lists are kept"
             )
         if not plan.keep_files:
-            self.going = own_files(self.after, garbage.files)
+            self.garbage_files = own_files(self.after, garbage.files)
             delete_files(session, self.after, self.reach, garbage.files, removed)
             if not removed.failed:
                 self.forget(self.after)
@@ -210,10 +215,10 @@ class _Expiry:
         return not garbage.unreadable
 
     def forget(self, table: Table) -> None:
-        """Remove the journal, where one was written."""
-        if self.noted:
-            journal.remove(table, self.noted)
-            self.noted = None
+        """Remove the journal if one was written."""
+        if self.journal_location:
+            journal.remove(table, self.journal_location)
+            self.journal_location = None
 
     def prepare(self, table: Table) -> ChangeSet | None:
         metadata = table.metadata
@@ -228,22 +233,22 @@ class _Expiry:
             self.cleaned = unused_ids(metadata, kept, garbage, self.reach)
         updates = self._updates(metadata, retention)
         if updates and garbage.files.num_rows and not self.plan.keep_files:
-            self._note(table, garbage)
-        needed = (self.noted,) if self.noted else ()
+            self._write_journal(table, garbage)
+        needed = (self.journal_location,) if self.journal_location else ()
         return ChangeSet(self._requirements(metadata), updates, needed) if updates else None
 
     def _requirements(self, metadata: TableMetadata) -> tuple[TableRequirement, ...]:
         if not self.plan.clean_metadata:
             return assert_refs(metadata)
-        # What goes must not have come into use again.
+        # A schema or spec to remove must not be in use again.
         return (
             *assert_refs(metadata),
             AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
             AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
         )
 
-    def _note(self, table: Table, garbage: Garbage) -> None:
-        self.noted = journal.location_of(table, self.operation_id)
+    def _write_journal(self, table: Table, garbage: Garbage) -> None:
+        self.journal_location = journal.location_of(table, self.operation_id)
         journal.write(
             table,
             journal.Journal(
@@ -256,18 +261,18 @@ class _Expiry:
             ),
         )
 
-    def landed(self, metadata: TableMetadata) -> object | None:
-        """Removal leaves no summary behind: it landed when all it removes is gone."""
+    def is_committed(self, metadata: TableMetadata) -> object | None:
+        """Whether the commit succeeded. A removal has no summary: check that all is removed."""
         present = ancestry.snapshots_by_id(metadata)
         schemas, specs = self.cleaned
-        left = (
+        remaining = (
             *(item for item in self.expired if item in present),
             *(name for name in self.removed_refs if name in metadata.refs),
             *(item for item in metadata.schemas if item.schema_id in schemas),
             *(item for item in metadata.partition_specs if item.spec_id in specs),
         )
-        asked = self.expired or self.removed_refs or schemas or specs
-        return True if asked and not left else None
+        requested = self.expired or self.removed_refs or schemas or specs
+        return True if requested and not remaining else None
 
     def _updates(self, metadata: TableMetadata, retention: Retention) -> tuple[TableUpdate, ...]:
         updates: list[TableUpdate] = [
@@ -275,7 +280,7 @@ class _Expiry:
         ]
         if retention.expired:
             updates.append(RemoveSnapshots(snapshot_ids=list(retention.expired)))
-        if updates and self.notes:
+        if updates and self.may_record_runs:
             updates += self._run_ids(metadata, retention)
         schemas, specs = self.cleaned
         if schemas:
@@ -291,7 +296,7 @@ class _Expiry:
             self.plan.now_ms,
             removed_refs=retention.removed_refs,
         )
-        self.noted_runs = bool(updates or removals)
+        self.recorded_runs = bool(updates or removals)
         return [
             *([SetPropertiesUpdate(updates=updates)] if updates else []),
             *([RemoveProperties(removals=removals)] if removals else []),
@@ -299,23 +304,23 @@ class _Expiry:
 
 
 def _explain(session: Session, plan: ExpirationPlan, attempt: _Expiry, removed: Removed) -> None:
-    """Warn where other files were deleted than were planned, with the reasons."""
+    """Warn if the deleted files differ from the planned ones, with the reasons."""
     planned = plan.garbage.files
     if not attempt.earlier and removed.counts == _by_kind(planned):
         return
-    new = pc.invert(pc.is_in(attempt.going["path"], value_set=one_array(planned["path"])))
-    old = pc.invert(pc.is_in(planned["path"], value_set=one_array(attempt.going["path"])))
+    new = pc.invert(pc.is_in(attempt.garbage_files["path"], value_set=one_array(planned["path"])))
+    old = pc.invert(pc.is_in(planned["path"], value_set=one_array(attempt.garbage_files["path"])))
     reasons = {
-        "were planned and are still needed, because the table changed": pc.sum(old).as_py() or 0,
+        "were planned but are still needed, because the table changed": pc.sum(old).as_py() or 0,
         "were not planned and became unused, because the table changed": pc.sum(new).as_py() or 0,
-        "are reached by the table again": removed.reached,
+        "are referenced by the table again": removed.reached,
         "could not be deleted": len(removed.failed),
-        "were left by an earlier run and are deleted now": attempt.earlier,
+        "were left by an earlier run and deleted now": attempt.earlier,
     }
     listed = "; ".join(f"{count} files {reason}" for reason, count in reasons.items() if count)
     session.warn(
         f"{planned.num_rows} files were planned and {removed.files} were deleted"
-        + (f": {listed}" if listed else ": the run stopped before the end")
+        + (f": {listed}" if listed else ": the run stopped before it was done")
     )
 
 
@@ -325,7 +330,7 @@ def _by_kind(files: pa.Table) -> dict[str, int]:
 
 
 def _readable_with(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
-    """Return metadata by which manifests of both can be read: cleaning may have removed schemas and specs."""
+    """Return metadata with the schemas and specs of both: the commit may have removed some."""
     schemas = {item.schema_id: item for item in (*before.schemas, *metadata.schemas)}
     specs = {item.spec_id: item for item in (*before.partition_specs, *metadata.partition_specs)}
     return metadata.model_copy(
@@ -333,7 +338,7 @@ def _readable_with(metadata: TableMetadata, before: TableMetadata) -> TableMetad
     )
 
 
-# Telling
+# Reporting
 
 
 def _counts(plan: ExpirationPlan) -> dict[str, int]:
@@ -370,12 +375,12 @@ def _details(plan: ExpirationPlan) -> list[tuple[str, list[str], list[list[Any]]
 
 
 def file_details(plan: ExpirationPlan) -> tuple[str, list[str], list[list[Any]]]:
-    """Return every file that goes, with the reason, as rows to show."""
+    """Return every file to delete, with the reason, as rows to print."""
     rows = [
         [
             row["path"],
             row["kind"].removesuffix("s").replace("_", " "),
-            "reached by expired snapshots only",
+            "referenced by expired snapshots only",
         ]
         for row in plan.garbage.files.to_pylist()
     ]

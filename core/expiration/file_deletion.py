@@ -1,4 +1,4 @@
-"""Delete what nothing reaches, asking again and again whether that is still so."""
+"""Delete files that no snapshot references, checking before each batch that this is still so."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from lake.core.expiration.own_files import own_files, warn_of_others
 from lake.core.expiration.reachability import KINDS, Reachability
 from lake.core.session import Session
 
-# A process that was stopped for days must not go on with an old list: so many files, then it looks again.
+# A process that was suspended for days must not use an old list: reload the table after this many files.
 _BATCH = 1000
-# So long, and so many times what a look takes, may pass between two deletes of a process that was not stopped.
-_PAUSE_SECONDS, _PAUSE_LOOKS = 0.5, 3.0
+# A longer pause between two deletes means suspension: these seconds plus this many times a reload's duration.
+_PAUSE_SECONDS, _PAUSE_RELOADS = 0.5, 3.0
 
 
 @dataclass(slots=True)
 class Removed:
-    """What was deleted: how many files of each kind, their bytes, and what could not be deleted.
+    """The deleted files by kind, their bytes, and the files that could not be deleted.
 
     Args:
-        counts: by kind.
-        bytes: of all of them.
-        failed: locations.
-        reached: how many files stayed because the table reaches them again.
-        tried: locations that were dealt with, so that several lists that name a file count it once.
+        counts: number of files by kind.
+        bytes: their total size.
+        failed: locations of files that could not be deleted.
+        reached: the number of files that were kept because the table references them again.
+        tried: locations handled so far, so that a file in several lists is counted once.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -47,14 +47,14 @@ class Removed:
 def delete_files(
     session: Session, table: Table, reach: Reachability, files: pa.Table, removed: Removed
 ) -> None:
-    """Delete files of the table that nothing in it reaches; data goes before the manifests that name it.
+    """Delete files that no snapshot of the table references, data files before their manifests.
 
     Raises:
-        LakeError: the table, or what it reaches, can no longer be read: nothing more is deleted.
+        LakeError: the table or its manifests can no longer be read: nothing more is deleted.
     """
     if removed.tried:
         tried = pa.chunked_array(
-            [chunk for one in removed.tried for chunk in one.chunks], pa.string()
+            [chunk for column in removed.tried for chunk in column.chunks], pa.string()
         )
         files = files.filter(pc.invert(pc.is_in(files["path"], value_set=tried)))
     session.progress.start(
@@ -62,20 +62,20 @@ def delete_files(
     )
     own = own_files(table, files)
     warn_of_others(session, files.num_rows - own.num_rows)
-    left = _in_order(own)
-    removed.tried.append(left["path"])
-    failures, checked, vigil = len(removed.failed), "", _SuspendDetector(session.clock)
-    while left.num_rows:
+    remaining = _in_order(own)
+    removed.tried.append(remaining["path"])
+    failures, checked, detector = len(removed.failed), "", _SuspendDetector(session.clock)
+    while remaining.num_rows:
         session.interrupts.checkpoint()
-        now = vigil.look(table)
+        now = detector.reload(table)
         if now.metadata_location != checked:
-            before = left.num_rows
-            left, checked = reach.unreached(now.metadata, left), now.metadata_location
-            removed.reached += before - left.num_rows
+            before = remaining.num_rows
+            remaining, checked = reach.unreached(now.metadata, remaining), now.metadata_location
+            removed.reached += before - remaining.num_rows
             continue
-        count = min(_BATCH, _of_first_kind(left))
-        untried = _delete_batch(session, now, left.slice(0, count), removed, vigil)
-        left = pa.concat_tables([untried, left.slice(count)])
+        count = min(_BATCH, _of_first_kind(remaining))
+        untried = _delete_batch(session, now, remaining.slice(0, count), removed, detector)
+        remaining = pa.concat_tables([untried, remaining.slice(count)])
     session.progress.finish()
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
@@ -91,44 +91,46 @@ def _of_first_kind(files: pa.Table) -> int:
 
 
 def _delete_batch(
-    session: Session, table: Table, batch: pa.Table, removed: Removed, vigil: _SuspendDetector
+    session: Session, table: Table, batch: pa.Table, removed: Removed, detector: _SuspendDetector
 ) -> pa.Table:
-    """Delete files of one kind; return those that were not tried because the process was stopped."""
+    """Delete files of one kind; return those not tried because the process was suspended."""
     kind = batch["kind"][0].as_py()
-    outcome = table.storage.delete(batch["path"].to_pylist(), should_continue=vigil.may_continue)
+    outcome = table.storage.delete(batch["path"].to_pylist(), should_continue=detector.may_continue)
     deleted = batch.filter(
         pc.is_in(batch["path"], value_set=pa.array(outcome.deleted, pa.string()))
     )
-    gone = int(pc.sum(deleted["bytes"]).as_py() or 0)
+    deleted_bytes = int(pc.sum(deleted["bytes"]).as_py() or 0)
     removed.counts[kind] = removed.counts.get(kind, 0) + len(outcome.deleted)
-    removed.bytes += gone
+    removed.bytes += deleted_bytes
     removed.failed += outcome.failed
-    session.progress.advance(tasks=batch.num_rows - len(outcome.untried), done_bytes=gone)
+    session.progress.advance(tasks=batch.num_rows - len(outcome.untried), done_bytes=deleted_bytes)
     return batch.filter(pc.is_in(batch["path"], value_set=pa.array(outcome.untried, pa.string())))
 
 
 class _SuspendDetector:
-    """Notices that the process was stopped for a while: what it saw before need not be so any more."""
+    """Detects that the process was suspended, so that the table must be reloaded."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._usual = math.inf
+        self._reload_seconds = math.inf
         self._last = 0.0
         self._slept = False
 
-    def look(self, table: Table) -> Table:
-        """Return a table as it is now; pauses count from when it is asked for."""
+    def reload(self, table: Table) -> Table:
+        """Return the table's current state. Pauses are measured from the start of this call."""
         began = self._clock.monotonic()
         now = table.refreshed()
-        # A catalog that became slow is no process that was stopped: it is believed little by little.
-        self._usual = min(max(2 * self._usual, 0.1), self._clock.monotonic() - began)
+        # A catalog that becomes slow is not a suspended process: adopt its longer duration step by step.
+        self._reload_seconds = min(
+            max(2 * self._reload_seconds, 0.1), self._clock.monotonic() - began
+        )
         self._last, self._slept = began, False
         return now
 
     def may_continue(self) -> bool:
-        """Whether it was never stopped since the last look; threads may ask at once."""
+        """Whether the process was not suspended since the last reload. Thread-safe."""
         now = self._clock.monotonic()
-        if now - self._last > _PAUSE_SECONDS + _PAUSE_LOOKS * self._usual:
+        if now - self._last > _PAUSE_SECONDS + _PAUSE_RELOADS * self._reload_seconds:
             self._slept = True
         self._last = now
         return not self._slept

@@ -1,13 +1,12 @@
-"""Which snapshots a Flink job still needs to find its last commit: a pure function of metadata.
+"""Find the snapshots that a Flink job still needs to find its last commit, from metadata alone.
 
-A sink that is restored walks from its branch's head through the parents to the newest snapshot of its own and
-takes up after that checkpoint. The walk ends where a parent is missing, so that every snapshot between counts;
-a job that finds nothing commits again what the table already holds. Source: Iceberg's
-SinkUtil.getMaxCommittedCheckpointId.
+A restored sink walks from its branch's head through the parents to its newest own snapshot, and continues after
+that checkpoint. The walk ends at a missing parent, so every snapshot between is needed; a job that finds none of
+its snapshots commits again what the table already contains. Source: Iceberg's SinkUtil.getMaxCommittedCheckpointId.
 
-In format version 3 a sink that deletes rows looks further at each commit: for deletion vectors of others, back to a
-snapshot without a parent, and fails for good where one is missing. Source: Iceberg's
-MergingSnapshotProducer.validateAddedDVs, which FlinkSink and IcebergSink give no snapshot to start from.
+In format version 3 a sink that deletes rows searches further at each commit: it looks for other writers' deletion
+vectors, back to a snapshot without a parent, and fails permanently if one is missing. Source: Iceberg's
+MergingSnapshotProducer.validateAddedDVs, to which FlinkSink and IcebergSink give no starting snapshot.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldCheckpoint:
-    """The newest commit that a job's restore takes for its own.
+    """The newest commit that a job's restore takes as its own.
 
     Args:
-        commit: what the snapshot says of the job.
-        steps: how many snapshots the restore looks at to find it and to go on, itself included.
+        commit: the job's ids and checkpoint in the snapshot.
+        steps: the number of snapshots that the restore visits, including the commit's own.
     """
 
     commit: JobCommit
@@ -40,12 +39,12 @@ class HeldCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class HeldBranch:
-    """What jobs may still be restored from on one branch.
+    """The snapshots of one branch that jobs need to be restored.
 
     Args:
         branch: its name.
         path: the snapshots from the head to the oldest of the jobs' commits, newest first.
-        checkpoints: one a job and operator, newest first.
+        checkpoints: one for each job and operator, newest first.
     """
 
     branch: str
@@ -78,22 +77,22 @@ def _heads(metadata: TableMetadata) -> Iterator[tuple[str, int]]:
 
 def _last_commits(metadata: TableMetadata, head_id: int) -> Iterator[HeldCheckpoint]:
     history = list(ancestry.ancestors(metadata, head_id))
-    need_all = _looking_at_all(metadata, history)
+    need_all = _jobs_needing_all(metadata, history)
     met: set[tuple[str, str | None]] = set()
     for steps, snapshot in enumerate(history, start=1):
         commit = job_commit(snapshot)
         if commit and commit.operator_id == LAKE_OPERATOR_ID:
-            continue  # a staged run is never restored: its id tells that it landed
-        # A commit without an operator is any operator's: no restore of the job walks past it.
+            continue  # a staged run is never restored; its run id proves that it was committed
+        # A commit without an operator counts for every operator: no restore of the job walks past it.
         if commit and not met & {(commit.job_id, commit.operator_id), (commit.job_id, None)}:
             met.add((commit.job_id, commit.operator_id))
             yield HeldCheckpoint(commit, len(history) if commit.job_id in need_all else steps)
 
 
-def _looking_at_all(metadata: TableMetadata, history: Sequence[Snapshot]) -> set[str]:
-    """Return the jobs that cannot commit without all of a history; none where it is cut already."""
-    whole = bool(history) and history[-1].parent_snapshot_id is None
-    if metadata.format_version < DELETION_VECTORS_SINCE or not whole:
+def _jobs_needing_all(metadata: TableMetadata, history: Sequence[Snapshot]) -> set[str]:
+    """Return the jobs that need the complete history to commit; none if it is incomplete already."""
+    complete = bool(history) and history[-1].parent_snapshot_id is None
+    if metadata.format_version < DELETION_VECTORS_SINCE or not complete:
         return set()
     deleting = (item for item in history if item.summary and item.summary.get("added-delete-files"))
     return {commit.job_id for commit in map(job_commit, deleting) if commit}

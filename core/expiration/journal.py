@@ -1,7 +1,7 @@
-"""What an expiry is about to delete, on disk from before its commit until all of it is gone.
+"""The journal of an expiry: the files to delete, stored until they are deleted.
 
-A run that is killed leaves its journal, and the next run finishes it (`lake.core.expiration.journal_recovery`).
-The content of a journal is not trusted: it names the files to check.
+A killed run leaves its journal behind, and the next run completes it (`lake.core.expiration.journal_recovery`). The
+content of a journal is not trusted: every file in it is checked again.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """One expiry's intentions.
+    """The snapshots, refs and files that an expiry removes.
 
     Args:
-        operation_id: its UUID, also in the journal's name.
-        table_uuid: the table's.
+        operation_id: the UUID of the expiry, also part of the journal's name.
+        table_uuid: the UUID of the table.
         created_ms: when it was written.
-        snapshots: what the commit removes.
-        refs: refs that it removes.
-        files: Arrow table of path, kind and bytes of what is deleted afterwards.
+        snapshots: snapshots that the commit removes.
+        refs: refs that the commit removes.
+        files: Arrow table of path, kind and bytes of the files to delete after the commit.
     """
 
     operation_id: str
@@ -56,12 +56,12 @@ class Journal:
 
 
 def location_of(table: Table, operation_id: str) -> str:
-    """Return where an operation's journal lies."""
+    """Return the location of an operation's journal."""
     return locations.join(table.metadata_folder, f"{_PREFIX}{operation_id}{ENDING}")
 
 
 def write(table: Table, journal: Journal) -> None:
-    """Write a journal, or write it anew; of more files than `MAX_FILES` the first are kept."""
+    """Write or replace a journal with the first `MAX_FILES` files."""
     files = journal.files.slice(0, MAX_FILES)
     document = {
         "format": _FORMAT,
@@ -82,24 +82,24 @@ def write(table: Table, journal: Journal) -> None:
 def _put(table: Table, location: str, data: bytes) -> None:
     parsed = locations.parse(location)
     if not parsed.is_local:
-        # Object stores show a file only when all of it is there.
+        # An object store makes a file visible only when it is complete.
         table.storage.write(location, data)
         return
     for _ in range(_TRIES):
-        # Another run may take what is not there yet for what a killed one left.
+        # Another run may remove the unfinished file, because it looks like a killed run's.
         with translate_errors(location), suppress(FileNotFoundError):
             atomic_files.replace(parsed.path, data, mode=_MODE)
             return
-    raise BadInputError(f"cannot write {location}: its folder is not there")
+    raise BadInputError(f"cannot write {location}: its folder does not exist")
 
 
 def remove(table: Table, location: str) -> None:
-    """Remove a journal; what does not go is left to the next run."""
+    """Remove a journal. If that fails, the next run removes it."""
     table.storage.delete([location])
 
 
 def find(table: Table) -> list[str]:
-    """Return the locations of a table's journals, in no order, and of those that were never finished."""
+    """Return the locations of a table's journals, also of incomplete ones, in no order."""
     return [
         location
         for location in table.storage.find(table.metadata_folder, _PREFIX)
@@ -111,7 +111,7 @@ def read(table: Table, location: str) -> Journal:
     """Read a journal.
 
     Raises:
-        BadInputError: it is gone, no journal, or another table's.
+        BadInputError: it is missing, not a journal, or another table's journal.
     """
     named = _NAME.fullmatch(location.rsplit("/", 1)[-1])
     data = table.storage.read(location, limit=MAX_BYTES)
@@ -125,7 +125,7 @@ def read(table: Table, location: str) -> Journal:
         RecursionError,
         pa.ArrowException,
     ) as error:
-        raise CorruptFileError(f"{location} is no journal of an expiry") from error
+        raise CorruptFileError(f"{location} is not the journal of an expiry") from error
     if named is None or journal.operation_id != named.group(1):
         raise CorruptFileError(f"{location} is another operation's journal")
     if journal.table_uuid != str(table.metadata.table_uuid):
@@ -135,31 +135,33 @@ def read(table: Table, location: str) -> Journal:
 
 def _parsed(document: Any) -> Journal:
     if _typed(document, dict)["format"] != _FORMAT:
-        raise ValueError("another format")
+        raise ValueError("unknown format")
     files = _typed(document["files"], dict)
     rows = [
         {"path": _typed(path, str), "kind": kind, "bytes": max(0, _typed(size, int))}
         for kind in KINDS
-        for path, size in _several(files.get(kind, []), MAX_FILES)
+        for path, size in _bounded_list(files.get(kind, []), MAX_FILES)
     ]
     return Journal(
         operation_id=_typed(document["operation-id"], str),
         table_uuid=_typed(document["table-uuid"], str),
         created_ms=_typed(document["created-ms"], int),
-        snapshots=[int(_typed(one, str)) for one in _several(document["snapshots"], MAX_FILES)],
-        refs=[_typed(name, str) for name in _several(document["refs"], _MAX_NAMES)],
+        snapshots=[
+            int(_typed(item, str)) for item in _bounded_list(document["snapshots"], MAX_FILES)
+        ],
+        refs=[_typed(name, str) for name in _bounded_list(document["refs"], _MAX_NAMES)],
         files=pa.Table.from_pylist(rows, schema=FILES),
     )
 
 
-def _typed(value: Any, kind: type) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{type(value).__name__} is no {kind.__name__}")
+def _typed(value: Any, expected: type) -> Any:
+    if type(value) is not expected:
+        raise TypeError(f"{type(value).__name__} is not {expected.__name__}")
     return value
 
 
-def _several(value: Any, most: int) -> list[Any]:
-    found: list[Any] = _typed(value, list)
-    if len(found) > most:
-        raise ValueError(f"more than {most}")
-    return found
+def _bounded_list(value: Any, maximum: int) -> list[Any]:
+    items: list[Any] = _typed(value, list)
+    if len(items) > maximum:
+        raise ValueError(f"more than {maximum}")
+    return items

@@ -1,7 +1,7 @@
-"""Finish what killed expiries left: refs that they lost are put back, and their lists of files deleted.
+"""Complete the journals of killed expiries: restore lost refs and delete the listed files.
 
-Every file is asked for again: only what lies below the table's roots and nothing retained reaches goes. So a
-journal whose run still works, or never came to its commit, costs nothing.
+Every file is checked again: only files below the table's roots that no retained snapshot references are deleted. So
+the journal of a run that still works, or that never committed, does no harm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lake.core.expiration.ref_recovery import restore_refs
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 
-# The run of an older journal is not at work any more, and what it could not delete is let go.
+# The run of an older journal no longer works, and the files that it could not delete are given up.
 _STALE_MS = 24 * 3_600_000
 
 
@@ -30,17 +30,17 @@ def finish_journals(
     but: str | None = None,
     removed_refs: Collection[str] = (),
 ) -> None:
-    """Finish the journals that lie there, but an operation's own; most often there are none.
+    """Complete the table's journals, except an operation's own. Most tables have none.
 
     Args:
-        session: clock and warnings.
-        table: as it is now.
-        removed: where to count.
-        but: the operation whose journal is left alone.
-        removed_refs: what that operation removed on purpose.
+        session: the clock and the warnings.
+        table: the table's current state.
+        removed: counts the deleted files.
+        but: the operation whose journal is skipped.
+        removed_refs: the refs that this operation removed on purpose.
 
     Raises:
-        LakeError: the table, or what it reaches, cannot be read: nothing more is deleted.
+        LakeError: the table or its manifests cannot be read: nothing more is deleted.
     """
     own = journal.location_of(table, but) if but else None
     found = _readable(session, table, [name for name in journal.find(table) if name != own])
@@ -59,9 +59,11 @@ def _readable(session: Session, table: Table, locations: list[str]) -> dict[str,
         except NotFoundError:
             continue
         except NotAuthorisedError:
-            session.warn(f"not allowed to read {location}: who began that expiry can end it")
+            session.warn(
+                f"not allowed to read {location}: run lake expire again as the user that started that expiry"
+            )
         except BadInputError as error:
-            # A run that was killed before it had written it had done nothing else either.
+            # An incomplete journal's run was killed before it changed anything.
             if location.endswith(journal.ENDING):
                 session.warn(f"{error.message}: removed")
             journal.remove(table, location)
@@ -77,10 +79,10 @@ def _finish(
     removed: Removed,
 ) -> None:
     present = ancestry.snapshots_by_id(table.metadata).keys()
-    # A time far ahead is a clock's mistake: such a journal would stay for ever.
+    # A time far in the future is a wrong clock's; without abs() such a journal would stay forever.
     stale = abs(session.clock.now_ms() - item.created_ms) > _STALE_MS
     if present >= set(item.snapshots):
-        # Its commit did not land: its run is gone, or may still send it.
+        # Its commit has not succeeded: the run was killed, or may still send it.
         if stale:
             journal.remove(table, location)
         return

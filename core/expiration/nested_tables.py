@@ -1,4 +1,4 @@
-"""Tables that lie inside another table's folder: what is theirs is not the outer one's to delete."""
+"""Detect tables inside another table's folder, whose files the outer table must not delete."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from lake.core import locations
 from lake.core.storage.storage import Storage
 
-# What every table has in its own folder.
+# The folders that every table has.
 FOLDERS = ("data", "metadata")
 
 
 @dataclass(slots=True)
 class NestedTables:
-    """Finds tables below some folders, by the layout that they all have.
+    """Finds tables below some folders by their common layout.
 
     Args:
-        storage: where the folders lie.
-        roots: the outer table's own.
+        storage: the storage of the folders.
+        roots: the folders of the outer table.
     """
 
     storage: Storage
@@ -30,7 +30,7 @@ class NestedTables:
         self._own = [f"{root.rstrip('/')}/{name}/" for root in self.roots for name in FOLDERS]
 
     def owns(self, location: str) -> bool:
-        """Whether a file below the roots lies in the folders of a table in them; most names tell at once."""
+        """Whether a file below the roots belongs to a nested table. Most names decide that at once."""
         for own in self._own:
             if location.startswith(own) and _folders(location) == _folders(own):
                 return False
@@ -55,5 +55,5 @@ class NestedTables:
 
 
 def _folders(location: str) -> int:
-    """Return how many folders of a location may be a table's own."""
+    """Count the folders of a location that have the name of a table's folder."""
     return sum(location.count(f"/{name}/") for name in FOLDERS)

@@ -1,4 +1,4 @@
-"""The plan of an expiration: which snapshots and files are removed, and why the rest stays."""
+"""The plan of an expiration: the snapshots and files to remove, and why the others are kept."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ UnusedIds = tuple[Sequence[int], Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class ExpirationPlan:
-    """What expiring will remove, and why the rest stays.
+    """The snapshots, refs and files to remove, and why the others are kept.
 
     Args:
-        table: as it was read.
-        retention: snapshots and refs.
-        garbage: files of the table's own that only the expired snapshots reach.
-        clean_metadata: also remove schemas and specs that nothing uses.
-        keep_files: delete no file at all.
-        now_ms: the moment that ages were counted from.
-        reach: what was read to find that out; files of metadata never change.
-        unused: ids of the schemas and of the partition specs that go.
+        table: the table that the plan was made for.
+        retention: the snapshots and refs to remove and to keep.
+        garbage: files of the table that only expired snapshots reference.
+        clean_metadata: also remove unused schemas and specs.
+        keep_files: delete no files.
+        now_ms: the time from which ages are measured, in ms since 1970.
+        reach: the manifests read so far; metadata files are immutable, so execution uses them again.
+        unused: ids of the schemas and of the partition specs to remove.
     """
 
     table: Table
@@ -59,13 +59,13 @@ class ExpirationPlan:
 
     @property
     def base_snapshot_id(self) -> int | None:
-        """The head of the branch that is named, else of main."""
+        """The head of the named branch, else of main."""
         metadata, branch = self.table.metadata, self.options.branch
         return ancestry.head_id(metadata, branch) if branch else metadata.current_snapshot_id
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do, so nothing may be committed."""
+        """Whether there is nothing to do and nothing must be committed."""
         return not (self.retention.expired or self.retention.removed_refs or any(self.unused))
 
 
@@ -77,11 +77,11 @@ def plan_expiration(
     clean_metadata: bool = False,
     keep_files: bool = False,
 ) -> ExpirationPlan:
-    """Decide what goes and find the files that only it reaches.
+    """Choose the snapshots to expire and find the files that only they reference.
 
     Raises:
-        RefusedError: a safety rule forbids it.
-        CorruptFileError: metadata of a snapshot that stays cannot be read.
+        RefusedError: a safety rule forbids the expiration.
+        CorruptFileError: metadata of a retained snapshot cannot be read.
     """
     now_ms = session.clock.now_ms()
     check_retention(table.metadata, options, now_ms)
@@ -105,22 +105,22 @@ def plan_expiration(
 def split_snapshots(
     metadata: TableMetadata, retention: Retention
 ) -> tuple[list[Snapshot], list[Snapshot]]:
-    """Return the snapshots that expire, and those that stay, in the order of the metadata."""
-    gone = frozenset(retention.expired)
+    """Return the snapshots to expire and those to keep, in the order of the metadata."""
+    expired = frozenset(retention.expired)
     return (
-        [item for item in metadata.snapshots if item.snapshot_id in gone],
-        [item for item in metadata.snapshots if item.snapshot_id not in gone],
+        [item for item in metadata.snapshots if item.snapshot_id in expired],
+        [item for item in metadata.snapshots if item.snapshot_id not in expired],
     )
 
 
 def unused_ids(
     metadata: TableMetadata, kept: Sequence[Snapshot], garbage: Garbage, reach: Reachability
 ) -> UnusedIds:
-    """Return schemas and specs that neither the table nor any kept snapshot uses."""
+    """Return the schemas and specs that neither the table nor a retained snapshot uses."""
     used = {metadata.current_schema_id, *(item.schema_id for item in kept)}
     old = [item for item in metadata.schemas if item.schema_id not in used]
     stay = [item for item in metadata.schemas if item.schema_id in used]
-    # A column that was dropped may tell which rows are deleted.
+    # Equality deletes may compare a column that was dropped.
     needed = set(reach.compared_columns(metadata, kept) if old else ())
     needed.difference_update(*(item.field_ids for item in stay))
     for schema in sorted(old, key=lambda item: item.schema_id, reverse=True):
@@ -137,20 +137,22 @@ def unused_ids(
 
 
 def _warn_of_held_snapshots(session: Session, retention: Retention) -> None:
-    """Warn of the Flink jobs for which more stays than was asked for."""
-    told = [row for row in held_rows(retention) if row[-1]]
-    for job_id, operator_id, checkpoint_id, branch, _, spared in told[:_SHOWN_JOBS]:
+    """Warn about the Flink jobs for which more snapshots are kept than requested."""
+    jobs = [row for row in held_rows(retention) if row[-1]]
+    for job_id, operator_id, checkpoint_id, branch, _, spared in jobs[:_SHOWN_JOBS]:
         operator = f" (operator {operator_id})" if operator_id else ""
         session.warn(
-            f"snapshots kept because Flink job {job_id}{operator} needs them to go on after checkpoint "
-            f"{checkpoint_id} on {branch}: {spared} (--keep-checkpoints)"
+            f"kept {spared} snapshots of {branch}, which Flink job {job_id}{operator} needs to restore from "
+            f"checkpoint {checkpoint_id} (--keep-checkpoints)"
         )
-    if len(told) > _SHOWN_JOBS:
-        session.warn(f"the same holds for {len(told) - _SHOWN_JOBS} other Flink jobs")
+    if len(jobs) > _SHOWN_JOBS:
+        session.warn(
+            f"kept snapshots for {len(jobs) - _SHOWN_JOBS} other Flink jobs too (--keep-checkpoints)"
+        )
 
 
 def held_rows(retention: Retention) -> list[list[Any]]:
-    """Return a row for each job: ids, checkpoint, branch, snapshots on its way, and those kept for it alone."""
+    """Return for each job its ids, checkpoint, branch, and the snapshots needed and kept for it."""
     rows = []
     for held in retention.held:
         reasons = [retention.kept.get(item) for item in held.path]

@@ -1,7 +1,8 @@
-"""Which files only expired snapshots reach: a set difference over Arrow columns.
+"""Find the files that only expired snapshots reference: a set difference over Arrow columns.
 
-Doubt keeps data: a kept snapshot whose manifests cannot be read in full (length and counts as its list says)
-stops everything; an expired one's unreadable manifest is reported, and what only it names stays.
+When in doubt, files are kept. A retained snapshot whose manifests cannot be read in full (with the length and
+counts of its list) stops the expiry; an expired snapshot's unreadable manifest is reported, and files that only it
+lists are kept.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ STATISTICS = "statistics_files"
 KINDS = (DATA_FILE, POSITION_DELETE, EQUALITY_DELETE, MANIFEST, MANIFEST_LIST, STATISTICS)
 _CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
 FILES = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
-_NO_PLACES = np.array([], np.int64)
+_NO_INDICES = np.array([], np.int64)
 _COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Files that nothing kept reaches.
+    """Files that no retained snapshot references.
 
     Args:
-        files: Arrow table of path, kind (one of `KINDS`) and bytes (0 where metadata does not tell).
+        files: Arrow table of path, kind (one of `KINDS`) and bytes (0 if metadata does not say).
         unreadable: manifests and lists of expired snapshots that could not be read.
-        spec_ids: partition specs that manifests of kept snapshots use.
+        spec_ids: partition specs that manifests of retained snapshots use.
     """
 
     files: pa.Table
@@ -62,32 +63,32 @@ class Garbage:
     spec_ids: frozenset[int]
 
     def count(self, kind: str) -> int:
-        """Return how many files of a kind there are."""
+        """Return the number of files of a kind."""
         return int(pc.sum(pc.equal(self.files["kind"], kind)).as_py() or 0)
 
     @property
     def bytes(self) -> int:
-        """Return the bytes that metadata knows of."""
+        """The total size of the files as far as metadata contains it."""
         return int(pc.sum(self.files["bytes"]).as_py() or 0)
 
 
 @dataclass(slots=True)
 class Reachability:
-    """Reads manifests once, however often reachability is asked in one run."""
+    """Computes reachability; reads each manifest once per run."""
 
     storage: Storage
     _file_names: FileNames = field(default_factory=FileNames)
-    # All manifests that were met, and for each list the places of its own among them.
+    # All manifests read so far, and for each list the indices of its manifests in that table.
     _known: pa.Table = field(default_factory=MANIFEST_SCHEMA.empty_table)
     _names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
     _lists: dict[str, Any] = field(default_factory=dict)
-    # What lists name that were not checked yet.
+    # The file counts of lists that are not checked yet.
     _counts: dict[str, FileCounts] = field(default_factory=dict)
-    # The manifests that only expired snapshots had when asked last, and what they named.
+    # The manifests that only expired snapshots had in the last call, and the files they listed.
     _going: tuple[pa.Table, pa.Table, tuple[str, ...]] | None = None
-    # Manifests that were read together, and the paths of their live files.
+    # Manifests read together, and the paths of their live files.
     _live: list[tuple[frozenset[str], pa.Array]] = field(default_factory=list)
-    # The delete manifests that were asked for last, and the columns that they compare.
+    # The delete manifests of the last call, and the columns that they compare.
     _compared: tuple[frozenset[str], frozenset[int]] = (frozenset(), frozenset())
 
     def garbage(
@@ -98,40 +99,40 @@ class Reachability:
         *,
         before: TableMetadata | None = None,
     ) -> Garbage:
-        """Return the files that expired snapshots reach and kept ones do not.
+        """Return the files that expired snapshots reference and retained ones do not.
 
         Args:
-            metadata: the table's, with the partition specs of both.
-            expired: snapshots that go.
-            kept: every snapshot that stays.
+            metadata: the table's metadata, with the partition specs of all these snapshots.
+            expired: the snapshots to expire.
+            kept: all retained snapshots.
             before: metadata from before the snapshots were removed, which still has the entries of their
-                statistics; None where ``metadata`` has them.
+                statistics; None if ``metadata`` has them.
 
         Raises:
-            CorruptFileError: a kept snapshot's manifest or list cannot be read.
+            CorruptFileError: a retained snapshot's manifest or manifest list cannot be read.
             NotFoundError: one is missing.
         """
         kept_manifests = self._manifests(metadata, kept)
         unreadable: list[str] = []
         going = self._expired_manifests(metadata, expired, kept_manifests, unreadable)
         candidates = self._candidates(metadata, going, unreadable)
-        # Read even when nothing could be excused by it: a table with a broken manifest is not touched.
+        # Read even if there are no candidates: a table with a broken manifest is not changed.
         live = self._live_paths(metadata, kept_manifests)
-        gone = {item.snapshot_id for item in expired}
+        expired_ids = {item.snapshot_id for item in expired}
         parts = [
             candidates,
             _files(going["manifest_path"], MANIFEST, going["manifest_length"]),
             _files(pa.array([item.manifest_list for item in expired], pa.string()), MANIFEST_LIST),
-            _statistics(before or metadata, lambda snapshot_id: snapshot_id in gone),
+            _statistics(before or metadata, lambda snapshot_id: snapshot_id in expired_ids),
         ]
-        named = _statistics(metadata, lambda snapshot_id: snapshot_id not in gone)
+        named = _statistics(metadata, lambda snapshot_id: snapshot_id not in expired_ids)
         files = self._once(pa.concat_tables(parts))
         files = self._without(files, live, kept_manifests, kept, named)
         used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())
         return Garbage(files, tuple(unreadable), used)
 
     def unreached(self, metadata: TableMetadata, files: pa.Table) -> pa.Table:
-        """Return those files (path, kind, bytes) that no snapshot of the table reaches.
+        """Return those of the files (path, kind, bytes) that no snapshot of the table references.
 
         Raises:
             CorruptFileError: a manifest or list cannot be read.
@@ -139,12 +140,12 @@ class Reachability:
         """
         manifests = self._manifests(metadata, metadata.snapshots)
         live = self._live_paths(metadata, manifests)
-        # An entry that its catalog kept, though the snapshot is gone, still names its file.
+        # A statistics entry that the catalog kept without its snapshot still references its file.
         named = _statistics(metadata, lambda _: True)
         return self._without(files, live, manifests, metadata.snapshots, named)
 
     def compared_columns(self, metadata: TableMetadata, kept: Sequence[Snapshot]) -> frozenset[int]:
-        """Return the ids of the columns that live equality deletes of snapshots compare.
+        """Return the ids of the columns that live equality deletes of the snapshots compare.
 
         Raises:
             CorruptFileError: a manifest or list cannot be read.
@@ -170,20 +171,20 @@ class Reachability:
         snapshots: Collection[Snapshot],
         unreadable: list[str] | None = None,
     ) -> pa.Table:
-        """Return the manifests of snapshots, each once."""
+        """Return the distinct manifests of snapshots."""
         locations = list(dict.fromkeys(snapshot.manifest_list for snapshot in snapshots))
         new = [location for location in locations if location not in self._lists]
         for names, counts, rows in read_manifest_lists(self.storage, new, unreadable):
-            self._learn(names, counts, rows)
+            self._remember(names, counts, rows)
         for snapshot in snapshots:
             self._check(metadata, snapshot, unreadable)
-        places = [self._lists[location] for location in locations if location in self._lists]
-        return self._known.take(pa.array(np.unique(np.concatenate([_NO_PLACES, *places]))))
+        indices = [self._lists[location] for location in locations if location in self._lists]
+        return self._known.take(pa.array(np.unique(np.concatenate([_NO_INDICES, *indices]))))
 
     def _check(
         self, metadata: TableMetadata, snapshot: Snapshot, unreadable: list[str] | None
     ) -> None:
-        """Check that a list names all that it must: what a kept one lacks would be taken for garbage."""
+        """Check that a manifest list is complete; files that it lacks would become garbage."""
         location = snapshot.manifest_list
         counts = self._counts.pop(location, None)
         if counts is None or not missing_files_message(metadata, snapshot, counts):
@@ -197,15 +198,15 @@ class Reachability:
                 raise
             unreadable.append(location)
 
-    def _learn(self, locations: Sequence[str], counts: Sequence[int], rows: pa.Table) -> None:
-        """Keep the manifests of lists that were not met before: many lists hold the same ones."""
+    def _remember(self, locations: Sequence[str], counts: Sequence[int], rows: pa.Table) -> None:
+        """Store the manifests of new lists, each once, because many lists share manifests."""
         paths = normalize_locations(rows["manifest_path"])
         is_new = pc.invert(pc.is_in(paths, value_set=self._names))
         new = _first_rows(rows.filter(is_new), paths.filter(is_new))
         self._known = pa.concat_tables([self._known, new])
         self._names = pa.concat_arrays([self._names, paths.filter(is_new).unique()])
-        places = pc.index_in(paths, value_set=self._names).to_numpy().astype(np.int64)
-        pieces = np.split(places, np.cumsum(counts)[:-1])
+        indices = pc.index_in(paths, value_set=self._names).to_numpy().astype(np.int64)
+        pieces = np.split(indices, np.cumsum(counts)[:-1])
         self._lists.update(zip(locations, pieces, strict=True))
         self._counts.update(zip(locations, count_lists(rows, counts), strict=True))
 
@@ -226,10 +227,10 @@ class Reachability:
     def _candidates(
         self, metadata: TableMetadata, going: pa.Table, unreadable: list[str]
     ) -> pa.Table:
-        asked = going.select(["manifest_path", "manifest_length", "partition_spec_id"])
-        if self._going is None or not asked.equals(self._going[0]):
+        wanted = going.select(["manifest_path", "manifest_length", "partition_spec_id"])
+        if self._going is None or not wanted.equals(self._going[0]):
             bad: list[str] = []
-            self._going = (asked, self._named(metadata, going, bad), tuple(bad))
+            self._going = (wanted, self._named(metadata, going, bad), tuple(bad))
         unreadable += self._going[2]
         return self._going[1]
 
@@ -237,7 +238,7 @@ class Reachability:
         try:
             return self._entries(metadata, going)
         except BadInputError:
-            # Some are bad: find out which, and take the others.
+            # At least one is corrupt: read them one by one.
             parts = [FILES.empty_table()]
             for index in range(going.num_rows):
                 try:
@@ -267,9 +268,9 @@ class Reachability:
         return pa.concat_tables([FILES.empty_table(), *parts])
 
     def _live_paths(self, metadata: TableMetadata, manifests: pa.Table) -> Any:
-        asked = frozenset(manifests["manifest_path"].to_pylist())
-        # What was read of others would hold files back: snapshots that an earlier attempt was to keep.
-        known = [(names, paths) for names, paths in self._live if names <= asked]
+        paths_wanted = frozenset(manifests["manifest_path"].to_pylist())
+        # Skip manifests of snapshots that only an earlier attempt retained; they would keep files.
+        known = [(names, paths) for names, paths in self._live if names <= paths_wanted]
         read = frozenset().union(*(names for names, _ in known))
         new = manifests.filter(
             pc.invert(pc.is_in(manifests["manifest_path"], value_set=pa.array(read, pa.string())))
@@ -292,7 +293,7 @@ class Reachability:
         snapshots: Sequence[Snapshot],
         statistics: pa.Table,
     ) -> pa.Table:
-        """Return files without those that kept snapshots, or entries of statistics, name in any spelling."""
+        """Return the files that no retained snapshot or statistics entry references."""
         if not files.num_rows:
             return files
         lists = pa.array([item.manifest_list for item in snapshots], pa.string())
@@ -310,7 +311,7 @@ def _files(locations: Any, kind: str, sizes: Any = None) -> pa.Table:
 
 
 def _statistics(metadata: TableMetadata, wanted: Callable[[int], bool]) -> pa.Table:
-    """Return the statistics files, of tables and of partitions, that entries of snapshots name."""
+    """Return the table and partition statistics files of the chosen snapshots."""
     found = [
         item
         for item in (*metadata.statistics, *metadata.partition_statistics)

@@ -1,7 +1,7 @@
-"""Refs that vanished with the snapshots of an expiry: no request can forbid a ref that is made meanwhile.
+"""Restore refs lost with expired snapshots: no requirement forbids a new ref meanwhile.
 
-The metadata file before the commit, named by the log, knows them. A snapshot comes back under its own id, as
-the newest without parent, because sequence numbers must not run backwards.
+The metadata file before the commit, which the metadata log names, contains them. A snapshot is restored with its
+own id as the newest snapshot, without a parent, because sequence numbers must not decrease.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 def restore_refs(
     session: Session, table: Table, snapshots: Collection[int], removed_refs: Collection[str]
 ) -> Table:
-    """Put back refs to snapshots that a commit removed, but those that it was to remove.
+    """Restore refs to snapshots that a commit removed, except the refs that it was meant to remove.
 
-    Others may have committed since: what was before it is the newest metadata that has such a snapshot.
+    Other writers may have committed since. The metadata before the commit is the newest with such a snapshot.
 
     Raises:
-        LakeError: whether a ref is lost cannot be seen now: no file may go.
+        LakeError: lost refs cannot be determined now: no file may be deleted.
     """
-    gone = frozenset(snapshots)
-    for entry in reversed(table.metadata.metadata_log) if gone else ():
+    removed = frozenset(snapshots)
+    for entry in reversed(table.metadata.metadata_log) if removed else ():
         before = _metadata_at(session, table, entry.metadata_file)
         if before is None:
             return table
-        if gone & ancestry.snapshots_by_id(before).keys():
-            return _put_back(session, table, before, removed_refs)
+        if removed & ancestry.snapshots_by_id(before).keys():
+            return _restore(session, table, before, removed_refs)
     return table
 
 
-def _put_back(
+def _restore(
     session: Session, table: Table, before: TableMetadata, removed_refs: Collection[str]
 ) -> Table:
     lost = {
@@ -72,16 +72,18 @@ def _put_back(
         updates = _restoring(session, now.metadata, before, lost)
         return ChangeSet(assert_refs(now.metadata), updates) if updates else None
 
-    def landed(metadata: TableMetadata) -> object | None:
+    def is_committed(metadata: TableMetadata) -> object | None:
         return True if all(name in metadata.refs for name in lost) else None
 
-    repaired = commit_changes(session, table, prepare, landed)
-    session.warn(f"put back refs that were made while snapshots expired: {', '.join(sorted(lost))}")
+    repaired = commit_changes(session, table, prepare, is_committed)
+    session.warn(
+        f"restored refs that were created while their snapshots expired: {', '.join(sorted(lost))}"
+    )
     return repaired
 
 
 def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
-    """Require every ref where it was: a rollback to a snapshot that goes must not go with it."""
+    """Require every ref to be unchanged, so that a rollback to an expiring snapshot is a conflict."""
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
     refs.setdefault(ancestry.MAIN, metadata.current_snapshot_id)  # type: ignore[arg-type]
     return (
@@ -94,9 +96,9 @@ def _metadata_at(session: Session, table: Table, location: str) -> TableMetadata
     try:
         return read_metadata(table.storage, location)
     except (BadInputError, ValueError, ValidationError):
-        # It stays so; what only fails now is for the next run to see.
+        # It will stay unreadable. Errors that may be temporary are raised, and the next run retries.
         session.warn(
-            "the metadata before this commit cannot be read: lost refs cannot be looked for"
+            f"cannot read {location}, the metadata before this commit: lost refs cannot be restored"
         )
         return None
 
@@ -122,7 +124,7 @@ def _restoring(
                 "timestamp_ms": max(session.clock.now_ms(), latest_ms(now)),
             }
             if now.format_version >= ROW_LINEAGE_SINCE:
-                # Its manifests' rows have their ids, and it brings no others.
+                # The rows of its manifests have row ids already, and it adds no others.
                 changed |= {"first_row_id": next_row_id(now), "added_rows": 0}
             updates.append(AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))
         updates.append(

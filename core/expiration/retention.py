@@ -1,6 +1,6 @@
-"""Which snapshots and refs have had their time: a pure function of metadata, options and the clock.
+"""Decide which snapshots and refs expire, from metadata, options and the current time.
 
-Source: Iceberg's RemoveSnapshots. A snapshot stays while a rule keeps it; each rule is a `KeepReason`.
+Source: Iceberg's RemoveSnapshots. A snapshot is kept as long as a rule keeps it; each rule is a `KeepReason`.
 """
 
 from __future__ import annotations
@@ -38,29 +38,31 @@ KEEP_CHECKPOINTS_MS = 7 * 24 * 3_600_000
 
 
 class KeepReason(StrEnum):
-    """Why a snapshot stays."""
+    """Why a snapshot is kept."""
 
     REFERENCED = "referenced"  # a kept branch or tag points at it
-    RECENT = "recent"  # younger than its branch's age
-    LAST_N = "last-n"  # among the newest that its branch must keep
-    UNREFERENCED_RECENT = "unreferenced-recent"  # on no branch, but younger than the table's age
-    OTHER_BRANCH = "other-branch"  # only one branch's snapshots were to go
-    NOT_NAMED = "not-named"  # only snapshots named one by one were to go
-    CHECKPOINT = "checkpoint"  # a Flink job's restore walks over it to its last commit
+    RECENT = "recent"  # younger than the maximum age of its branch
+    LAST_N = "last-n"  # among the newest snapshots that its branch must keep
+    UNREFERENCED_RECENT = (
+        "unreferenced-recent"  # on no branch, but younger than the table's maximum age
+    )
+    OTHER_BRANCH = "other-branch"  # only snapshots of one branch were to expire
+    NOT_NAMED = "not-named"  # only named snapshots were to expire
+    CHECKPOINT = "checkpoint"  # a Flink job's restore visits it on the way to its last commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """What the user asked for.
+    """The options of an expiration.
 
     Args:
-        older_than_ms: expire what is older than this moment; None takes the table's properties.
-        retain_last: keep at least so many snapshots of each branch; None takes the table's property.
-        snapshot_ids: snapshots to expire by name, even if a rule would keep them.
-        unsafe: allow a moment less than 24 hours ago.
-        branch: expire this branch's snapshots only, and no refs; None for the whole table. What other
-            branches have too stays as long as the table's own properties keep it there.
-        keep_checkpoints_ms: how long after its last commit a Flink job can be restored; 0 for not at all.
+        older_than_ms: expire snapshots older than this time (ms since 1970); None for the table's property.
+        retain_last: keep at least this many snapshots of each branch; None for the table's property.
+        snapshot_ids: snapshots to expire even if a rule would keep them.
+        unsafe: allow `older_than_ms` to be less than 24 hours ago.
+        branch: expire snapshots of this branch only, and no refs; None for the whole table. Snapshots that
+            other branches share are kept as long as the table's properties keep them there.
+        keep_checkpoints_ms: how long after its last commit a Flink job can be restored; 0 to keep nothing.
     """
 
     older_than_ms: int | None = None
@@ -72,25 +74,23 @@ class RetentionOptions:
 
     def __post_init__(self) -> None:
         if self.retain_last is not None and self.retain_last < 1:
-            raise InvalidRequestError(
-                f"number of snapshots to retain must be at least 1, cannot be: {self.retain_last}"
-            )
+            raise InvalidRequestError(f"--retain-last must be at least 1, not {self.retain_last}")
 
     @property
     def only_named(self) -> bool:
-        """Whether nothing but the named snapshots shall go."""
+        """Whether only the named snapshots are to expire."""
         return bool(self.snapshot_ids) and self.older_than_ms is None and self.retain_last is None
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What goes and what stays, with the reason.
+    """The snapshots and refs to remove, and the reasons why the others are kept.
 
     Args:
-        expired: snapshots that go.
-        removed_refs: branches and tags that go.
-        kept: snapshots that stay.
-        held: the branches that Flink jobs may be restored on; what these need stays.
+        expired: the snapshots to expire.
+        removed_refs: the branches and tags to remove.
+        kept: the snapshots to keep, with the reason.
+        held: the branches on which Flink jobs may be restored; snapshots that they need are kept.
     """
 
     expired: tuple[int, ...]
@@ -100,10 +100,10 @@ class Retention:
 
 
 def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> None:
-    """Refuse what the safety rules forbid.
+    """Check the safety rules.
 
     Raises:
-        RefusedError: garbage collection is off for the table, or the moment is less than 24 hours ago.
+        RefusedError: garbage collection is off for the table, or the given time is less than 24 hours ago.
         InvalidRequestError: a property of the table has a value that is not allowed.
     """
     check(metadata.properties, COMMITTING)
@@ -111,20 +111,20 @@ def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: 
         raise RefusedError(
             "cannot expire snapshots: gc.enabled is false, deleting files may corrupt other tables"
         )
-    asked = options.older_than_ms
-    if asked is not None and asked > now_ms - FLOOR_MS and not options.unsafe:
+    older_than = options.older_than_ms
+    if older_than is not None and older_than > now_ms - FLOOR_MS and not options.unsafe:
         raise RefusedError(
             "--older-than is less than 24 hours ago: readers and writers may still use those snapshots",
-            hint="choose an older moment, or say --unsafe-retention",
+            hint="choose an older time, or add --unsafe-retention if no reader or writer is active",
         )
 
 
 def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> Retention:
-    """Decide which snapshots and refs go.
+    """Decide which snapshots and refs expire.
 
     Raises:
-        CorruptFileError: a ref points to no snapshot of the table.
-        RefusedError: a named snapshot is the head of a ref that stays, or on a job's way to its commit.
+        CorruptFileError: a ref points to a snapshot that the table does not have.
+        RefusedError: a named snapshot is the head of a retained ref, or a Flink job needs it.
     """
     limits = _Limits.of(metadata, options, now_ms)
     held = _held(metadata, options, now_ms)
@@ -153,7 +153,7 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
     for snapshot_id in named:
         kept.pop(snapshot_id, None)
     if metadata.current_snapshot_id is not None:
-        # Also where metadata lacks a ref for main.
+        # Metadata may lack a ref for main.
         kept.setdefault(metadata.current_snapshot_id, KeepReason.REFERENCED)
     expired = [item.snapshot_id for item in metadata.snapshots if item.snapshot_id not in kept]
     return Retention(tuple(expired), removed_refs, kept, held)
@@ -165,10 +165,10 @@ def _keep_others(
     named: frozenset[int],
     kept: dict[int, KeepReason],
 ) -> None:
-    """Keep what is not in a branch's history.
+    """Keep the snapshots that are not in a branch's history.
 
     Raises:
-        BadInputError: one of these was named.
+        BadInputError: the user named one of them.
     """
     head = ancestry.branch_head(metadata, branch)
     path = ancestry.ancestors(metadata, head.snapshot_id if head else None)
@@ -201,7 +201,7 @@ class _Limits:
         asked, keep = options.older_than_ms, options.retain_last
         return cls(
             now_ms=now_ms,
-            # What is committed while the run goes on stays, whatever was asked for.
+            # Snapshots committed during the run are kept, whatever the options are.
             oldest_ms=now_ms - MAX_SNAPSHOT_AGE_MS.of(properties)
             if asked is None
             else min(asked, now_ms),
@@ -215,7 +215,7 @@ def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits
         return True
     snapshot = metadata.snapshot_by_id(ref.snapshot_id)
     if snapshot is None:
-        # Which of the snapshots that are there it should hold, nobody knows.
+        # The snapshots that it should keep are not known.
         raise CorruptFileError(
             f"{name} points to snapshot {ref.snapshot_id}, which the table does not have"
         )
@@ -235,20 +235,20 @@ def _refuse_heads(named: frozenset[int], refs: Mapping[str, SnapshotRef]) -> Non
 def _refuse_held(named: frozenset[int], held: tuple[HeldBranch, ...]) -> None:
     for item in held:
         for snapshot_id in sorted(named.intersection(item.path)):
-            # The first whose walk gets as far.
+            # The first checkpoint whose restore visits the snapshot.
             steps = item.path.index(snapshot_id) + 1
-            commit = next(found.commit for found in item.checkpoints if found.steps >= steps)
+            commit = next(held.commit for held in item.checkpoints if held.steps >= steps)
             raise RefusedError(
                 f"cannot expire {snapshot_id}: Flink job {commit.job_id} needs it to find checkpoint "
                 f"{commit.checkpoint_id}, which it committed to {item.branch}",
-                hint="--keep-checkpoints 0s if the job will not be restored",
+                hint="add --keep-checkpoints 0s if the job will not be restored",
             )
 
 
 def _moments(chain: Sequence[Snapshot]) -> list[int]:
-    """Return when each snapshot of a history was made at the earliest, the newest first.
+    """Return the earliest possible time of each snapshot of a history, newest first.
 
-    A writer's clock may be behind, but what it wrote is no older than what it was built on.
+    A writer's clock may be slow, but a snapshot is not older than its parent.
     """
     return list(accumulate((item.timestamp_ms for item in reversed(chain)), max))[::-1]
 

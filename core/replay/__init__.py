@@ -1,4 +1,4 @@
-"""`lake replay`: find, check and commit files of uncommitted Flink checkpoints.
+"""`lake replay`: find, check and commit the files of uncommitted Flink checkpoints.
 
-Does not belong here: the formats of checkpoints (`lake.core.flink`).
+The formats of checkpoints do not belong here (`lake.core.flink`).
 """

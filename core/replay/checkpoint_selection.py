@@ -1,4 +1,4 @@
-"""What the given checkpoints say of one table's sinks: whose committers are this table's, and what they name."""
+"""Select, from the given checkpoints, the committer states of one table's sinks and the manifests they name."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SelectedCheckpoints:
-    """The newest given checkpoint of each job, as far as it is about the table.
+    """The state of the table in the newest given checkpoint of each job.
 
     Args:
         branch: the branch that is replayed to.
-        states: by job, the checkpoint and the committer's state in it.
-        elsewhere: manifests of the table that are for another branch, by canonical location, and why.
-        skipped: what the checkpoints hold beside that, told to people.
+        states: the checkpoint and the committer's state in it, by job.
+        elsewhere: for manifests that belong to another branch, the reason by canonical location.
+        skipped: messages about states in the checkpoints that were not selected.
     """
 
     branch: str = ancestry.MAIN
@@ -38,7 +38,7 @@ class SelectedCheckpoints:
     skipped: list[str] = field(default_factory=list)
 
     def taken(self) -> Iterator[tuple[JobKey, TakenCheckpoint]]:
-        """Yield every checkpoint that the states hold, by job."""
+        """Yield every checkpoint in the states, with its job."""
         for job, (_, state) in self.states.items():
             for taken in state.checkpoints:
                 yield job, taken
@@ -48,20 +48,20 @@ class SelectedCheckpoints:
         return {job: checkpoint.checkpoint_id for job, (checkpoint, _) in self.states.items()}
 
 
-def choose_given(
+def select_checkpoints(
     table: Table, branch: str, checkpoints: Iterable[Checkpoint]
 ) -> SelectedCheckpoints:
-    """Choose the committers that are the table's and the branch's, of each job the newest.
+    """Select the committer states of the table and branch; for each job the newest.
 
     Args:
         table: the table.
         branch: the branch that is replayed to.
-        checkpoints: what was read of those given.
+        checkpoints: the given checkpoints.
     """
     given = SelectedCheckpoints(branch)
     for checkpoint in sorted(checkpoints, key=lambda item: -item.checkpoint_id):
         for state in checkpoint.committers:
-            if reason := _not_here(table, branch, state):
+            if reason := _mismatch(table, branch, state):
                 given.skipped.append(f"{checkpoint.location}: {reason}")
             if reason and state.branch not in {None, branch} and _is_table(table, state):
                 given.elsewhere.update(
@@ -73,19 +73,19 @@ def choose_given(
     return given
 
 
-def _not_here(table: Table, branch: str, state: CommitterState) -> str | None:
-    """Say why a committer's state is not about the table or the branch; None if it is."""
+def _mismatch(table: Table, branch: str, state: CommitterState) -> str | None:
+    """Return why a committer's state does not belong to the table or branch; None if it does."""
     sink = f"{state.sink} {state.operator_id} of job {state.job_id}"
     if state.table is not None and not _is_table(table, state):
         return f"{sink} writes to {state.table}"
     if state.branch is not None and state.branch != branch:
-        return f"{sink} writes to branch {state.branch}: replay that with --branch {state.branch}"
+        return f"{sink} writes to branch {state.branch}: replay it with --branch {state.branch}"
     references = list(_references(state))
-    places = manifest_roots(table)
+    roots = manifest_roots(table)
     if references and not any(
-        paths.within(item.path, root) for item in references for root in places
+        paths.within(item.path, root) for item in references for root in roots
     ):
-        return f"the manifests of {sink} lie outside the table: {references[0].path}"
+        return f"the manifests of {sink} are outside the table's folders: {references[0].path}"
     if not references and state.table is None and not _is_known(table, state):
         return f"{sink} has nothing to commit"
     return None
@@ -97,7 +97,7 @@ def _references(state: CommitterState) -> Iterator[ManifestReference]:
 
 
 def _is_table(table: Table, state: CommitterState) -> bool:
-    # The name may have the catalog's in front.
+    # The name may begin with the catalog's name.
     return state.table is not None and (
         state.table == table.identifier or state.table.endswith(f".{table.identifier}")
     )
@@ -110,12 +110,12 @@ def _is_known(table: Table, state: CommitterState) -> bool:
     )
 
 
-def read_given(table: Table, locations: Sequence[str]) -> list[Checkpoint]:
-    """Read checkpoints.
+def read_selected(table: Table, locations: Sequence[str]) -> list[Checkpoint]:
+    """Read the given checkpoints.
 
     Raises:
-        BadInputError: one cannot be read, or has no Iceberg sink.
-        RefusedError: one may hold more than can be read of it.
+        BadInputError: a checkpoint cannot be read, or has no Iceberg sink.
+        RefusedError: a checkpoint may contain state that lake cannot read.
     """
     if not locations:
         return []
@@ -125,20 +125,20 @@ def read_given(table: Table, locations: Sequence[str]) -> list[Checkpoint]:
     for location in dict.fromkeys(locations):
         checkpoint = read_checkpoint(table.storage, location)
         if not checkpoint.committers:
-            raise BadInputError(f"{checkpoint.location} has no Iceberg sink")
+            raise BadInputError(f"{checkpoint.location} contains no Iceberg sink")
         found.append(checkpoint)
     return found
 
 
 def later_checkpoints(storage: Storage, checkpoint: Checkpoint) -> dict[int, StoredFile]:
-    """Return the later completed checkpoints that lie beside one, by number, as far as that can be seen."""
+    """Return the later completed checkpoints in the same folder by number; empty if it cannot be listed."""
     if number_of(checkpoint.location) is None:
         return {}
     folder = checkpoint.location.rpartition("/")[0].rpartition("/")[0]
     with suppress(LakeError):
-        there = metadata_below(storage, folder)
+        listed = metadata_below(storage, folder)
         later = {
-            number: path for number, path in there.items() if number > checkpoint.checkpoint_id
+            number: path for number, path in listed.items() if number > checkpoint.checkpoint_id
         }
         files = storage.look_up(later.values())
         return {number: file for number, path in later.items() if (file := files[path])}

@@ -1,8 +1,8 @@
-"""The judgement: what a checkpoint whose temporary manifests lie there is, and why.
+"""Classify the checkpoints that have temporary manifests: pending, committed, superseded, and so on, and why.
 
-Pure: nothing is read here. A number proves nothing by itself (counters restart, older checkpoints are restored, one
-number is used by two jobs); what decides is whether the checkpoint's files occur in a retained snapshot, then what
-a completed checkpoint's own state names, then what is known of later attempts and jobs.
+This module does no I/O. A checkpoint number proves nothing by itself: counters restart, older checkpoints are
+restored, and two jobs use the same number. The decision depends first on whether the checkpoint's files occur in a
+retained snapshot, then on the state of a completed checkpoint, then on later attempts and jobs.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ _SECOND_MS = 1000
 class Doubt(Enum):
     """Why a checkpoint is unproven."""
 
-    NUMBER = "its number is not above the committed one"
-    HISTORY = "snapshots that could hold its files have expired"
-    LATER = "it is later than the checkpoint that was given"
-    END = "no checkpoint names the end of a bounded input"
+    NUMBER = "its number is not greater than the committed one"
+    HISTORY = "snapshots that may have contained its files have expired"
+    LATER = "it is later than the given checkpoint"
+    END = "no checkpoint confirms the end of a bounded input"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of one checkpoint before it is judged.
+    """What is known about one checkpoint before it is classified.
 
     Args:
-        job_id: of the job.
-        operator_id: of its committer.
-        checkpoint_id: the number.
-        attempt: of the task that wrote it; None where no file's name tells.
-        manifests: those that could be read, data before deletes.
+        job_id: the id of the job.
+        operator_id: the id of its committer operator.
+        checkpoint_id: the number of the checkpoint.
+        attempt: the attempt of the task that wrote it; None if no file name contains it.
+        manifests: the readable manifests, data before deletes.
         blank: as `TakenCheckpoint.blank`.
-        named: whether the newest given checkpoint's state names it.
-        written_ms: when the first of its manifests was written, in ms since 1970; None where that is not known.
-        last_ms: when the last of them was.
-        problem: why a manifest cannot be read, or is not what the state says.
-        lost: whether manifests that the state names are not there.
-        foreign: why it is another table's, or another branch's.
-        known_files: how many of its files occur in a retained snapshot.
-        missing: which of its files is missing or too short.
-        run_id: of the ingest of lake's that staged it; None for a job's.
+        named: whether the state of the newest given checkpoint names it.
+        written_ms: when its first manifest was written, in ms since 1970; None if unknown.
+        last_ms: when its last manifest was written.
+        problem: why a manifest cannot be read, or how it differs from the state.
+        has_missing_manifests: whether manifests that the state names do not exist.
+        foreign: why it belongs to another table or branch.
+        known_files: the number of its files that occur in a retained snapshot.
+        missing: a message about a file that is missing or too short.
+        run_id: the id of the ingest that staged it; None for a Flink job.
         ran: whether that ingest is in the table, with these files or with others.
     """
 
@@ -71,7 +71,7 @@ class Evidence:
     written_ms: int | None = None
     last_ms: int | None = None
     problem: str | None = None
-    lost: bool = False
+    has_missing_manifests: bool = False
     foreign: str | None = None
     known_files: int = 0
     missing: str | None = None
@@ -80,18 +80,18 @@ class Evidence:
 
     @property
     def job(self) -> JobKey:
-        """The job and the operator."""
+        """The ids of the job and the operator."""
         return self.job_id, self.operator_id
 
     @property
     def files(self) -> int:
-        """How many files its manifests name."""
+        """The number of files in its manifests."""
         return sum(manifest.entries.num_rows for manifest in self.manifests)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointUse:
-    """A checkpoint number that a job is known to have used, and when (ms since 1970; None if unknown)."""
+    """A checkpoint number that a job has used, and when (ms since 1970; None if unknown)."""
 
     job_id: str
     operator_id: str | None
@@ -100,21 +100,21 @@ class CheckpointUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What is known beside the checkpoints themselves.
+class ClassificationContext:
+    """What is known about the table and the jobs.
 
     Args:
-        committed: the largest committed checkpoint by job, on the branch.
-        given: the number of the newest given checkpoint that has this job.
-        traces: checkpoint numbers found in snapshots.
-        word: a job and a number which the operator says completed.
-        retained_since_ms: from when on all of the branch's snapshots are retained, in ms since 1970; None for ever.
+        committed: the largest committed checkpoint of each job on the branch.
+        given: the number of the newest given checkpoint of each job.
+        uses: checkpoint numbers found in snapshots.
+        operator_assertion: a job and the checkpoint that its operator says completed.
+        retained_since_ms: since when all snapshots of the branch are retained, in ms since 1970; None for all.
     """
 
     committed: Mapping[JobKey, int] = field(default_factory=dict)
     given: Mapping[JobKey, int] = field(default_factory=dict)
-    traces: Sequence[CheckpointUse] = ()
-    word: tuple[str, int] | None = None
+    uses: Sequence[CheckpointUse] = ()
+    operator_assertion: tuple[str, int] | None = None
     retained_since_ms: int | None = None
 
     def committed_by(self, job: JobKey) -> int:
@@ -123,34 +123,34 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A checkpoint's judgement.
+class Classified:
+    """A checkpoint and its state.
 
     Args:
-        evidence: what was known.
-        found: the checkpoint with its state and the reason.
-        doubt: why it is unproven; None in every other state.
-        is_over: whether a later attempt or job read and wrote again what it holds.
+        evidence: what is known about it.
+        found: the checkpoint with its state and the reason for it.
+        doubt: why it is unproven; None in all other states.
+        is_superseded: whether a later attempt or job read and wrote its rows again.
     """
 
     evidence: Evidence
     found: FoundCheckpoint
     doubt: Doubt | None = None
-    is_over: bool = False
+    is_superseded: bool = False
 
 
-def judge(evidence: Sequence[Evidence], around: Surroundings) -> list[Judged]:
-    """Return what each checkpoint is, ordered by job, operator, number and attempt."""
-    traces = [*around.traces, *map(_trace, evidence)]
+def classify(evidence: Sequence[Evidence], context: ClassificationContext) -> list[Classified]:
+    """Classify checkpoints; the result is ordered by job, operator, number and attempt."""
+    uses = [*context.uses, *map(_use, evidence)]
     attempts = _newest_attempts(evidence)
     ordered = sorted(
         evidence,
         key=lambda item: (*item.job, item.checkpoint_id, item.attempt or 0, not item.named),
     )
-    return [_judged(item, around, attempts, traces) for item in ordered]
+    return [_classify(item, context, attempts, uses) for item in ordered]
 
 
-def _trace(item: Evidence) -> CheckpointUse:
+def _use(item: Evidence) -> CheckpointUse:
     return CheckpointUse(item.job_id, item.operator_id, item.checkpoint_id, item.written_ms)
 
 
@@ -174,24 +174,26 @@ def _newest_attempts(evidence: Iterable[Evidence]) -> dict[JobKey, _Attempt]:
     return newest
 
 
-def _judged(
+def _classify(
     item: Evidence,
-    around: Surroundings,
+    context: ClassificationContext,
     attempts: Mapping[JobKey, _Attempt],
-    traces: Sequence[CheckpointUse],
-) -> Judged:
-    committed = around.committed_by(item.job)
-    later = _later_attempt(item, attempts, committed) or _later_job(item, committed, traces)
+    uses: Sequence[CheckpointUse],
+) -> Classified:
+    committed = context.committed_by(item.job)
+    later = _later_attempt(item, attempts, committed) or _later_job(item, committed, uses)
     doubt: Doubt | None = None
-    if verdict := _by_files(item, around):
+    if verdict := _by_files(item, context):
         state, reason = verdict
     elif item.named:
-        (state, reason), doubt = _named(item, around)
+        (state, reason), doubt = _named(item, context)
     elif later:
         state, reason = SUPERSEDED, later
     else:
-        (state, reason), doubt = _unnamed(item, around)
-    told = around.word is not None and _is_told(item, around.word)
+        (state, reason), doubt = _unnamed(item, context)
+    asserted = context.operator_assertion is not None and _is_asserted(
+        item, context.operator_assertion
+    )
     found = FoundCheckpoint(
         job_id=item.job_id,
         operator_id=item.operator_id,
@@ -201,107 +203,113 @@ def _judged(
         reason=reason,
         manifests=item.manifests,
         blank=item.blank,
-        proven=state == PENDING and (item.named or told),
+        proven=state == PENDING and (item.named or asserted),
         run_id=item.run_id,
     )
-    return Judged(item, found, doubt, later is not None)
+    return Classified(item, found, doubt, later is not None)
 
 
-def _is_told(item: Evidence, word: tuple[str, int]) -> bool:
-    return item.job_id == word[0] and item.checkpoint_id <= word[1]
+def _is_asserted(item: Evidence, operator_assertion: tuple[str, int]) -> bool:
+    return item.job_id == operator_assertion[0] and item.checkpoint_id <= operator_assertion[1]
 
 
 _Verdict = tuple[str, str]
 
 
-def _by_files(item: Evidence, around: Surroundings) -> _Verdict | None:
-    """Judge by what the files themselves tell."""
-    committed = around.committed_by(item.job)
+def _by_files(item: Evidence, context: ClassificationContext) -> _Verdict | None:
+    """Classify by the files themselves."""
+    committed = context.committed_by(item.job)
     if item.foreign:
         return FOREIGN, item.foreign
-    if item.lost and not item.problem and item.checkpoint_id <= committed:
+    if item.has_missing_manifests and not item.problem and item.checkpoint_id <= committed:
         if item.known_files == item.files:
             return COMMITTED_LEFTOVER, (
-                f"its manifests are gone, and the job has committed checkpoint {committed}"
+                f"its manifests were removed, and the job has committed checkpoint {committed}"
             )
         return BROKEN, "a manifest that the checkpoint names is missing"
-    if item.lost or item.problem:
+    if item.has_missing_manifests or item.problem:
         return BROKEN, item.problem or "a manifest that the checkpoint names is missing"
     if item.files and item.known_files == item.files:
         return (
             COMMITTED_LEFTOVER,
-            "a snapshot has, or had, its files; nothing but manifests is left over",
+            "its files are or were in a snapshot; only its manifests are left over",
         )
     if item.known_files:
         return PARTIAL, (
-            f"{item.known_files} of its {item.files} files occur in the table's snapshots, the others do not"
+            f"only {item.known_files} of its {item.files} files occur in the table's snapshots"
         )
     if item.ran:
-        return SUPERSEDED, f"run {item.run_id} is in the table already, with other files"
+        return SUPERSEDED, f"run {item.run_id} was committed already, with other files"
     if item.missing:
         return BROKEN, item.missing
     return None
 
 
-def _named(item: Evidence, around: Surroundings) -> tuple[_Verdict, Doubt | None]:
-    """Judge what a completed checkpoint's state names."""
-    committed = around.committed_by(item.job)
+def _named(item: Evidence, context: ClassificationContext) -> tuple[_Verdict, Doubt | None]:
+    """Classify a checkpoint that a completed checkpoint's state names."""
+    committed = context.committed_by(item.job)
     if item.checkpoint_id > committed:
-        if item.files and (expired := _expired(item, around)):
+        if item.files and (expired := _expired(item, context)):
             return (UNPROVEN, expired), Doubt.HISTORY
-        what = "it wrote no files" if not item.files else "no snapshot has its files"
+        what = "it wrote no files" if not item.files else "no snapshot contains its files"
         return (PENDING, f"the given checkpoint names it, and {what}"), None
     if not item.files:
-        return (COMMITTED_LEFTOVER, f"it wrote no files, and {committed} is committed"), None
+        return (
+            COMMITTED_LEFTOVER,
+            f"it wrote no files, and checkpoint {committed} is committed",
+        ), None
     return (UNPROVEN, _restarted(committed)), Doubt.NUMBER
 
 
-def _unnamed(item: Evidence, around: Surroundings) -> tuple[_Verdict, Doubt | None]:
-    """Judge what no given checkpoint names."""
-    committed = around.committed_by(item.job)
-    given = around.given.get(item.job)
-    told_end = around.word is not None and around.word == (item.job_id, END_OF_INPUT)
+def _unnamed(item: Evidence, context: ClassificationContext) -> tuple[_Verdict, Doubt | None]:
+    """Classify a checkpoint that no given checkpoint names."""
+    committed = context.committed_by(item.job)
+    given = context.given.get(item.job)
+    end_asserted = context.operator_assertion is not None and context.operator_assertion == (
+        item.job_id,
+        END_OF_INPUT,
+    )
     if item.checkpoint_id <= committed:
         return (UNPROVEN, _restarted(committed)), Doubt.NUMBER
-    if item.checkpoint_id == END_OF_INPUT and not told_end:
-        return (UNPROVEN, f"{Doubt.END.value}, so nothing proves that it was reached"), Doubt.END
+    if item.checkpoint_id == END_OF_INPUT and not end_asserted:
+        return (UNPROVEN, Doubt.END.value), Doubt.END
     if given is not None and item.checkpoint_id <= given:
-        return (SUPERSEDED, f"the given checkpoint {given} completed without it"), None
+        return (SUPERSEDED, f"the given checkpoint {given} completed and does not name it"), None
     if given is not None:
         return (
             UNPROVEN,
-            f"the given checkpoint is {given}: nothing proves that this later one completed",
+            f"it is later than the given checkpoint {given}, and nothing proves that it completed",
         ), Doubt.LATER
-    if expired := _expired(item, around):
+    if expired := _expired(item, context):
         return (UNPROVEN, expired), Doubt.HISTORY
     if item.run_id:
-        return (PENDING, f"run {item.run_id} wrote it and has not committed it"), None
+        return (PENDING, f"run {item.run_id} staged it and has not committed it"), None
     known = "no checkpoint" if committed == NONE_COMMITTED else f"checkpoint {committed}"
-    reason = f"no snapshot has its files, and {known} is the job's last committed one"
+    reason = f"no snapshot contains its files, and {known} is the job's last committed one"
     return (PENDING, reason), None
 
 
 def _restarted(committed: int) -> str:
     return (
-        f"no snapshot has its files, though the job has committed checkpoint {committed}: "
-        "its counter restarted, or an older checkpoint was restored; or an attempt failed and wrote its rows again, "
-        "or its files were compacted away long ago"
+        f"no snapshot contains its files, although the job has committed checkpoint {committed}: its counter "
+        "restarted, an older checkpoint was restored, a later attempt wrote its rows again, or its files were "
+        "compacted long ago"
     )
 
 
-def _expired(item: Evidence, around: Surroundings) -> str | None:
-    """Say that snapshots may have expired in which the files of a checkpoint were."""
-    since = around.retained_since_ms
+def _expired(item: Evidence, context: ClassificationContext) -> str | None:
+    """Return a message if snapshots that contained the checkpoint's files may have expired."""
+    since = context.retained_since_ms
     if since is None or (item.written_ms is not None and since < _at_the_latest(item.written_ms)):
         return None
     return (
         "the snapshots from the time when it was written have expired: "
-        "its files may have been committed and compacted away since"
+        "its files may have been committed and compacted since"
     )
 
 
 def _at_the_latest(moment_ms: int) -> int:
-    """Return the end of the time that a file's own stands for: many stores and archives tell whole seconds."""
+    """Return the latest time that a file's timestamp can stand for: many stores report whole seconds."""
     return moment_ms + (1 if moment_ms % _SECOND_MS else _SECOND_MS)
 
 
@@ -317,28 +325,28 @@ def _later_attempt(
         and newest.last_ms < item.written_ms
     )
     if earlier and item.checkpoint_id <= committed:
-        # A counter that restarted: attempts were counted anew as well.
+        # The job's counter restarted, and so did the count of attempts.
         return None
     return (
-        f"attempt {newest.number} of the job went on after attempt {item.attempt}: "
-        "what that had not committed was read and written again"
+        f"attempt {newest.number} of the job continued after attempt {item.attempt}, "
+        "and wrote the uncommitted rows again"
     )
 
 
-def _later_job(item: Evidence, committed: int, traces: Sequence[CheckpointUse]) -> str | None:
-    """Say which job took over: one with the same operator that goes on from an earlier number, and wrote later."""
+def _later_job(item: Evidence, committed: int, uses: Sequence[CheckpointUse]) -> str | None:
+    """Return a message about a later job with the same operator that continued from an earlier number."""
     firsts: dict[str, int] = {}
     lasts: dict[str, int | None] = {}
-    for trace in traces:
-        if trace.operator_id != item.operator_id or trace.job_id == item.job_id:
+    for use in uses:
+        if use.operator_id != item.operator_id or use.job_id == item.job_id:
             continue
-        firsts[trace.job_id] = min(trace.checkpoint_id, firsts.get(trace.job_id, END_OF_INPUT))
-        known = lasts.get(trace.job_id, 0)
-        unknown = known is None or trace.moment_ms is None
-        lasts[trace.job_id] = None if unknown else max(known or 0, trace.moment_ms or 0)
+        firsts[use.job_id] = min(use.checkpoint_id, firsts.get(use.job_id, END_OF_INPUT))
+        known = lasts.get(use.job_id, 0)
+        unknown = known is None or use.moment_ms is None
+        lasts[use.job_id] = None if unknown else max(known or 0, use.moment_ms or 0)
     for job_id, first in sorted(firsts.items()):
         last = lasts[job_id]
         is_later = last is None or item.written_ms is None or last >= item.written_ms
         if is_later and 1 < first <= item.checkpoint_id and committed < first:
-            return f"job {job_id} went on from checkpoint {first - 1}, before this one"
+            return f"job {job_id} continued from checkpoint {first - 1}, which is before this one"
     return None

@@ -1,4 +1,4 @@
-"""Gather what is known of each checkpoint: its manifests, its files, and which of them snapshots have."""
+"""Collect the facts about each checkpoint: its manifests, its files, and which of them occur in snapshots."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _Group = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything that lies there.
+    """The evidence of all checkpoints.
 
     Args:
-        evidence: one for each checkpoint.
-        newest_ms: by job id, when the newest of its files was written, in ms since 1970.
+        evidence: one item for each checkpoint.
+        newest_ms: when the newest file of each job was written, in ms since 1970, by job id.
     """
 
     evidence: tuple[Evidence, ...]
     newest_ms: Mapping[str, int] = field(default_factory=dict)
 
 
-def gather(table: Table, given: SelectedCheckpoints) -> Findings:
-    """Find, read and check what lies there, and what the given checkpoints name.
+def collect_evidence(table: Table, given: SelectedCheckpoints) -> Findings:
+    """Find, read and check the temporary manifests of a table and those that the given checkpoints name.
 
     Raises:
         BadInputError: metadata of a retained snapshot is damaged or missing.
@@ -57,15 +57,15 @@ def gather(table: Table, given: SelectedCheckpoints) -> Findings:
 
 
 def _read(table: Table, given: SelectedCheckpoints) -> dict[str, Reading]:
-    """Return what came of each manifest, by canonical location."""
+    """Read the manifests; return the results by canonical location."""
     files = {locations.canonical(file.location): file for file in find_manifests(table)}
-    places = manifest_roots(table)
+    roots = manifest_roots(table)
     others = [
         item.path
         for _, taken in given.taken()
         for item in taken.manifests
         if locations.canonical(item.path) not in files
-        and any(locations.within(item.path, root) for root in places)
+        and any(locations.within(item.path, root) for root in roots)
     ]
     looked_up = table.storage.look_up(others).values()
     found: list[StoredFile] = [*files.values(), *(file for file in looked_up if file)]
@@ -81,43 +81,43 @@ def _named(given: SelectedCheckpoints, readings: Mapping[str, Reading]) -> list[
 
 def _of_state(job: JobKey, taken: TakenCheckpoint, readings: Mapping[str, Reading]) -> Evidence:
     found = [(item, readings.get(locations.canonical(item.path))) for item in taken.manifests]
-    there = [reading for _, reading in found if reading]
+    existing = [reading for _, reading in found if reading]
     problems = [
         problem for item, reading in found if reading and (problem := _mismatch(item, reading))
     ]
-    names = [name for reading in there if (name := parse_name(reading.location))]
+    names = [name for reading in existing if (name := parse_name(reading.location))]
     return Evidence(
         job_id=job[0],
         operator_id=job[1],
         checkpoint_id=taken.checkpoint_id,
         attempt=max((name.attempt for name in names), default=None),
-        manifests=_manifests(there),
+        manifests=_manifests(existing),
         blank=taken.blank,
         named=True,
-        written_ms=min(_moments(there), default=None),
-        last_ms=max(_moments(there), default=None),
+        written_ms=min(_moments(existing), default=None),
+        last_ms=max(_moments(existing), default=None),
         problem=problems[0] if problems else None,
-        lost=len(there) < len(found),
-        foreign=next((reading.foreign for reading in there if reading.foreign), None),
+        has_missing_manifests=len(existing) < len(found),
+        foreign=next((reading.foreign for reading in existing if reading.foreign), None),
     )
 
 
 def _mismatch(reference: ManifestReference, reading: Reading) -> str | None:
-    """Say how a manifest differs from what the checkpoint's state says of it."""
+    """Return how a manifest differs from its description in the checkpoint's state; None if it does not."""
     manifest = reading.manifest
     if manifest is None:
         return reading.problem
     rows = sum(manifest.entries["record_count"].to_pylist())
-    said = {
+    comparisons = {
         "bytes": (reference.length, manifest.length),
         "as its partition spec": (reference.spec_id, manifest.spec_id),
         "as its content": (reference.content, manifest.content),
         "files": (reference.added_files, manifest.entries.num_rows),
         "rows": (reference.added_rows, rows),
     }
-    for what, (expected, found) in said.items():
-        if expected is not None and expected != found:
-            return f"{manifest.path} has {found} {what}, the checkpoint says {expected}"
+    for what, (expected, actual) in comparisons.items():
+        if expected is not None and expected != actual:
+            return f"{manifest.path} has {actual} {what}, but the checkpoint says {expected}"
     return None
 
 
@@ -169,7 +169,7 @@ def _count(manifests: Iterable[TemporaryManifest], known: frozenset[str]) -> int
 
 
 def _with_missing(table: Table, evidence: Sequence[Evidence]) -> Findings:
-    """Look for the files that no snapshot has: those of others may be gone for good reasons."""
+    """Check the existence of files that are in no snapshot; committed files may have been removed since."""
     checked = [item for item in evidence if not (item.known_files or item.foreign)]
     newest: dict[str, int] = {}
     problems, changed = missing_files(

@@ -1,4 +1,4 @@
-"""Commit what a replay planned, once, whoever else commits the same meanwhile."""
+"""Commit a planned replay exactly once, even if others commit the same checkpoints meanwhile."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from lake.core.staging.staged_run import StagedRun, find_run
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
 
-_AGAIN = "run the command again: it will look at the table as it is now"
+_AGAIN = "run the command again: it will plan for the table's new state"
 
 
 def execute(session: Session, plan: ReplayPlan) -> Outcome:
-    """Commit a plan's checkpoints, all or none, then remove their temporary manifests.
+    """Commit the checkpoints of a plan, all or none, then remove their temporary manifests.
 
     Raises:
-        CommitConflictError: other writers won every attempt, or did what the plan did not foresee; nothing was
+        CommitConflictError: other writers won every attempt, or changed what the plan depends on; nothing was
             changed.
-        CommitUnknownError: the catalog did not answer; nothing was removed.
+        CommitUnknownError: the catalog did not answer; no file was removed.
         RefusedError: the checkpoints cannot be committed in this way.
     """
-    _tidy(session, plan)
+    _remove_leftovers(session, plan)
     if not plan.jobs:
         return _outcome(plan, Status.NOTHING_TO_DO, ())
     operation_id = session.ids.uuid()
@@ -74,8 +74,10 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     try:
         _remove_manifests(session, committed.table, done)
     except LakeError as error:
-        # What was committed stands.
-        session.warn(f"temporary manifests were committed but not removed: {error.message}")
+        # The commit remains.
+        session.warn(
+            f"the commit succeeded, but temporary manifests could not be removed: {error.message}"
+        )
     if not steps:
         return _outcome(plan, Status.NOTHING_TO_DO, ())
     return _outcome(plan, Status.DONE, done, operation_id, committed)
@@ -83,28 +85,28 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
 
 @dataclass(slots=True)
 class _Replay:
-    """Decides what is left to be committed, afresh on every attempt."""
+    """Decides on each attempt what remains to be committed."""
 
     plan: ReplayPlan
     _decision: tuple[Any, ...] = ()
     _steps: list[ReplayStep] = field(default_factory=list)
 
     def decide(self, table: Table) -> list[ReplayStep]:
-        """Return the steps still to do on a table.
+        """Return the snapshots that remain to be committed.
 
         Raises:
-            CommitConflictError: a part of a checkpoint was committed meanwhile, or what happened cannot be known.
+            CommitConflictError: a part of a checkpoint was committed meanwhile, or the history was lost.
         """
         self._require_history(table)
-        held = self._held_meanwhile(table)
-        jobs = [self._left(table, job, held) for job in self.plan.jobs]
+        present = self._committed_meanwhile(table)
+        jobs = [self._remaining(table, job, present) for job in self.plan.jobs]
         numbers = [self._committed(table, job) for job in jobs]
         decision = (numbers, [[_name(item) for item in job.checkpoints] for job in jobs])
         if decision != self._decision:
-            # Steps that are the same keep what was written for them.
+            # Unchanged steps keep the manifests that were written for them.
             self._decision = decision
             self._steps = [
-                _reaching(table, step)
+                _with_sole_spec(table, step)
                 for job, number in zip(jobs, numbers, strict=True)
                 for step in replay_steps(
                     job,
@@ -121,56 +123,56 @@ class _Replay:
         _, complete = ancestry.since(table.metadata, head_id, self.plan.base_snapshot_id)
         if not complete:
             raise CommitConflictError(
-                f"{self.plan.branch} was rolled back, or lost its history, while the replay was planned",
+                f"branch {self.plan.branch} was rolled back or lost its history while the replay was planned",
                 hint=_AGAIN,
             )
 
     def _committed(self, table: Table, job: PendingJob) -> int:
         return max_committed(table.metadata, self.plan.branch, job.job_id, job.operator_id)
 
-    def _left(self, table: Table, job: PendingJob, held: frozenset[str]) -> PendingJob:
+    def _remaining(self, table: Table, job: PendingJob, present: frozenset[str]) -> PendingJob:
         before, now = self._committed(self.plan.table, job), self._committed(table, job)
         return replace(
             job,
             checkpoints=tuple(
                 item
                 for item in job.checkpoints
-                if not _is_over(item, before, now)
+                if not _is_done(item, before, now)
                 and not self._ran(table, item)
-                and not self._is_held(item, held)
+                and not self._is_held(item, present)
             ),
         )
 
     def _ran(self, table: Table, item: FoundCheckpoint) -> bool:
-        """Whether the ingest that staged a checkpoint was finished otherwise."""
+        """Whether the ingest that staged a checkpoint was committed by another process."""
         branch = self.plan.branch
         return item.run_id is not None and has_run(table, branch, item.run_id)
 
-    def _is_held(self, item: FoundCheckpoint, held: frozenset[str]) -> bool:
+    def _is_held(self, item: FoundCheckpoint, present: frozenset[str]) -> bool:
         own = _paths([item])
-        if own & held and not own <= held:
+        if own & present and not own <= present:
             raise CommitConflictError(
-                f"a part of checkpoint {item.checkpoint_id} of job {item.job_id} was committed meanwhile",
+                f"another process committed a part of checkpoint {item.checkpoint_id} of job {item.job_id}",
                 hint=_AGAIN,
             )
-        return bool(own) and own <= held
+        return bool(own) and own <= present
 
-    def _held_meanwhile(self, table: Table) -> frozenset[str]:
-        """Return which of the plan's files occur in snapshots that were made since, on any branch."""
+    def _committed_meanwhile(self, table: Table) -> frozenset[str]:
+        """Return the plan's files that occur in snapshots made since, on any branch."""
         wanted = _paths([item for job in self.plan.jobs for item in job.checkpoints])
         known = self.plan.table.metadata
         return find_referenced(table.storage, table.metadata, wanted, known=known)
 
 
 def _requirements(plan: ReplayPlan) -> tuple[TableRequirement, ...]:
-    """Return what deletes that lake staged require, as their own ingest would: Flink's sinks require nothing."""
+    """Return the requirements of deletes that lake staged, as their ingest has; Flink's sinks have none."""
     staged = [item for job in plan.jobs for item in job.checkpoints if item.run_id]
     specs = {spec for item in staged if (spec := _spec_of_deletes(item)) is not None}
-    return tuple(one for spec_id in sorted(specs) for one in same_spec(plan.table, spec_id))
+    return tuple(item for spec_id in sorted(specs) for item in same_spec(plan.table, spec_id))
 
 
-def _reaching(table: Table, step: ReplayStep) -> ReplayStep:
-    """Let a staged run's deletes conflict with data files that they do not reach."""
+def _with_sole_spec(table: Table, step: ReplayStep) -> ReplayStep:
+    """Make a staged run's deletes conflict with data files of other specs, which they do not apply to."""
     item, operation = step.checkpoints[0], step.operation
     spec_id = _spec_of_deletes(item)
     if item.run_id is None or spec_id is None or not isinstance(operation, RowDelta):
@@ -182,10 +184,10 @@ def _spec_of_deletes(item: FoundCheckpoint) -> int | None:
     return next((each.spec_id for each in item.manifests if each.content != DATA), None)
 
 
-def _is_over(item: FoundCheckpoint, before: int, now: int) -> bool:
-    """Whether the job's committed number tells that a checkpoint was committed since the plan.
+def _is_done(item: FoundCheckpoint, before: int, now: int) -> bool:
+    """Whether the job's committed number shows that a checkpoint was committed since the plan was made.
 
-    That of an unproven one may have been larger to begin with.
+    For an unproven checkpoint the number may have been larger already.
     """
     return item.checkpoint_id <= now and (item.state != UNPROVEN or item.checkpoint_id > before)
 
@@ -208,37 +210,39 @@ def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckp
     manifests = [
         manifest.path for item in done if item.run_id is None for manifest in item.manifests
     ]
-    # A checkpoint may name any file, a live manifest too; no snapshot has one of a temporary manifest's name.
+    # A checkpoint may name any file, even a live manifest; delete only files with a temporary manifest's name.
     own = [path for path in manifests if parse_name(path) and locations.deletable(path, roots)]
-    left = len(table.storage.delete(own).failed) + len(manifests) - len(own)
+    failures = len(table.storage.delete(own).failed) + len(manifests) - len(own)
     runs = [find_run(table, item.run_id) for item in done if item.run_id]
-    left += sum(
+    failures += sum(
         len(remove_leftovers(table, run, by_other=_by_other(table, run))) for run in runs if run
     )
-    if left:
-        session.warn(f"{left} temporary manifests were committed but could not be removed")
+    if failures:
+        session.warn(
+            f"{failures} temporary manifests of committed checkpoints could not be removed"
+        )
 
 
 def _by_other(table: Table, run: StagedRun) -> bool:
-    """Whether a run's files came into the table otherwise than by its own commit."""
+    """Whether a run's files were added to the table by a commit other than the run's own."""
     return find_summary(table.metadata, {OPERATION_ID: run.marks.operation_id}) is None
 
 
-def _tidy(session: Session, plan: ReplayPlan) -> None:
-    """Remove what a killed replay, or a killed ingest, did not come to remove of what it had committed."""
-    left = [
+def _remove_leftovers(session: Session, plan: ReplayPlan) -> None:
+    """Remove the manifests of committed checkpoints that a killed replay or ingest failures behind."""
+    leftovers = [
         item
         for item in plan.found
         if item.state == COMMITTED_LEFTOVER
         and item.manifests
         and (item.run_id is not None or _is_replayed(plan.table, item))
     ]
-    if left:
-        _remove_manifests(session, plan.table, left)
+    if leftovers:
+        _remove_manifests(session, plan.table, leftovers)
 
 
 def _is_replayed(table: Table, item: FoundCheckpoint) -> bool:
-    """Whether lake committed a job's checkpoint: what a sink committed is the sink's to tidy up."""
+    """Whether lake committed a job's checkpoint; a sink removes the manifests of its own commits."""
     return any(
         commit is not None
         and commit.is_by(item.job_id, item.operator_id)

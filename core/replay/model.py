@@ -1,4 +1,4 @@
-"""What lies there to be replayed, as plain values that planning makes and committing takes."""
+"""The values of a replay plan: temporary manifests, checkpoints, jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.flink.state import FLINK_SINK
 from lake.core.manifests.data_files import DATA
 
-# States of a checkpoint whose temporary manifests lie there.
+# States of a checkpoint.
 COMMITTED_LEFTOVER = "committed-leftover"
 PENDING = "pending"
 SUPERSEDED = "superseded"
@@ -27,10 +27,10 @@ class TemporaryManifest:
     Args:
         path: its location.
         length: bytes.
-        modified_ms: when it was written, in ms since 1970; None where the storage does not tell.
+        modified_ms: when it was written, in ms since 1970; None if the storage does not report it.
         content: `files.DATA` (0) or 1 for a manifest of delete files.
         spec_id: the partition spec its entries were written with.
-        entries: `ENTRY_COLUMNS` of its added files, without the snapshot id and sequence numbers written there.
+        entries: `ENTRY_COLUMNS` of its added files, without the snapshot ids and sequence numbers in the file.
     """
 
     path: str
@@ -42,26 +42,26 @@ class TemporaryManifest:
 
     @property
     def file_paths(self) -> list[str]:
-        """The locations of its files, as written there."""
-        found: list[str] = self.entries["file_path"].to_pylist()
-        return found
+        """The locations of its files, as written in the manifest."""
+        paths: list[str] = self.entries["file_path"].to_pylist()
+        return paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCheckpoint:
-    """A job's checkpoint: what it wrote, what is known of it, and why.
+    """A checkpoint of a job, its files, its state, and the reason for the state.
 
     Args:
         job_id: 32 hexadecimal digits.
         operator_id: 32 hexadecimal digits.
         checkpoint_id: its number.
-        attempt: of the committer's task; None where no file's name tells.
-        state: one of this module's.
-        reason: why, as a sentence for people.
-        manifests: the data manifests, then the delete manifests; those that cannot be read are left out.
+        attempt: the attempt of the committer's task; None if no file name contains it.
+        state: one of the states in this module.
+        reason: why it has this state, as text for users.
+        manifests: the readable data manifests, then the readable delete manifests.
         blank: as `TakenCheckpoint.blank`.
-        proven: whether a completed checkpoint's state, or the operator's word, says that it completed.
-        run_id: of the ingest that staged it; None for a job's.
+        proven: whether a completed checkpoint's state, or the operator's assertion, says that it completed.
+        run_id: the id of the ingest that staged it; None for a Flink job.
     """
 
     job_id: str
@@ -82,24 +82,24 @@ class FoundCheckpoint:
 
     @property
     def data_files(self) -> int:
-        """How many data files it added."""
+        """The number of data files that it added."""
         return sum(item.entries.num_rows for item in self.manifests if item.content == DATA)
 
     @property
     def delete_files(self) -> int:
-        """How many delete files it added."""
+        """The number of delete files that it added."""
         return sum(item.entries.num_rows for item in self.manifests if item.content != DATA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingJob:
-    """One sink's checkpoints that are to be committed, in ascending order.
+    """The checkpoints of one sink to commit, in ascending order.
 
     Args:
-        sink: which sink's way of committing is followed (`lake.core.flink.state`).
+        sink: the kind of sink, which determines the snapshots (`lake.core.flink.state`).
         job_id: as in `FoundCheckpoint`.
         operator_id: as in `FoundCheckpoint`.
-        checkpoints: those to commit: pending ones, and unproven ones where the caller took them on.
+        checkpoints: pending checkpoints, and unproven ones that the user accepted.
     """
 
     sink: str = FLINK_SINK
@@ -110,15 +110,15 @@ class PendingJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """What a replay found and what it would commit.
+    """The checkpoints that a replay found, and those that it commits.
 
     Args:
-        table: as it was planned on.
+        table: the table that the plan was made for.
         branch: the branch that the job wrote to.
         base_snapshot_id: the branch's head; None for an empty one.
         found: every checkpoint, ordered by job, operator, number and attempt.
-        jobs: what is to be committed; empty for a plain listing.
-        replace_partitions: the jobs ran in overwrite mode.
+        jobs: the checkpoints to commit, by job; empty for a listing.
+        replace_partitions: whether the jobs ran in overwrite mode.
     """
 
     table: Table

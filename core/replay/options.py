@@ -1,4 +1,4 @@
-"""What a replay was asked to do."""
+"""The options of a replay."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ QUIET_MS = 600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """What is to be replayed, and on whose word; neither checkpoints nor a job means a listing.
+    """The checkpoints to replay and the proof that they completed; without either, list checkpoints only.
 
     Args:
         checkpoints: locations of completed checkpoints or savepoints.
-        job_id: a job that the operator vouches for.
-        completed: the number of its newest completed checkpoint.
-        replace_partitions: the jobs ran in overwrite mode.
-        quiet_ms: how long a job must have been quiet, in ms.
-        assume_uncommitted: take it that what no retained snapshot has was never committed.
+        job_id: a job whose operator asserts what it completed.
+        completed: the number of this job's newest completed checkpoint.
+        replace_partitions: whether the jobs ran in overwrite mode.
+        quiet_ms: how long a job must have written nothing, in ms.
+        assume_uncommitted: assume that files in no retained snapshot were never committed.
         branch: the branch that the jobs wrote to.
 
     Raises:
-        InvalidRequestError: two of them contradict each other.
+        InvalidRequestError: two options contradict each other.
     """
 
     checkpoints: tuple[str, ...] = ()
@@ -41,25 +41,23 @@ class ReplayOptions:
             raise InvalidRequestError("--checkpoint and --job contradict each other")
         if (self.job_id is None) != (self.completed is None):
             raise InvalidRequestError(
-                "--job and --completed belong together",
+                "--job and --completed must be given together",
                 hint="`lake replay TABLE` lists the jobs and their checkpoints",
             )
         if self.completed is not None and not 0 <= self.completed <= END_OF_INPUT:
-            raise InvalidRequestError(
-                f"--completed is {self.completed}, which is no checkpoint's number"
-            )
+            raise InvalidRequestError(f"--completed {self.completed} is not a checkpoint number")
         if not self.commits and (self.replace_partitions or self.assume_uncommitted):
             name = "--replace-partitions" if self.replace_partitions else "--assume-uncommitted"
             raise InvalidRequestError(f"{name} needs --checkpoint, or --job and --completed")
 
     @property
     def commits(self) -> bool:
-        """Whether anything is to be committed."""
+        """Whether the replay commits anything."""
         return bool(self.checkpoints) or self.job_id is not None
 
     @property
-    def word(self) -> tuple[str, int] | None:
-        """The job, and its checkpoint, that the operator vouches for."""
+    def operator_assertion(self) -> tuple[str, int] | None:
+        """The job and the checkpoint that its operator says completed."""
         if self.job_id is None or self.completed is None:
             return None
         return self.job_id, self.completed

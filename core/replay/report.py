@@ -1,4 +1,4 @@
-"""What lies there to be replayed, told: as rows for scripts and people, and by job."""
+"""Report the checkpoints that were found: as rows for scripts and people, and by job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STATUS = (
 
 
 def describe(plan: ReplayPlan) -> list[dict[str, Any]]:
-    """Return every found checkpoint as the command line's contract names its parts; ids are texts."""
+    """Return every checkpoint as a row of the JSON output; ids are strings."""
     return [
         {
             "job_id": item.job_id,
@@ -59,7 +59,7 @@ def describe(plan: ReplayPlan) -> list[dict[str, Any]]:
 
 
 def rows_of(found: Iterable[FoundCheckpoint]) -> int:
-    """Return how many rows checkpoints' data files hold."""
+    """Return the number of rows in the data files of checkpoints."""
     return sum(
         pc.sum(manifest.entries["record_count"]).as_py() or 0
         for item in found
@@ -69,7 +69,7 @@ def rows_of(found: Iterable[FoundCheckpoint]) -> int:
 
 
 def listing(plan: ReplayPlan, *, verbose: bool) -> Outcome:
-    """Tell what lies there."""
+    """Return the outcome of a listing."""
     pending = [item for item in plan.found if item.state == PENDING]
     return _outcome(
         plan, Status.DONE if pending else Status.NOTHING_TO_DO, pending, verbose=verbose
@@ -77,24 +77,24 @@ def listing(plan: ReplayPlan, *, verbose: bool) -> Outcome:
 
 
 def preview(plan: ReplayPlan, *, verbose: bool) -> Outcome:
-    """Tell what lies there and how much of it would be committed."""
+    """Return the outcome of a dry run: the checkpoints, and how much would be committed."""
     chosen = [item for job in plan.jobs for item in job.checkpoints]
     return _outcome(plan, Status.DRY_RUN, chosen, verbose=verbose)
 
 
 def with_plan(outcome: Outcome, plan: ReplayPlan, *, verbose: bool) -> Outcome:
-    """Return what a replay did together with what it had found; people see that where it explains the end."""
-    told = _outcome(plan, outcome.status, (), verbose=verbose)
+    """Return the outcome with the checkpoints that were found; the table is printed if nothing was committed."""
+    planned = _outcome(plan, outcome.status, (), verbose=verbose)
     explains = verbose or outcome.status is not Status.DONE
     return replace(
         outcome,
-        plan={"checkpoints": told.plan["checkpoints"]},
-        details=told.details if explains else outcome.details,
+        plan={"checkpoints": planned.plan["checkpoints"]},
+        details=planned.details if explains else outcome.details,
     )
 
 
 def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
-    """Tell of each job the last committed checkpoint, and what is pending."""
+    """Return the last committed checkpoint and the pending ones of each job."""
     now_ms = session.clock.now_ms()
     commits = _last_commits(plan)
     found: dict[tuple[str, str], list[FoundCheckpoint]] = {}

@@ -1,4 +1,4 @@
-"""How far back the retained snapshots of a branch reach."""
+"""The time since when all snapshots of a branch are retained."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def retained_since(metadata: TableMetadata, branch: str) -> int | None:
-    """Return the moment (ms since 1970) from which on all of a branch's snapshots are retained; None for ever.
+    """Return the time (ms since 1970) since when all snapshots of a branch are retained; None if all are.
 
     Raises:
-        NotFoundError: there is no such branch.
+        NotFoundError: the branch does not exist.
     """
     head = ancestry.branch_head(metadata, branch)
     if head is None:

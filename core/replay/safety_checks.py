@@ -1,4 +1,4 @@
-"""What forbids a replay, and what the user should know of it: asked before anything is committed."""
+"""The safety rules of a replay and its warnings, evaluated before anything is committed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table.snapshots import Snapshot
 
-    from lake.core.replay.survey import Look
+    from lake.core.replay.survey import Survey
     from lake.core.session import Session
 
 _SHOWN = 10
@@ -33,47 +33,49 @@ _WRITER = re.compile(
     r"/[0-9]{5,}-[0-9]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]{5,}[^/]*$"
 )
 _FOLDERS = 64
-_GIVE = "give the job's newest completed checkpoint with --checkpoint"
+_GIVE = "name the job's newest completed checkpoint with --checkpoint"
 
 
-def check(session: Session, look: Look) -> None:
-    """Refuse what may not be committed, and warn of what is left out.
+def check(session: Session, survey: Survey) -> None:
+    """Apply the safety rules, and warn about checkpoints that are not committed.
 
     Raises:
-        RefusedError: a safety rule forbids it.
+        RefusedError: a safety rule forbids the commit.
     """
-    _warn(session, look)
-    _refuse_unfit(look)
-    _refuse_expired(look)
-    for job in look.jobs:
-        # Empty checkpoints move nothing that anyone could miss.
+    _warn(session, survey)
+    _refuse_unfit(survey)
+    _refuse_expired(survey)
+    for job in survey.jobs:
+        # Checkpoints without files change no rows.
         if any(item.manifests for item in job.checkpoints):
-            _refuse_alive(session, look, job)
-            _refuse_branch(look, job)
-            _refuse_mode(look, job)
-            _refuse_gaps(look, job)
-    _refuse_twice(look.jobs)
+            _refuse_running(session, survey, job)
+            _refuse_branch(survey, job)
+            _refuse_mode(survey, job)
+            _refuse_gaps(survey, job)
+    _refuse_twice(survey.jobs)
 
 
-def _warn(session: Session, look: Look) -> None:
-    for text in look.given.skipped:
+def _warn(session: Session, survey: Survey) -> None:
+    for text in survey.given.skipped:
         session.warn(text)
-    word = look.options.word
-    if word is not None and not any(item.found.job_id == word[0] for item in look.judged):
-        session.warn(f"no temporary manifest of job {word[0]} lies there")
-    others = [item.found for item in look.asked_for if item.found.state == FOREIGN]
+    assertion = survey.options.operator_assertion
+    if assertion is not None and not any(
+        item.found.job_id == assertion[0] for item in survey.classified
+    ):
+        session.warn(f"found no temporary manifest of job {assertion[0]}")
+    others = [item.found for item in survey.asked_for if item.found.state == FOREIGN]
     if others:
         session.warn(f"not committed: {_numbers(others)}: {others[0].reason}")
-    unproven = [item.found for item in look.asked_for if item.doubt is Doubt.NUMBER]
-    if unproven and not look.options.assume_uncommitted:
+    unproven = [item.found for item in survey.asked_for if item.doubt is Doubt.NUMBER]
+    if unproven and not survey.options.assume_uncommitted:
         session.warn(
             f"not committed, because unproven: {_numbers(unproven)}; {unproven[0].reason}; "
-            "--assume-uncommitted commits such checkpoints"
+            "--assume-uncommitted commits them"
         )
     elif any(_has_equality_deletes(item) for item in unproven):
         session.warn(
-            f"{_numbers(unproven)} came late: their equality deletes also delete rows "
-            "of the same keys that were committed since"
+            f"{_numbers(unproven)} is committed late: equality deletes also delete rows "
+            "with the same keys that were committed since"
         )
 
 
@@ -83,49 +85,49 @@ def _has_equality_deletes(found: FoundCheckpoint) -> bool:
     )
 
 
-def _refuse_unfit(look: Look) -> None:
-    for item in look.unfit:
+def _refuse_unfit(survey: Survey) -> None:
+    for item in survey.unfit:
         found = item.found
         raise RefusedError(
             f"checkpoint {found.checkpoint_id} of job {found.job_id} is {found.state}: {found.reason}",
-            hint="nothing was committed; `lake replay TABLE` lists what lies there and why",
+            hint="nothing was committed; `lake replay TABLE` lists all checkpoints and their states",
         )
 
 
-def _refuse_expired(look: Look) -> None:
-    expired = [item.found for item in look.asked_for if item.doubt is Doubt.HISTORY]
-    if expired and not look.options.assume_uncommitted:
+def _refuse_expired(survey: Survey) -> None:
+    expired = [item.found for item in survey.asked_for if item.doubt is Doubt.HISTORY]
+    if expired and not survey.options.assume_uncommitted:
         raise RefusedError(
             f"{_numbers(expired)}: {expired[0].reason}",
-            hint="--assume-uncommitted commits them all the same, if you know that they never were",
+            hint="add --assume-uncommitted if you know that they were never committed",
         )
 
 
-def _refuse_alive(session: Session, look: Look, job: PendingJob) -> None:
-    """Refuse a job that did something of late: its own restart would commit the same."""
+def _refuse_running(session: Session, survey: Survey, job: PendingJob) -> None:
+    """Refuse a job that was active recently, because its restart would commit the same files."""
     if is_staged(job.operator_id):
         return
     newest = max(
-        look.findings.newest_ms.get(job.job_id, 0),
-        _last_commit_ms(look, job),
-        _last_checkpoint_ms(session, look, job),
-        _last_write_ms(look, job),
+        survey.findings.newest_ms.get(job.job_id, 0),
+        _last_commit_ms(survey, job),
+        _last_checkpoint_ms(session, survey, job),
+        _last_write_ms(survey, job),
     )
     age_ms = session.clock.now_ms() - newest
-    if age_ms < look.options.quiet_ms:
+    if age_ms < survey.options.quiet_ms:
         raise RefusedError(
             f"job {job.job_id} may still be running: its newest file or commit is "
             f"{format_duration(max(age_ms, 0) / 1000)} old",
-            hint="stop it for good, or wait: its own restart commits the same; --quiet-time sets how long",
+            hint="a restart of the job would commit the same files: stop it permanently, or wait (--quiet-time)",
         )
 
 
-def _last_commit_ms(look: Look, job: PendingJob) -> int:
-    """Return when the job itself last committed, as opposed to a replay in its name."""
+def _last_commit_ms(survey: Survey, job: PendingJob) -> int:
+    """Return when the job itself last committed; commits of a replay do not count."""
     return max(
         (
             item.timestamp_ms
-            for item in look.table.metadata.snapshots
+            for item in survey.table.metadata.snapshots
             if (commit := job_commit(item))
             and commit.job_id == job.job_id
             and OPERATION_ID not in _summary(item)
@@ -134,12 +136,12 @@ def _last_commit_ms(look: Look, job: PendingJob) -> int:
     )
 
 
-def _last_checkpoint_ms(session: Session, look: Look, job: PendingJob) -> int:
-    """Return when the given checkpoint of a job, or the last one beside it, was completed."""
-    given = look.given.states.get((job.job_id, job.operator_id))
+def _last_checkpoint_ms(session: Session, survey: Survey, job: PendingJob) -> int:
+    """Return when the given checkpoint of a job, or the newest one in its folder, completed."""
+    given = survey.given.states.get((job.job_id, job.operator_id))
     if given is None:
         return 0
-    checkpoint, storage = given[0], look.table.storage
+    checkpoint, storage = given[0], survey.table.storage
     later = later_checkpoints(storage, checkpoint)
     if later:
         session.warn(
@@ -148,12 +150,12 @@ def _last_checkpoint_ms(session: Session, look: Look, job: PendingJob) -> int:
         )
     own = storage.look_up([checkpoint.location])[checkpoint.location]
     known = [file.modified_ms or 0 for file in (own, *later.values()) if file]
-    # Read a moment ago and gone now: a newer one took its place, so the job runs.
+    # If the checkpoint disappeared since it was read, a newer one replaced it, so the job is running.
     return max(known, default=session.clock.now_ms())
 
 
-def _last_write_ms(look: Look, job: PendingJob) -> int:
-    """Return when the writers of a job's newest checkpoint last wrote where its files lie."""
+def _last_write_ms(survey: Survey, job: PendingJob) -> int:
+    """Return when the writers of a job's newest checkpoint last wrote to the folders of its files."""
     newest = [path for item in job.checkpoints[-1:] for path in item.file_paths]
     writers = {found[1] for path in newest if (found := _WRITER.search(path))}
     folders = list({path.rpartition("/")[0]: None for path in newest})[:_FOLDERS]
@@ -161,32 +163,32 @@ def _last_write_ms(look: Look, job: PendingJob) -> int:
         (
             file.modified_ms or 0
             for folder in folders
-            for file in look.table.storage.list_files(folder)
+            for file in survey.table.storage.list_files(folder)
             if (found := _WRITER.search(file.location)) and found[1] in writers
         ),
         default=0,
     )
 
 
-def _refuse_branch(look: Look, job: PendingJob) -> None:
-    """Refuse to commit to a branch what the job commits to another."""
-    metadata, branch = look.table.metadata, look.options.branch
-    places = [name for name, ref in metadata.refs.items() if ref.snapshot_ref_type == "branch"]
+def _refuse_branch(survey: Survey, job: PendingJob) -> None:
+    """Refuse a branch to which the job does not commit."""
+    metadata, branch = survey.table.metadata, survey.options.branch
+    branches = [name for name, ref in metadata.refs.items() if ref.snapshot_ref_type == "branch"]
     holding = [
         name
-        for name in places
+        for name in branches
         if max_committed(metadata, name, job.job_id, job.operator_id) != NONE_COMMITTED
     ]
     if holding and branch not in holding:
         raise RefusedError(
             f"job {job.job_id} commits to branch {holding[0]}, not to {branch}",
-            hint=f"--branch {holding[0]} commits its checkpoints there",
+            hint=f"add --branch {holding[0]}",
         )
 
 
-def _refuse_gaps(look: Look, job: PendingJob) -> None:
-    """Refuse, where only file names tell what a checkpoint wrote, a series of manifests with one missing."""
-    if look.options.word is None:
+def _refuse_gaps(survey: Survey, job: PendingJob) -> None:
+    """Refuse a gap in the numbers of manifests, if only file names identify a checkpoint's manifests."""
+    if survey.options.operator_assertion is None:
         return
     names = [
         name
@@ -198,18 +200,18 @@ def _refuse_gaps(look: Look, job: PendingJob) -> None:
     for name in names:
         counters.setdefault(name.attempt, []).append(name.counter)
     for found in map(sorted, counters.values()):
-        for one, following in pairwise(found):
-            if following > one + 1:
+        for number, following in pairwise(found):
+            if following > number + 1:
                 raise RefusedError(
-                    f"of the manifests of job {job.job_id}, number {one + 1} is missing", hint=_GIVE
+                    f"manifest number {number + 1} of job {job.job_id} is missing", hint=_GIVE
                 )
 
 
-def _refuse_mode(look: Look, job: PendingJob) -> None:
-    """Refuse what does not fit how the job's earlier snapshots were made."""
+def _refuse_mode(survey: Survey, job: PendingJob) -> None:
+    """Refuse a --replace-partitions that does not match the job's earlier snapshots."""
     summaries = [
         _summary(commit.snapshot)
-        for commit in job_commits(look.table.metadata, look.options.branch)
+        for commit in job_commits(survey.table.metadata, survey.options.branch)
         if commit.is_by(job.job_id, job.operator_id)
     ]
     earlier = {
@@ -217,32 +219,32 @@ def _refuse_mode(look: Look, job: PendingJob) -> None:
         for summary in summaries
         if "added-data-files" in summary
     }
-    replaces = look.options.replace_partitions
+    replaces = survey.options.replace_partitions
     if True in earlier and not replaces:
         raise RefusedError(
             f"job {job.job_id} replaced partitions in its earlier snapshots",
-            hint="--replace-partitions commits its checkpoints in the same way",
+            hint="add --replace-partitions to commit its checkpoints in the same way",
         )
     if replaces and earlier == {False}:
         raise RefusedError(
             f"job {job.job_id} did not replace partitions in its earlier snapshots",
-            hint="leave --replace-partitions out",
+            hint="omit --replace-partitions",
         )
     if replaces and any(item.delete_files for item in job.checkpoints):
         raise RefusedError(
-            f"checkpoints of job {job.job_id} hold delete files, which cannot replace partitions",
-            hint="leave --replace-partitions out",
+            f"checkpoints of job {job.job_id} contain delete files, which cannot replace partitions",
+            hint="omit --replace-partitions",
         )
-    if replaces and look.options.word is not None and len(job.checkpoints) > 1:
+    if replaces and survey.options.operator_assertion is not None and len(job.checkpoints) > 1:
         raise RefusedError(
-            f"job {job.job_id} has several checkpoints to replace partitions with: "
-            "which rows stay depends on the sink, which only a checkpoint tells",
+            f"job {job.job_id} has several checkpoints that replace partitions: which rows remain depends on "
+            "the kind of sink, which only a checkpoint contains",
             hint=_GIVE,
         )
 
 
 def _refuse_twice(jobs: Iterable[PendingJob]) -> None:
-    """Refuse a file, or a number of one job, that comes twice."""
+    """Refuse a file, or a checkpoint number of one job, that occurs twice."""
     seen: set[str] = set()
     for job in jobs:
         numbers = [item.checkpoint_id for item in job.checkpoints]

@@ -1,7 +1,7 @@
-"""Which snapshots a job's pending checkpoints become, as the sink that wrote them would have made them.
+"""Compute the snapshots that commit a job's pending checkpoints, as the sink that wrote them would.
 
 Source: Iceberg's IcebergFilesCommitter (FlinkSink: all pending checkpoints at once), IcebergCommitter and
-DynamicCommitter (one checkpoint after the other, as Flink's CommitterOperator hands them over).
+DynamicCommitter (one checkpoint after another, as Flink's CommitterOperator passes them).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from lake.core.snapshots.run_ids import RUN_ID
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplayStep(SnapshotStep):
-    """A snapshot that holds checkpoints.
+    """A snapshot that commits checkpoints.
 
     Args:
-        checkpoints: those that it holds.
+        checkpoints: the checkpoints that it commits.
     """
 
     checkpoints: tuple[FoundCheckpoint, ...]
@@ -44,22 +44,22 @@ def replay_steps(
     replace_partitions: bool,
     properties: Mapping[str, str],
 ) -> list[ReplayStep]:
-    """Return the snapshots that hold a job's checkpoints, in order.
+    """Return the snapshots that commit a job's checkpoints, in order.
 
     Args:
-        job: the job; its checkpoints are all to be committed.
-        committed: the job's largest committed checkpoint: no label is smaller.
+        job: the job; all its checkpoints are committed.
+        committed: the job's largest committed checkpoint; the new summaries do not decrease it.
         replace_partitions: whether the job ran in overwrite mode.
-        properties: the table's.
+        properties: the table's properties.
 
     Raises:
-        RefusedError: partitions are to be replaced by checkpoints with delete files.
-        InvalidRequestError: the limit of continuous empty commits in the table's properties is not allowed.
+        RefusedError: checkpoints with delete files cannot replace partitions.
+        InvalidRequestError: the table's property for the limit of empty commits is not valid.
     """
     if replace_partitions and any(item.delete_files for item in job.checkpoints):
         raise RefusedError(
-            f"checkpoints of job {job.job_id} hold delete files, which cannot replace partitions",
-            hint="a job that writes deletes did not run in overwrite mode: leave --replace-partitions out",
+            f"checkpoints of job {job.job_id} contain delete files, which cannot replace partitions",
+            hint="a job that writes deletes did not run in overwrite mode: omit --replace-partitions",
         )
     every = MAX_EMPTY_COMMITS.of(properties)
     sink = _Sink(job, replace_partitions=replace_partitions, committed=committed)
@@ -74,14 +74,14 @@ def replay_steps(
 
 
 def _batches(job: PendingJob) -> list[Sequence[FoundCheckpoint]]:
-    """Return the checkpoints as the sink's committer is given them."""
+    """Return the checkpoints of each call of the sink's committer."""
     if job.sink == FLINK_SINK:
         return [job.checkpoints] if job.checkpoints else []
     return [(item,) for item in job.checkpoints]
 
 
 class _Sink:
-    """Gathers what a committer would commit."""
+    """Collects the snapshots that a committer would create."""
 
     def __init__(self, job: PendingJob, *, replace_partitions: bool, committed: int) -> None:
         self._job = job
@@ -90,25 +90,25 @@ class _Sink:
         self.steps: list[ReplayStep] = []
 
     def commit(self, batch: Sequence[FoundCheckpoint]) -> None:
-        """Commit what one call of the committer is given."""
+        """Add the snapshots for one call of the committer."""
         data = _files(batch, data=True)
         last = batch[-1].checkpoint_id
         if self._replaces:
-            # An overwrite without files has no partitions to replace.
+            # An overwrite without files replaces no partitions.
             if data:
                 self._add(ReplacePartitions(added=data, validates=False), batch, last)
         elif self._job.sink != DYNAMIC_SINK and not any(item.delete_files for item in batch):
             self._add(AppendFiles(added=data), batch, last)
         else:
             for item in batch:
-                # FlinkSink passes over an entry of no bytes, here but not in an append's label.
+                # FlinkSink skips an entry without bytes here, but counts it in an append's summary.
                 if not item.blank:
                     self._add(_row_delta(item), (item,), item.checkpoint_id)
 
     def _add(
         self, operation: Operation, checkpoints: Sequence[FoundCheckpoint], number: int
     ) -> None:
-        # An unproven checkpoint may have a smaller number, which must not undo what the label says.
+        # An unproven checkpoint may have a smaller number, which must not decrease the committed number.
         self._committed = max(self._committed, number)
         summary = {
             JOB_ID: self._job.job_id,
@@ -124,7 +124,7 @@ class _Sink:
 
 
 def _row_delta(item: FoundCheckpoint) -> RowDelta:
-    # Its position deletes only name files of its own, and its equality deletes may come later than planned.
+    # Its position deletes apply to its own files only, and its equality deletes may be committed late.
     return RowDelta(
         added=_files((item,), data=True), deletes=_files((item,), data=False), validates=False
     )

@@ -1,4 +1,4 @@
-"""What lake's own ingests leave before they commit: like Flink's manifests, with more in their headers."""
+"""Staged runs: manifests that lake's ingests write before they commit, with additional header fields."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def is_staged(operator_id: str) -> bool:
-    """Whether an operator id stands for lake."""
+    """Whether an operator id is lake's."""
     return operator_id == LAKE_OPERATOR_ID
 
 
 def as_run(item: Evidence, readings: Sequence[Reading], table: Table, branch: str) -> Evidence:
-    """Return the evidence of a staged run with what the headers of its manifests say.
+    """Complete the evidence of a staged run with the headers of its manifests.
 
     Args:
-        item: what is known of it as of a checkpoint.
-        readings: all that lies there of it.
+        item: its evidence as a checkpoint.
+        readings: all its manifests.
         table: the table.
         branch: the branch that is replayed to.
     """
@@ -44,11 +44,11 @@ def as_run(item: Evidence, readings: Sequence[Reading], table: Table, branch: st
 
 
 def _cut(readings: Sequence[Reading]) -> str | None:
-    """Say what is missing of a run's manifests; None if nothing is."""
+    """Return a message if a run's manifests are incomplete, else None."""
     for reading in readings:
         if reading.marks.get(MANIFESTS) != str(len(readings)):
-            return f"{reading.location} is not the only manifest of its run"
+            return f"{reading.location} does not list all manifests of its run"
         rows = reading.manifest.entries.num_rows if reading.manifest else 0
         if reading.marks.get(FILES) != str(rows):
-            return f"{reading.location} is cut short"
+            return f"{reading.location} is incomplete"
     return None

@@ -1,4 +1,4 @@
-"""One look at a table and what lies beside it: everything found and judged, and what of it was asked for."""
+"""Survey a table: find and classify all checkpoints, and select those that were requested."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lake.core.flink.commits import job_commit, max_committed
 from lake.core.flink.state import FLINK_SINK
 from lake.core.replay.classification import (
     CheckpointUse,
+    ClassificationContext,
+    Classified,
     Doubt,
     JobKey,
-    Judged,
-    Surroundings,
-    judge,
+    classify,
 )
-from lake.core.replay.evidence import Findings, gather
+from lake.core.replay.evidence import Findings, collect_evidence
 from lake.core.replay.model import (
     BROKEN,
     FOREIGN,
@@ -36,47 +36,47 @@ if TYPE_CHECKING:
     from lake.core.replay.checkpoint_selection import SelectedCheckpoints
     from lake.core.replay.options import ReplayOptions
 
-# What --assume-uncommitted overrules.
+# The doubts that --assume-uncommitted overrides.
 _ASSUMABLE = frozenset({Doubt.NUMBER, Doubt.HISTORY})
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a table and the files beside it said at one moment.
+class Survey:
+    """The state of a table and its temporary manifests at one time.
 
     Args:
         table: the table.
-        options: what was asked for.
-        given: what the given checkpoints say.
-        findings: what lies there.
-        judged: what it is.
+        options: the options of the replay.
+        given: the states of the given checkpoints.
+        findings: the evidence.
+        classified: the classified checkpoints.
     """
 
     table: Table
     options: ReplayOptions
     given: SelectedCheckpoints
     findings: Findings
-    judged: tuple[Judged, ...]
+    classified: tuple[Classified, ...]
 
     @cached_property
-    def asked_for(self) -> list[Judged]:
-        """The checkpoints that a given state names, or that the operator's word covers."""
-        word = self.options.word
-        if word is None:
-            return [item for item in self.judged if item.evidence.named]
+    def asked_for(self) -> list[Classified]:
+        """The checkpoints that a given state names, or that the operator says completed."""
+        assertion = self.options.operator_assertion
+        if assertion is None:
+            return [item for item in self.classified if item.evidence.named]
         return [
             item
-            for item in self.judged
-            if item.found.job_id == word[0]
-            and item.found.checkpoint_id <= word[1]
-            and not item.is_over
+            for item in self.classified
+            if item.found.job_id == assertion[0]
+            and item.found.checkpoint_id <= assertion[1]
+            and not item.is_superseded
         ]
 
     @cached_property
     def jobs(self) -> list[PendingJob]:
-        """What is to be committed, unless something forbids it; the job that wrote first comes first."""
+        """The checkpoints to commit, unless a safety rule forbids it; the job that wrote first comes first."""
         assumed = _ASSUMABLE if self.options.assume_uncommitted else frozenset()
-        chosen: dict[JobKey, list[Judged]] = {}
+        chosen: dict[JobKey, list[Classified]] = {}
         for item in self.asked_for:
             if item.found.state == PENDING or item.doubt in assumed:
                 chosen.setdefault(item.evidence.job, []).append(item)
@@ -84,15 +84,15 @@ class Look:
         return [self._pending(job, [item.found for item in chosen[job]]) for job in ordered]
 
     @cached_property
-    def unfit(self) -> list[Judged]:
-        """What would be committed if it could be."""
+    def unfit(self) -> list[Classified]:
+        """The requested checkpoints that cannot be committed."""
         own = {item.evidence.job for item in self.asked_for if item.found.state != FOREIGN}
         return [
             item
             for item in self.asked_for
             if (
                 item.found.state in {BROKEN, PARTIAL}
-                # A sink writes to one table: a part that lies elsewhere is no other table's.
+                # A sink writes to one table, so a part outside its folders does not belong to another table.
                 or (
                     item.found.state == FOREIGN and item.evidence.job in own and item.evidence.named
                 )
@@ -101,9 +101,9 @@ class Look:
         ]
 
     @property
-    def lost(self) -> bool:
-        """Whether manifests of what would be committed are not there."""
-        return any(item.evidence.lost for item in self.unfit)
+    def has_missing_manifests(self) -> bool:
+        """Whether manifests of requested checkpoints do not exist."""
+        return any(item.evidence.has_missing_manifests for item in self.unfit)
 
     def to_plan(self) -> ReplayPlan:
         """Return the plan."""
@@ -112,7 +112,7 @@ class Look:
             table=self.table,
             branch=self.options.branch,
             base_snapshot_id=head.snapshot_id if head else None,
-            found=tuple(item.found for item in self.judged),
+            found=tuple(item.found for item in self.classified),
             jobs=tuple(self.jobs),
             replace_partitions=self.options.replace_partitions,
         )
@@ -122,37 +122,37 @@ class Look:
         sink = given[1].sink if given else FLINK_SINK
         return PendingJob(sink=sink, job_id=job[0], operator_id=job[1], checkpoints=tuple(found))
 
-    def _is_newer(self, item: Judged) -> bool:
+    def _is_newer(self, item: Classified) -> bool:
         committed = max_committed(self.table.metadata, self.options.branch, *item.evidence.job)
         return item.found.checkpoint_id > committed
 
 
-def look(table: Table, options: ReplayOptions, given: SelectedCheckpoints) -> Look:
-    """Find what lies there and judge it.
+def survey(table: Table, options: ReplayOptions, given: SelectedCheckpoints) -> Survey:
+    """Find and classify the checkpoints of a table.
 
     Raises:
-        NotFoundError: there is no such branch.
+        NotFoundError: the branch does not exist.
         BadInputError: metadata of a retained snapshot is damaged or missing.
     """
     metadata, branch = table.metadata, options.branch
     since = retained_since(metadata, branch)
-    findings = gather(table, given)
+    findings = collect_evidence(table, given)
     jobs = {item.job for item in findings.evidence}
-    around = Surroundings(
+    context = ClassificationContext(
         committed={job: max_committed(metadata, branch, *job) for job in jobs},
         given=given.numbers(),
-        traces=[trace for item in metadata.snapshots if (trace := _trace(item))],
-        word=options.word,
+        uses=[use for item in metadata.snapshots if (use := _use(item))],
+        operator_assertion=options.operator_assertion,
         retained_since_ms=since,
     )
-    return Look(table, options, given, findings, tuple(judge(findings.evidence, around)))
+    return Survey(table, options, given, findings, tuple(classify(findings.evidence, context)))
 
 
-def _first_ms(items: list[Judged]) -> int:
+def _first_ms(items: list[Classified]) -> int:
     return min(item.evidence.written_ms or 0 for item in items)
 
 
-def _trace(snapshot: Snapshot) -> CheckpointUse | None:
+def _use(snapshot: Snapshot) -> CheckpointUse | None:
     commit = job_commit(snapshot)
     if commit is None:
         return None

@@ -1,7 +1,7 @@
-"""Temporary manifests: where they lie, and what they hold, of which nothing is believed unchecked.
+"""Find, read and check temporary manifests, whose content is untrusted.
 
-They carry snapshot id 0 and no sequence numbers, and nothing but their own header says what they are: so they
-are never taken into a table as they are, but read, checked and their files added anew.
+They have snapshot id 0 and no sequence numbers, and only their own header describes them. So a commit never uses
+them as they are: it reads and checks them, and adds their files to new manifests.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 
 DELETES = 1
 _CONTENT = {b"data": DATA, b"deletes": DELETES}
-_GIVEN_ANEW = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
-_READ = [column for column in ENTRY_COLUMNS if column not in _GIVEN_ANEW]
+_ASSIGNED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+_READ = [column for column in ENTRY_COLUMNS if column not in _ASSIGNED]
 _MARK = "lake."
 _FETCH_THREADS = 16
-# Below what 32-bit offsets of strings in one batch reach.
+# Less than the 32-bit offsets of strings in one batch allow.
 _DECODED_BYTES = 256 * 1024 * 1024
 _MAX_SPEC_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What came of reading a temporary manifest.
+    """The result of reading a temporary manifest.
 
     Args:
-        location: where it lies.
-        modified_ms: when it was written, in ms since 1970; None where the storage does not tell.
-        manifest: its content; None if it cannot be used.
-        problem: why it cannot be used.
-        foreign: why it is another table's.
-        marks: what lake itself wrote into its header.
+        location: its location.
+        modified_ms: when it was written, in ms since 1970; None if the storage does not report it.
+        manifest: its content; None if it is not usable.
+        problem: why it is not usable.
+        foreign: why it belongs to another table.
+        marks: the header fields that lake writes.
     """
 
     location: str
@@ -67,7 +67,7 @@ class Reading:
 
 
 def manifest_folders(table: Table) -> list[str]:
-    """Return the folders in which a sink may have put a table's temporary manifests."""
+    """Return the folders to which a sink may write a table's temporary manifests."""
     named = table.properties.get(MANIFESTS_LOCATION)
     own = (table.metadata_folder, locations.join(table.metadata.location, "metadata"))
     folders = [folder.rstrip("/") for folder in (named, *own) if folder]
@@ -75,15 +75,15 @@ def manifest_folders(table: Table) -> list[str]:
 
 
 def manifest_roots(table: Table) -> list[str]:
-    """Return the places below which a table's temporary manifests may lie."""
+    """Return the folders below which a table's temporary manifests may be."""
     return [*table.roots, *manifest_folders(table)]
 
 
 def find_manifests(table: Table) -> list[StoredFile]:
-    """Return the files that are called like temporary manifests, in the table's own folders only.
+    """Return the files with the names of temporary manifests in the table's folders.
 
     Raises:
-        StorageError: the storage lists no files where there are some.
+        StorageError: the storage lists no files in a folder that has some.
     """
     found: dict[str, StoredFile] = {}
     for folder in manifest_folders(table):
@@ -94,10 +94,10 @@ def find_manifests(table: Table) -> list[StoredFile]:
 
 
 def read_temporary_manifests(table: Table, files: Sequence[StoredFile]) -> Iterator[Reading]:
-    """Read temporary manifests; one that is gone meanwhile is left out.
+    """Read temporary manifests; a manifest that was deleted meanwhile is omitted.
 
     Args:
-        table: its specs and schemas are what the entries must fit.
+        table: the table whose specs and schemas the entries must match.
         files: the manifests.
     """
     with ThreadPoolExecutor(_FETCH_THREADS) as pool:
@@ -115,7 +115,7 @@ def read_temporary_manifests(table: Table, files: Sequence[StoredFile]) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A manifest taken apart, and what its header says of it."""
+    """An opened manifest and its schema."""
 
     file: StoredFile
     inner: Opened
@@ -131,7 +131,7 @@ class _Opened:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What those share that are decoded together."""
+        """Equal for manifests that can be decoded together."""
         header = self.inner.container.metadata
         return self.inner.layout.schema_json, self.spec_id, self.content, header["schema"]
 
@@ -147,11 +147,11 @@ def _open(storage: Storage, file: StoredFile) -> _Opened | Reading | None:
 
 
 def _row(container: Container) -> dict[str, Any]:
-    """Return what a manifest list would say of a manifest, from its own header."""
+    """Return the manifest list fields of a manifest from its own header."""
     header = container.metadata
     content = _CONTENT.get(header.get("content", b"data"))
     if content is None:
-        raise CorruptFileError(f"{container.name} has an unknown content in its header")
+        raise CorruptFileError(f"{container.name} has an unknown content type in its header")
     spec_id = header.get("partition-spec-id", b"")
     if not spec_id.isdigit() or len(spec_id) > _MAX_SPEC_DIGITS:
         raise CorruptFileError(f"{container.name} has no partition spec id in its header")
@@ -165,7 +165,7 @@ def _row(container: Container) -> dict[str, Any]:
 
 
 def _read_group(table: Table, group: Sequence[_Opened]) -> Iterator[Reading]:
-    """Decode manifests of one layout, spec and schema together, and each alone if one is damaged."""
+    """Decode manifests of one layout, spec and schema together, or one by one if one is damaged."""
     reason = other_schema(table.metadata, group[0].schema)
     try:
         entries = _decode(table.metadata, group)
@@ -174,7 +174,7 @@ def _read_group(table: Table, group: Sequence[_Opened]) -> Iterator[Reading]:
             for item in group:
                 yield from _read_group(table, [item])
         else:
-            # One of another table may have a spec that this one lacks: its files tell.
+            # A manifest of another table may have a spec that this table lacks; its file paths show that.
             yield _broken(group[0].file, error.message, reason or _other_places(table, group[0]))
         return
     sound = not (reason or outside(table, entries["file_path"]) or defect(entries))
@@ -182,7 +182,7 @@ def _read_group(table: Table, group: Sequence[_Opened]) -> Iterator[Reading]:
     for item in group:
         part = entries.slice(start, item.inner.container.objects)
         start += part.num_rows
-        # Where all of them are sound, so is each.
+        # If all entries together are valid, so are those of each manifest.
         yield _sound(item, part) if sound else _reading(table, item, part, reason)
 
 
@@ -215,13 +215,13 @@ def _sound(item: _Opened, entries: pa.Table) -> Reading:
 
 
 def _decode(metadata: TableMetadata, group: Sequence[_Opened]) -> pa.Table:
-    """Return the entries as `ENTRY_COLUMNS`, without what a commit gives them anew."""
+    """Decode entries as `ENTRY_COLUMNS`, with NULL in the columns that the commit assigns."""
     table = decode_entries([item.inner for item in group], metadata, _READ)
     rows = table.num_rows
     return pa.table(
         {
-            column: pa.nulls(rows, kind) if column in _GIVEN_ANEW else table[column]
-            for column, kind in ENTRY_COLUMNS.items()
+            column: pa.nulls(rows, arrow_type) if column in _ASSIGNED else table[column]
+            for column, arrow_type in ENTRY_COLUMNS.items()
         }
     )
 
@@ -243,11 +243,11 @@ def _other_places(table: Table, item: _Opened) -> str | None:
 def missing_files(
     storage: Storage, manifests: Iterable[TemporaryManifest]
 ) -> tuple[dict[str, str], dict[str, int]]:
-    """Look for the files that manifests name.
+    """Check that the files of manifests exist.
 
     Returns:
-        What is wrong with those that are missing or shorter than their entries say, and when the others were
-        written (ms since 1970, as far as the storage tells), each by location.
+        Messages about files that are missing or shorter than their entries say, and when the others were
+        written (ms since 1970, if the storage reports it), each by location.
     """
     needed: dict[str, int] = {}
     for manifest in manifests:
@@ -259,7 +259,7 @@ def missing_files(
             problems[location] = f"{location} is missing"
         elif file.length < needed[location]:
             problems[location] = (
-                f"{location} has {file.length} bytes, its entry says {needed[location]}"
+                f"{location} has {file.length} bytes, but its entry says {needed[location]}"
             )
         elif file.modified_ms is not None:
             changed[location] = file.modified_ms
@@ -267,7 +267,7 @@ def missing_files(
 
 
 def _lengths(entries: pa.Table) -> Iterator[tuple[str, int]]:
-    """Yield for each entry the file and how long it must at least be."""
+    """Yield for each entry the file and its minimum length."""
     end = pc.add(
         pc.fill_null(entries["content_offset"], 0),
         pc.fill_null(entries["content_size_in_bytes"], 0),

@@ -150,7 +150,7 @@ def test_files_of_a_table_in_this_ones_folder_stay(lake: CommandLine, warehouse:
     document = lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
 
     assert document["result"]["snapshots"] == 2
-    assert "in another's within them" in " ".join(document["warnings"])
+    assert "in a nested table's folders" in " ".join(document["warnings"])
     assert ids_in(warehouse, "db.inner") == [1]
 
 

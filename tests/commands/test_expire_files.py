@@ -119,7 +119,7 @@ def test_a_statistics_file_that_the_catalog_still_names_stays(warehouse: Path) -
     assert kept.exists()
     assert outcome.plan["statistics_files"] == 1
     assert outcome.result["statistics_files"] == 0
-    assert "1 files are reached by the table again" in " ".join(session.warnings)
+    assert "1 files are referenced by the table again" in " ".join(session.warnings)
 
 
 def test_files_outside_are_not_counted_as_going(
@@ -139,7 +139,7 @@ def test_files_outside_are_not_counted_as_going(
 
     assert promised["plan"]["data_files"] == 1
     assert document["result"] == {**promised["plan"], "failed_deletes": 0}
-    assert "lie outside the table" in " ".join(promised["warnings"])
+    assert "are outside the table's folders" in " ".join(promised["warnings"])
     assert promised["warnings"] == document["warnings"]
     assert outside.exists()
 
@@ -162,7 +162,7 @@ def test_what_another_writer_changed_meanwhile_is_explained(warehouse: Path) -> 
     outcome = execute(session, plan)
 
     assert outcome.result["data_files"] == 0
-    assert "were planned and are still needed" in " ".join(session.warnings)
+    assert "were planned but are still needed" in " ".join(session.warnings)
     assert ids_in(warehouse, snapshot_id=oldest) == [1]
 
 

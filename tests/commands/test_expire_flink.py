@@ -101,7 +101,7 @@ def test_many_jobs_make_few_warnings(lake: CommandLine, warehouse: Path) -> None
     # The newest one's commit is the head, which stays anyway.
     assert len(told) == 6
     assert "job-7" in told[0]
-    assert "3 other Flink jobs" in told[-1]
+    assert "3 other Flink jobs too" in told[-1]
 
 
 @pytest.mark.parametrize("name", flink_fixtures.names())

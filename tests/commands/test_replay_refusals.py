@@ -120,7 +120,7 @@ def test_with_a_manifest_missing_nothing_is_committed(pending: Replay, tmp_path:
     assert pending.is_untouched(tmp_path)
     assert pending.states() == [(4, "pending"), (6, "pending")]
     # Their numbers tell without the checkpoint's state.
-    refused(pending.on_word(6), "number 5 is missing", "--checkpoint")
+    refused(pending.on_word(6), "manifest number 5 of job", "--checkpoint")
     assert pending.is_untouched(tmp_path)
 
 
@@ -139,7 +139,7 @@ def test_a_manifest_of_another_length_than_the_checkpoint_says_is_refused(
 ) -> None:
     shutil.copy(pending.manifests[1], pending.manifests[2])
 
-    refused(pending.commit("--quiet-time", "0s"), "checkpoint 6", "bytes, the checkpoint says")
+    refused(pending.commit("--quiet-time", "0s"), "checkpoint 6", "bytes, but the checkpoint says")
 
     assert pending.is_untouched(tmp_path)
 
@@ -166,7 +166,7 @@ def test_with_a_file_cut_short_nothing_is_committed(
     with file.open("r+b") as data:
         data.truncate(file.stat().st_size - 1)
 
-    refused(replay.commit("--quiet-time", "0s"), "bytes, its entry says")
+    refused(replay.commit("--quiet-time", "0s"), "bytes, but its entry says")
 
     assert replay.is_untouched(tmp_path)
 
@@ -534,7 +534,7 @@ def test_a_checkpoint_of_another_table_is_nothing_to_do_and_says_so(
         document = pending.commit(path=path).json()
 
     assert (document["status"], document["result"]["skipped_checkpoints"]) == ("nothing-to-do", 3)
-    assert "lie outside the table" in document["warnings"][0]
+    assert "are outside the table's folders" in document["warnings"][0]
     assert pending.is_untouched(tmp_path)
 
 

@@ -284,7 +284,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "the table is not reloaded before files are deleted",
             "core/expiration/file_deletion.py",
-            "            left, checked = reach.unreached(now.metadata, left), now.metadata_location\n",
+            "            remaining, checked = reach.unreached(now.metadata, remaining), now.metadata_location\n",
             "            checked = now.metadata_location\n",
             (_EXPIRE, _JOURNAL),
         ),
@@ -347,7 +347,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "the minimum age of 24 hours is not enforced",
             "core/expiration/retention.py",
-            "asked > now_ms - FLOOR_MS and not options.unsafe",
+            "older_than > now_ms - FLOOR_MS and not options.unsafe",
             "False",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
@@ -382,7 +382,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an expiry does not note when a run's snapshot expired",
             "core/expiration/execute.py",
-            "        if updates and self.notes:\n",
+            "        if updates and self.may_record_runs:\n",
             "        if False:\n",
             (_RUN_IDS,),
         ),
@@ -583,9 +583,9 @@ def _replays() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a concurrently committed checkpoint is committed again",
             "core/replay/execute.py",
-            "                if not _is_over(item, before, now)\n"
+            "                if not _is_done(item, before, now)\n"
             "                and not self._ran(table, item)\n"
-            "                and not self._is_held(item, held)\n",
+            "                and not self._is_held(item, present)\n",
             "                if not self._ran(table, item)\n",
             (_REPLAY,),
         ),
@@ -606,35 +606,35 @@ def _replays() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a running job is replayed",
             "core/replay/safety_checks.py",
-            "    if age_ms < look.options.quiet_ms:\n",
+            "    if age_ms < survey.options.quiet_ms:\n",
             "    if False:\n",
             (_REFUSALS,),
         ),
         RemovedCheck(
             "a missing manifest is not noticed",
             "core/replay/safety_checks.py",
-            "            _refuse_gaps(look, job)\n",
+            "            _refuse_gaps(survey, job)\n",
             "",
             (_REFUSALS,),
         ),
         RemovedCheck(
             "a broken checkpoint is omitted silently",
             "core/replay/safety_checks.py",
-            "    _refuse_unfit(look)\n",
+            "    _refuse_unfit(survey)\n",
             "",
             (_REFUSALS,),
         ),
         RemovedCheck(
             "a checkpoint that may have been committed before an expiry is committed",
             "core/replay/safety_checks.py",
-            "    _refuse_expired(look)\n",
+            "    _refuse_expired(survey)\n",
             "",
             (_REFUSALS,),
         ),
         RemovedCheck(
             "appended rows replace partitions",
             "core/replay/safety_checks.py",
-            "            _refuse_mode(look, job)\n",
+            "            _refuse_mode(survey, job)\n",
             "",
             (_REFUSALS,),
         ),

@@ -15,11 +15,11 @@ from support.tiers import examples
 from lake.core.flink.manifest_names import END_OF_INPUT
 from lake.core.replay.classification import (
     CheckpointUse,
+    ClassificationContext,
+    Classified,
     Doubt,
     Evidence,
-    Judged,
-    Surroundings,
-    judge,
+    classify,
 )
 from lake.core.replay.model import (
     BROKEN,
@@ -53,13 +53,13 @@ def empty(checkpoint_id: int, **more: Any) -> Evidence:
     return evidence(checkpoint_id, manifests=(), written_ms=None, **more)
 
 
-def judged(item: Evidence, *others: Evidence, **around: Any) -> Judged:
-    found = judge([*others, item], Surroundings(**around))
+def classified(item: Evidence, *others: Evidence, **context: Any) -> Classified:
+    found = classify([*others, item], ClassificationContext(**context))
     return next(one for one in found if one.evidence is item)
 
 
-def state(item: Evidence, *others: Evidence, **around: Any) -> str:
-    return judged(item, *others, **around).found.state
+def state(item: Evidence, *others: Evidence, **context: Any) -> str:
+    return classified(item, *others, **context).found.state
 
 
 # What the files tell.
@@ -70,7 +70,7 @@ def state(item: Evidence, *others: Evidence, **around: Any) -> str:
     [
         ({}, PENDING),
         ({"problem": "cut short"}, BROKEN),
-        ({"lost": True}, BROKEN),
+        ({"has_missing_manifests": True}, BROKEN),
         ({"missing": "a file is gone"}, BROKEN),
         ({"foreign": "elsewhere"}, FOREIGN),
         ({"foreign": "elsewhere", "problem": "cut short"}, FOREIGN),
@@ -109,7 +109,11 @@ def test_manifests_that_are_gone_are_no_damage_if_the_checkpoint_was_committed(
     number: int, known: int, left: int, expected: str
 ) -> None:
     item = evidence(
-        number, named=True, lost=True, manifests=(manifest(),) * left, known_files=known
+        number,
+        named=True,
+        has_missing_manifests=True,
+        manifests=(manifest(),) * left,
+        known_files=known,
     )
 
     assert state(item, committed={KEY: 4}) == expected
@@ -119,14 +123,14 @@ def test_manifests_that_are_gone_are_no_damage_if_the_checkpoint_was_committed(
 
 
 def test_what_a_state_names_above_the_committed_number_is_pending_and_proven() -> None:
-    found = judged(evidence(5, named=True), committed={KEY: 4}, given={KEY: 6}).found
+    found = classified(evidence(5, named=True), committed={KEY: 4}, given={KEY: 6}).found
 
     assert (found.state, found.proven) == (PENDING, True)
 
 
 def test_what_a_state_names_at_the_committed_number_or_below_is_unproven() -> None:
     for number in (1, 50):
-        found = judged(evidence(number, named=True), committed={KEY: 13304}, given={KEY: 50})
+        found = classified(evidence(number, named=True), committed={KEY: 13304}, given={KEY: 50})
         assert (found.found.state, found.doubt) == (UNPROVEN, Doubt.NUMBER)
         assert "13304" in found.found.reason
         assert "counter restarted" in found.found.reason
@@ -138,13 +142,13 @@ def test_an_empty_checkpoint_is_pending_until_its_number_is_committed() -> None:
 
 
 def test_what_the_newest_given_checkpoint_does_not_name_is_superseded_or_unproven() -> None:
-    around: dict[str, Any] = {"committed": {KEY: 2}, "given": {KEY: 5}}
+    context: dict[str, Any] = {"committed": {KEY: 2}, "given": {KEY: 5}}
 
-    assert state(evidence(4), **around) == SUPERSEDED
-    assert state(evidence(5), **around) == SUPERSEDED
-    assert judged(evidence(6), **around).doubt is Doubt.LATER
+    assert state(evidence(4), **context) == SUPERSEDED
+    assert state(evidence(5), **context) == SUPERSEDED
+    assert classified(evidence(6), **context).doubt is Doubt.LATER
     # Of another operator it says nothing.
-    assert state(evidence(4, operator_id="b" * 32), **around) == PENDING
+    assert state(evidence(4, operator_id="b" * 32), **context) == PENDING
 
 
 # What is known of attempts and other jobs.
@@ -155,7 +159,7 @@ def test_an_older_attempt_is_superseded_by_one_that_wrote_on() -> None:
 
     assert state(old, new, committed={KEY: 2}) == SUPERSEDED
     assert state(new, old, committed={KEY: 2}) == PENDING
-    assert judged(old, new, committed={KEY: 2}).is_over
+    assert classified(old, new, committed={KEY: 2}).is_superseded
 
 
 def test_a_newer_attempt_of_another_operator_says_nothing() -> None:
@@ -182,7 +186,7 @@ def test_a_job_that_goes_on_from_an_earlier_checkpoint_supersedes() -> None:
 
 
 @pytest.mark.parametrize(
-    "trace",
+    "use",
     [
         # It began anew, wrote before, went on later, or is another operator's.
         CheckpointUse(OTHER, OPERATOR, 1, 2000),
@@ -191,42 +195,47 @@ def test_a_job_that_goes_on_from_an_earlier_checkpoint_supersedes() -> None:
         CheckpointUse(OTHER, "b" * 32, 4, 2000),
     ],
 )
-def test_other_jobs_do_not(trace: CheckpointUse) -> None:
+def test_other_jobs_do_not(use: CheckpointUse) -> None:
     item = evidence(4, written_ms=1000)
 
-    assert state(item, committed={KEY: 3}, traces=[trace]) == PENDING
+    assert state(item, committed={KEY: 3}, uses=[use]) == PENDING
 
 
 def test_a_job_does_not_take_over_from_one_that_committed_beyond_its_start() -> None:
     item = evidence(80, written_ms=1000)
     beside = CheckpointUse(OTHER, OPERATOR, 50, 2000)
 
-    assert state(item, committed={KEY: 79}, traces=[beside]) == PENDING
-    assert state(item, committed={KEY: 49}, traces=[beside]) == SUPERSEDED
+    assert state(item, committed={KEY: 79}, uses=[beside]) == PENDING
+    assert state(item, committed={KEY: 49}, uses=[beside]) == SUPERSEDED
 
 
 # What remains.
 
 
 def test_without_a_checkpoint_a_larger_number_is_pending_but_not_proven() -> None:
-    found = judged(evidence(5), committed={KEY: 4}).found
+    found = classified(evidence(5), committed={KEY: 4}).found
 
     assert (found.state, found.proven) == (PENDING, False)
 
 
 def test_the_operators_word_proves_up_to_its_number() -> None:
     for number, proven in ((5, True), (6, False)):
-        found = judged(evidence(number), committed={KEY: 4}, word=(JOB, 5)).found
+        found = classified(evidence(number), committed={KEY: 4}, operator_assertion=(JOB, 5)).found
         assert (found.state, found.proven) == (PENDING, proven)
-    assert not judged(evidence(5), committed={KEY: 4}, word=(OTHER, 5)).found.proven
+    assert not classified(
+        evidence(5), committed={KEY: 4}, operator_assertion=(OTHER, 5)
+    ).found.proven
 
 
 def test_the_end_of_a_bounded_input_needs_a_word_of_its_own() -> None:
     end = evidence(END_OF_INPUT)
 
-    assert judged(end, committed={KEY: 4}).doubt is Doubt.END
-    assert judged(end, committed={KEY: 4}, word=(JOB, END_OF_INPUT - 1)).doubt is Doubt.END
-    assert state(end, committed={KEY: 4}, word=(JOB, END_OF_INPUT)) == PENDING
+    assert classified(end, committed={KEY: 4}).doubt is Doubt.END
+    assert (
+        classified(end, committed={KEY: 4}, operator_assertion=(JOB, END_OF_INPUT - 1)).doubt
+        is Doubt.END
+    )
+    assert state(end, committed={KEY: 4}, operator_assertion=(JOB, END_OF_INPUT)) == PENDING
     assert state(replace(end, named=True), committed={KEY: 4}) == PENDING
 
 
@@ -256,7 +265,7 @@ def test_history_must_reach_back_to_the_manifest(
 ) -> None:
     item = evidence(5, written_ms=written, named=named)
 
-    found = judged(item, committed=committed, retained_since_ms=since)
+    found = classified(item, committed=committed, retained_since_ms=since)
 
     assert found.doubt is doubt
     assert found.found.state == (PENDING if doubt is None else UNPROVEN)
@@ -280,7 +289,7 @@ def items(draw: st.DrawFn) -> Evidence:
         named=draw(st.booleans()),
         written_ms=draw(st.none() | st.integers(0, 50)),
         problem=draw(st.sampled_from([None, None, "p"])),
-        lost=draw(st.sampled_from([False, False, True])),
+        has_missing_manifests=draw(st.sampled_from([False, False, True])),
         foreign=draw(st.sampled_from([None, None, "f"])),
         known_files=draw(st.integers(0, files)),
         missing=draw(st.sampled_from([None, None, "m"])),
@@ -288,12 +297,14 @@ def items(draw: st.DrawFn) -> Evidence:
 
 
 @st.composite
-def surroundings(draw: st.DrawFn) -> Surroundings:
+def surroundings(draw: st.DrawFn) -> ClassificationContext:
     numbers = st.dictionaries(st.sampled_from(_KEYS), st.integers(1, 8))
-    return Surroundings(
+    return ClassificationContext(
         committed=draw(numbers),
         given=draw(numbers),
-        word=draw(st.none() | st.tuples(st.sampled_from([JOB, OTHER]), st.integers(0, 9))),
+        operator_assertion=draw(
+            st.none() | st.tuples(st.sampled_from([JOB, OTHER]), st.integers(0, 9))
+        ),
         retained_since_ms=draw(st.none() | st.integers(0, 50)),
     )
 
@@ -301,9 +312,9 @@ def surroundings(draw: st.DrawFn) -> Surroundings:
 @settings(deadline=None, max_examples=examples(300))
 @given(st.lists(items(), max_size=8), surroundings())
 def test_no_judgement_commits_what_snapshots_have_or_calls_proven_what_is_not(
-    found: list[Evidence], around: Surroundings
+    found: list[Evidence], context: ClassificationContext
 ) -> None:
-    result = judge(found, around)
+    result = classify(found, context)
 
     assert len(result) == len(found)
     for one in result:
@@ -311,14 +322,14 @@ def test_no_judgement_commits_what_snapshots_have_or_calls_proven_what_is_not(
         if item.known_files:
             assert told.state in {COMMITTED_LEFTOVER, PARTIAL, BROKEN, FOREIGN}
         if told.state in {PENDING, UNPROVEN}:
-            assert (item.problem, item.foreign, item.missing, item.lost) == (
+            assert (item.problem, item.foreign, item.missing, item.has_missing_manifests) == (
                 None,
                 None,
                 None,
                 False,
             )
         if told.state == PENDING:
-            assert item.checkpoint_id > around.committed_by(item.job)
+            assert item.checkpoint_id > context.committed_by(item.job)
         assert told.proven <= (told.state == PENDING)
         assert (one.doubt is not None) == (told.state == UNPROVEN)
         assert told.reason
@@ -335,13 +346,13 @@ def test_no_judgement_commits_what_snapshots_have_or_calls_proven_what_is_not(
     st.randoms(),
 )
 def test_the_order_in_which_things_are_found_changes_nothing(
-    found: list[Evidence], around: Surroundings, shuffle: random.Random
+    found: list[Evidence], context: ClassificationContext, shuffle: random.Random
 ) -> None:
-    expected = {id(one.evidence): (one.found.state, one.doubt) for one in judge(found, around)}
+    expected = {id(one.evidence): (one.found.state, one.doubt) for one in classify(found, context)}
     mixed = list(found)
     shuffle.shuffle(mixed)
 
-    result = judge(mixed, around)
+    result = classify(mixed, context)
 
     assert {id(one.evidence): (one.found.state, one.doubt) for one in result} == expected
 
@@ -349,13 +360,13 @@ def test_the_order_in_which_things_are_found_changes_nothing(
 @settings(deadline=None, max_examples=examples(200))
 @given(st.lists(items(), max_size=8), surroundings(), st.integers(1, 10**9).map(lambda n: n * 1000))
 def test_only_the_distance_of_times_matters(
-    found: list[Evidence], around: Surroundings, shift: int
+    found: list[Evidence], context: ClassificationContext, shift: int
 ) -> None:
     def later(moment: int | None) -> int | None:
         return None if moment is None else moment + shift
 
     moved = [replace(item, written_ms=later(item.written_ms)) for item in found]
-    then = replace(around, retained_since_ms=later(around.retained_since_ms))
+    then = replace(context, retained_since_ms=later(context.retained_since_ms))
 
-    before = [(one.found.state, one.found.reason) for one in judge(found, around)]
-    assert [(one.found.state, one.found.reason) for one in judge(moved, then)] == before
+    before = [(one.found.state, one.found.reason) for one in classify(found, context)]
+    assert [(one.found.state, one.found.reason) for one in classify(moved, then)] == before

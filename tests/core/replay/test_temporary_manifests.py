@@ -158,20 +158,20 @@ def _nothing(_: dict[str, Any]) -> None:
         (
             _path(f"{TABLE}/data/" + "x" * 4096),
             {},
-            "impossible name",
+            "invalid name",
         ),
         (
             _path(f"{TABLE}/data/\0"),
             {},
-            "impossible name",
+            "invalid name",
         ),
         (_nothing, {"content": "deletes"}, "does not match the manifest"),
         (_nothing, {"content": "other"}, "unknown content"),
         (_nothing, {"partition-spec-id": "9"}, "partition spec 9"),
         (_nothing, {"partition-spec-id": "-1"}, "no partition spec id"),
         (_nothing, {"partition-spec-id": "9" * 40}, "no partition spec id"),
-        (_nothing, {"schema": "{}"}, "no usable schema"),
-        (_nothing, {"schema": "[" * 100_000}, "no usable schema"),
+        (_nothing, {"schema": "{}"}, "no valid schema"),
+        (_nothing, {"schema": "[" * 100_000}, "no valid schema"),
     ],
 )
 def test_what_no_sink_writes_is_broken(
@@ -227,7 +227,7 @@ def test_a_schema_that_the_table_never_had_is_foreign(
     assert old in schema
     rewritten(paths[0], _nothing, schema=schema.replace(old, new, 1))
 
-    assert "was never one of the table" in (reading_of(table, paths[0]).foreign or "")
+    assert "the table never had its column" in (reading_of(table, paths[0]).foreign or "")
 
 
 def test_manifests_cut_and_flipped_are_broken_or_whole_but_never_a_crash(
@@ -285,7 +285,7 @@ def test_a_file_may_be_longer_than_its_entry_but_not_shorter(
     problems, changed = missing_files(table.storage, [manifest])
 
     assert problems.keys() == {str(second), str(third)}
-    assert "bytes, its entry says" in problems[str(second)]
+    assert "bytes, but its entry says" in problems[str(second)]
     assert problems[str(third)].endswith("is missing")
     assert changed.keys() == {str(first), str(fourth)}
 
