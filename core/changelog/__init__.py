@@ -1,4 +1,4 @@
 """`lake scan --changes`: the row changes between two snapshots.
 
-Does not belong here: loading a change log (`lake.core.changelog_load`).
+Loading a change log does not belong here (`lake.core.changelog_load`).
 """

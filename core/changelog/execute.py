@@ -1,4 +1,4 @@
-"""Carry a change log out: its rows to a file, a folder, a stream, or a preview."""
+"""Run a change log scan: write its rows to a file, a folder or a stream, or preview them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lake.core.changelog.plan import ChangelogPlan
 from lake.core.changelog.read import AMBIGUOUS, changes_of
-from lake.core.changelog.task_unit import Unit
+from lake.core.changelog.task_unit import ChangeUnit
 from lake.core.changelog.task_units import units_of
 from lake.core.engine.tasks import Task, TaskContext, TaskFunction
 from lake.core.exports import export
@@ -23,12 +23,12 @@ from lake.core.session import Session
 
 
 def describe(plan: ChangelogPlan) -> Outcome:
-    """Tell the plan; no data is read."""
+    """Return the plan as an outcome; no data is read."""
     return _outcome(plan, {})
 
 
 def preview(plan: ChangelogPlan) -> Outcome:
-    """Read the first changes in this process."""
+    """Read the first changes in this process and return them as an outcome."""
     result, details = previewed(ChangeRows(plan))
     return _outcome(plan, result, details=details)
 
@@ -37,8 +37,8 @@ def write(session: Session, plan: ChangelogPlan, output: Output) -> Outcome:
     """Write all changes.
 
     Raises:
-        RefusedError: the output lies in the table, or a file's format cannot be read yet.
-        CorruptFileError: a file cannot be read; nothing is left behind.
+        RefusedError: the output is inside the table's folders, or a file's format is not supported.
+        CorruptFileError: a file cannot be read; the output is removed.
         BadInputError: the output cannot be written.
     """
     result, noted = export.emit(session, ChangeRows(plan), output)
@@ -50,7 +50,7 @@ class ChangelogTask(PlainData):
     """Read a unit and write its changes to a part."""
 
     part: Part
-    unit: Unit
+    unit: ChangeUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class ChangeRows:
         return write_part
 
     def check(self, rows: int, noted: Noted) -> None:
-        """Nothing tells beforehand how many changes there are; the reader checks each file."""
+        """Do nothing: the number of changes is not known in advance, and the reader checks each file."""
 
 
 def write_part(task: ChangelogTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Task: write a unit's changes to one file; there is no file for no changes."""
+    """Task: write a unit's changes to one file, or no file if there are no changes."""
     noted: Noted = Noted()
     changes = changes_of(context.storage, task.unit, task.part.projection, noted)
     yield export.write_part(task.part, context, changes, noted)
@@ -95,11 +95,11 @@ def _outcome(
     warnings = []
     if noted and noted.get(AMBIGUOUS):
         warnings.append(
-            f"{noted[AMBIGUOUS]} times a commit changed several rows of one key: "
-            "they are told as deletes and inserts"
+            f"{noted[AMBIGUOUS]} times a commit changed several rows with one key: "
+            "they are shown as deletes and inserts"
         )
     if plan.truncated:
-        warnings.append("older snapshots have expired: what they changed is not told")
+        warnings.append("older snapshots have expired: their changes are not in this scan")
     return Outcome(
         command="scan",
         table=plan.table.identifier,

@@ -1,4 +1,4 @@
-"""Which files a commit put in and took away, from the entries of the manifests that it exchanged: pure functions."""
+"""Find the files that a commit added and removed, from the entries of the manifests that it exchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Entries = Mapping[int, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Entries by spec id: of files that are live after a commit only, before it only, and on both sides."""
+    """Entries by spec id: of files that are live only after a commit, only before it, and both."""
 
     added: Entries
     removed: Entries
@@ -28,9 +28,9 @@ class Exchange:
 
 
 def exchange(before: Entries, after: Entries) -> Exchange:
-    """Compare live entries; entries of manifests on both sides may be left out, if on both.
+    """Compare live entries. Entries of manifests on both sides may be omitted from both.
 
-    A file is known by its path and, in a file of several deletion vectors, by its place there.
+    A file is identified by its path and, for a deletion vector, by its offset in the Puffin file.
     """
     old, new = identities(before), identities(after)
     return Exchange(
@@ -41,7 +41,7 @@ def exchange(before: Entries, after: Entries) -> Exchange:
 
 
 def live(entries: Entries) -> Entries:
-    """Leave out entries of files that their own snapshot took away."""
+    """Return the entries without those that are marked as deleted."""
     return {
         spec: table.filter(pc.not_equal(table["status"], DELETED))
         for spec, table in entries.items()
@@ -61,12 +61,12 @@ def lived_before(entries: Entries, snapshot_id: int) -> Entries:
 
 
 def count(entries: Entries) -> int:
-    """Return how many entries there are."""
+    """Return the number of entries."""
     return sum(table.num_rows for table in entries.values())
 
 
 def joined(*parts: Entries) -> Entries:
-    """Put entries together."""
+    """Concatenate entries."""
     specs = dict.fromkeys(spec for part in parts for spec in part)
     return {
         spec: pa.concat_tables([part[spec] for part in parts if spec in part]) for spec in specs
@@ -82,7 +82,7 @@ def _identity(entries: pa.Table) -> pa.ChunkedArray:
 
 
 def identities(entries: Entries) -> pa.ChunkedArray:
-    """Return what files are known by: paths, for delete files with their place there."""
+    """Return the identities of files: the path, for delete files with the offset."""
     chunks = [chunk for table in entries.values() for chunk in _identity(table).chunks]
     return pa.chunked_array(chunks, pa.string())
 

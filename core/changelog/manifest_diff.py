@@ -1,4 +1,4 @@
-"""The manifests of snapshots and of their parents, each read once however many snapshots have it."""
+"""Compare the manifests of snapshots with those of their parents; each manifest is read once."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _FETCH_THREADS = 16
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """Manifests of one kind, data or deletes, that a snapshot and its parent have.
+    """The data or the delete manifests of a snapshot and its parent.
 
     Args:
-        after: the snapshot's.
-        before: the parent's; None if it has expired.
+        after: the snapshot's manifests.
+        before: the parent's manifests; None if it has expired.
         snapshot_id: the snapshot.
     """
 
@@ -42,29 +42,29 @@ class Manifests:
 
     @property
     def new(self) -> pa.Table:
-        """Those that only the snapshot has."""
+        """The manifests that only the snapshot has."""
         if self.before is not None:
             return _without(self.after, self.before)
         return self.after.filter(pc.equal(self.after["added_snapshot_id"], self.snapshot_id))
 
     @property
-    def gone(self) -> pa.Table:
-        """Those that only the parent has, as far as it is known."""
+    def removed(self) -> pa.Table:
+        """The manifests that only the parent has; empty if it has expired."""
         return self.after.slice(0, 0) if self.before is None else _without(self.before, self.after)
 
     @property
     def shared(self) -> pa.Table:
-        """Those that are not new."""
+        """The manifests of the snapshot that are not new."""
         return _without(self.after, self.new)
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A snapshot with the manifests that it and its parent have.
+    """A snapshot with its manifests and its parent's.
 
     Args:
-        snapshot: it.
-        data: manifests of data files; the parent's may be unknown.
+        snapshot: the snapshot.
+        data: manifests of data files; those of the parent may be unknown.
         deletes: manifests of delete files.
     """
 
@@ -82,14 +82,14 @@ def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
     """Read the manifest lists of snapshots and of their parents.
 
     Raises:
-        BadInputError: a parent has expired, and which rows its deletes left cannot be told without it.
+        BadInputError: a parent has expired, and the deleted rows cannot be determined without it.
         CorruptFileError: a manifest list cannot be read.
     """
     known = snapshots_by_id(table.metadata)
     parents = [known.get(item.parent_snapshot_id or 0) for item in snapshots]
     wanted = {item.snapshot_id: item for item in (*snapshots, *parents) if item is not None}
     with ThreadPoolExecutor(_FETCH_THREADS) as pool:
-        read = pool.map(lambda item: _whole(table, item), wanted.values())
+        read = pool.map(lambda item: _verified_list(table, item), wanted.values())
         lists = dict(zip(wanted, read, strict=True))
     return [
         _commit(table, item, lists[item.snapshot_id], lists.get(item.parent_snapshot_id or 0))
@@ -97,8 +97,8 @@ def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
     ]
 
 
-def _whole(table: Table, snapshot: Snapshot) -> pa.Table:
-    # What is missing in one list would be told as a change.
+def _verified_list(table: Table, snapshot: Snapshot) -> pa.Table:
+    # A manifest missing in a list would be reported as a change.
     manifests = read_list(table.storage, table.metadata, snapshot)
     verify_manifest_list(table.storage, table.metadata, snapshot, manifests)
     return manifests
@@ -118,8 +118,8 @@ def _commit(table: Table, snapshot: Snapshot, after: pa.Table, before: pa.Table 
     if before is None:
         if found.new.num_rows:
             raise BadInputError(
-                f"which rows snapshot {number} deleted cannot be told: its parent has expired",
-                hint=f"begin with --from-snapshot {number}",
+                f"cannot determine the rows that snapshot {number} deleted: its parent has expired",
+                hint=f"start with --from-snapshot {number}",
             )
         found = Manifests(deletes, deletes, number)
     return Commit(snapshot, Manifests(data, old_data, number), found)
@@ -136,11 +136,11 @@ def _without(manifests: pa.Table, others: pa.Table) -> pa.Table:
 
 
 class EntryReader:
-    """Entries of manifests, each manifest read once.
+    """Reads the entries of manifests, each manifest once.
 
     Args:
-        table: whose they are.
-        columns: of the entries.
+        table: the table of the manifests.
+        columns: the columns of the entries.
     """
 
     def __init__(self, table: Table, columns: Sequence[str]) -> None:
@@ -149,10 +149,10 @@ class EntryReader:
         self._found: dict[str, tuple[int, pa.Table]] = {}
 
     def read(self, manifests: Iterable[pa.Table]) -> None:
-        """Read what is not known yet, all together.
+        """Read those of the manifests that are not read yet, together.
 
         Raises:
-            CorruptFileError: a manifest is not what its list says.
+            CorruptFileError: a manifest does not match its manifest list.
         """
         rows = pa.concat_tables([MANIFEST_SCHEMA.empty_table(), *manifests])
         paths = rows["manifest_path"].to_pylist()
@@ -177,7 +177,7 @@ class EntryReader:
             if path in self._found:
                 spec_id, entries = self._found[path]
                 by_spec.setdefault(spec_id, []).append(entries)
-        # Many small chunks cost more than a copy.
+        # Many small chunks are slower than a copy.
         return {
             spec_id: pa.concat_tables(parts).combine_chunks() for spec_id, parts in by_spec.items()
         }

@@ -1,4 +1,4 @@
-"""What telling a table's changes reads: per snapshot the files that came, that went, and that lost rows."""
+"""Plan a change log: the files that each snapshot added and removed, and those whose deletes changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lake.core.changelog.file_diff import (
 from lake.core.changelog.manifest_diff import Commit, EntryReader, Manifests, commits_of
 from lake.core.errors import InvalidRequestError
 from lake.core.manifests.api import live_manifests
-from lake.core.scan.incremental import Increment, operation_of, plan_span
+from lake.core.scan.incremental import Increment, operation_of, plan_range
 from lake.core.scan.plan import ScanOptions, ScanPlan, bound, file_columns, planned
 from lake.core.snapshots.delete_index import DATA_BOUNDS, DATA_COLUMNS, DELETE_COLUMNS, DeleteIndex
 from lake.core.snapshots.delete_scopes import all_schemas
@@ -50,28 +50,28 @@ REPLACE = "replace"
 
 @dataclass(frozen=True)
 class SideFiles(LiveFiles):
-    """Some of a snapshot's data files, with its delete files as they were read already."""
+    """Some of a snapshot's data files, with an index of its delete files."""
 
     index: DeleteIndex = field(kw_only=True)
 
     @cached_property
     def delete_index(self) -> DeleteIndex:
-        """The snapshot's live delete files."""
+        """The index of the snapshot's live delete files."""
         return self.index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What one snapshot changed.
+class SnapshotChanges:
+    """The changes of one snapshot.
 
     Args:
-        ordinal: its place among the snapshots told, from 0.
+        ordinal: its index among the snapshots of the change log, from 0.
         snapshot_id: the snapshot.
-        inserts: data files that came, with the deletes that apply to them in the snapshot.
-        deletes: data files that went, with the deletes that applied to them in its parent.
-        touched: data files of both whose deletes are others now, with those of the snapshot.
+        inserts: added data files, with the deletes that apply to them in the snapshot.
+        deletes: removed data files, with the deletes that applied to them in its parent.
+        touched: retained data files whose deletes changed, with the deletes of the snapshot.
         before: the same files with the deletes of the parent.
-        revives: whether a delete file went that applied to a touched file: rows may have come back.
+        revives: whether a delete file of a touched file was removed, which may restore rows.
     """
 
     ordinal: int
@@ -84,38 +84,38 @@ class Step:
 
     @property
     def parts(self) -> tuple[ScanPlan, ScanPlan, ScanPlan]:
-        """All that is read."""
+        """The plans of all files that are read."""
         return self.inserts, self.deletes, self.touched
 
     @property
     def mixed(self) -> bool:
-        """Whether rows both went and came, so that they must be looked at together."""
-        went = self.deletes.found.count + self.touched.found.count
-        came = self.inserts.found.count + (self.touched.found.count if self.revives else 0)
-        return bool(went and came)
+        """Whether rows were both removed and added, so that they must be compared."""
+        removed = self.deletes.found.count + self.touched.found.count
+        added = self.inserts.found.count + (self.touched.found.count if self.revives else 0)
+        return bool(removed and added)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogPlan:
-    """A decided change log.
+    """The plan of a change log.
 
     Args:
-        table: what is read.
-        options: what was asked.
-        key: columns by which updates are told.
+        table: the table to read.
+        options: the options of the scan.
+        key: key columns that identify updates.
         snapshot: the last snapshot, None for an empty table.
-        steps: what each snapshot changed, oldest first; those that changed no files are left out.
-        snapshots: how many snapshots are told of, with those.
+        steps: the changes of each snapshot, oldest first, without snapshots that changed no files.
+        snapshots: the number of snapshots, including those.
         projection: the columns to return.
-        reading: those and the key's.
-        truncated: whether what was before the first snapshot is not known.
+        reading: these columns and the key's.
+        truncated: whether the state before the first snapshot is not known.
     """
 
     table: Table
     options: ScanOptions
     key: tuple[str, ...]
     snapshot: Snapshot | None
-    steps: Sequence[Step]
+    steps: Sequence[SnapshotChanges]
     snapshots: int
     projection: Schema
     reading: Schema
@@ -123,21 +123,21 @@ class ChangelogPlan:
 
     @property
     def parts(self) -> Iterator[ScanPlan]:
-        """All that is read."""
+        """The plans of all files that are read."""
         return (part for step in self.steps for part in step.parts)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the files that are read, each as often as it is read."""
+        """The size of the files in bytes; a file that is read twice counts twice."""
         return sum(part.bytes for part in self.parts)
 
     @property
     def records(self) -> int:
-        """Their rows, deleted or not, by their metadata."""
+        """The number of their rows by metadata, including deleted ones."""
         return sum(part.records for part in self.parts)
 
     def facts(self) -> dict[str, int]:
-        """Return the plan as it is shown."""
+        """Return the plan's counts by their names in the output."""
         parts = list(self.parts)
         return {
             "snapshots": self.snapshots,
@@ -151,7 +151,7 @@ class ChangelogPlan:
         }
 
     def _delete_files(self) -> int:
-        """Return how many delete files are live wherever something is read."""
+        """Return the number of delete files that are live in the states that are read."""
         found = [part.found for part in self.parts] + [step.before for step in self.steps]
         indexes = {id(files.delete_index): files.delete_index for files in found if files.count}
         names = [identities(index.by_spec) for index in indexes.values()]
@@ -160,15 +160,15 @@ class ChangelogPlan:
 
 
 def plan_changelog(table: Table, options: ScanOptions, key: Sequence[str] = ()) -> ChangelogPlan:
-    """Find what the snapshots of a span changed.
+    """Find the changes of the snapshots in a range.
 
     Raises:
-        InvalidRequestError: the key or a column's name cannot be.
+        InvalidRequestError: the key or the name of a column is not valid.
         NotFoundError: a snapshot, ref or column does not exist.
-        BadInputError: the filter or the range of snapshots cannot be, or what was before it has expired.
-        CorruptFileError: a manifest is not what its list says.
+        BadInputError: the filter or the range is not valid, or a required snapshot before it has expired.
+        CorruptFileError: a manifest does not match its manifest list.
     """
-    span = plan_span(
+    selected = plan_range(
         table.metadata,
         start=options.start,
         inclusive=options.inclusive,
@@ -177,19 +177,19 @@ def plan_changelog(table: Table, options: ScanOptions, key: Sequence[str] = ()) 
     )
     condition, projection = bound(table.schema, options)
     reading, names = _with_key(table.schema, projection, options, key)
-    told = [item for item in reversed(span.snapshots) if operation_of(item) != REPLACE]
-    commits = commits_of(table, told)
+    shown = [item for item in reversed(selected.snapshots) if operation_of(item) != REPLACE]
+    commits = commits_of(table, shown)
     steps = _Planner(table, options, condition, reading).steps(commits)
     return ChangelogPlan(
         table=table,
         options=options,
         key=names,
-        snapshot=span.end,
+        snapshot=selected.end,
         steps=steps,
-        snapshots=len(told),
+        snapshots=len(shown),
         projection=Schema(*projection.fields, *CHANGE_COLUMNS),
         reading=reading,
-        truncated=span.truncated
+        truncated=selected.truncated
         or (options.start is None and any(item.is_orphan for item in commits)),
     )
 
@@ -201,21 +201,21 @@ def _with_key(
     taken = {item.name for item in CHANGE_COLUMNS} & {item.name for item in projection.fields}
     if taken:
         raise InvalidRequestError(
-            f"the table has a column {sorted(taken)[0]}, which a change log has too",
-            hint="choose the other columns with --select",
+            f"the table's column {sorted(taken)[0]} has the name of a column of the change log",
+            hint="select the other columns with --select",
         )
     fields = {item.field_id: item for item in projection.fields}
     names = []
     for name in key:
         (wanted,) = project_schema(schema, [name], case_sensitive=options.case_sensitive).fields
         if fields.setdefault(wanted.field_id, wanted) != wanted:
-            raise InvalidRequestError(f"--key {name} needs the whole of the column in --select")
+            raise InvalidRequestError(f"--key {name} requires the complete column in --select")
         names.append(wanted.name)
     return Schema(*fields.values()), tuple(names)
 
 
 class _Planner:
-    """Plans commit after commit, reading each manifest once."""
+    """Plans commits one after another; reads each manifest once."""
 
     def __init__(
         self,
@@ -233,16 +233,19 @@ class _Planner:
         self._deletes = EntryReader(table, DELETE_COLUMNS)
         self._indexes: dict[tuple[str, ...], DeleteIndex] = {}
 
-    def steps(self, commits: Sequence[Commit]) -> list[Step]:
-        """Plan commits, oldest first; those that changed no files are left out."""
+    def steps(self, commits: Sequence[Commit]) -> list[SnapshotChanges]:
+        """Plan commits, oldest first; those that changed no files are omitted."""
         kinds = [item.deletes for item in commits]
-        self._deletes.read(part for item in kinds for part in (item.after, item.gone))
+        self._deletes.read(part for item in kinds for part in (item.after, item.removed))
         changed = [self._changed_deletes(item) for item in kinds]
         self._data.read(
             part
             for item, deletes in zip(commits, changed, strict=True)
-            # Files on both sides are worth a look only where deletes are others.
-            for part in (item.data.new if deletes.is_empty else item.data.after, item.data.gone)
+            # Retained files are needed only if the deletes changed.
+            for part in (
+                item.data.new if deletes.is_empty else item.data.after,
+                item.data.removed,
+            )
         )
         steps = [
             self._step(ordinal, item, deletes)
@@ -251,16 +254,18 @@ class _Planner:
         return [step for step in steps if any(part.found.count for part in step.parts)]
 
     def _changed_deletes(self, manifests: Manifests) -> Exchange:
-        gone, new = (self._deletes.of(part) for part in (manifests.gone, manifests.new))
-        return exchange(live(gone), live(new))
+        removed_entries, new = (
+            self._deletes.of(part) for part in (manifests.removed, manifests.new)
+        )
+        return exchange(live(removed_entries), live(new))
 
     def _changed_files(self, manifests: Manifests) -> Exchange:
         new = self._data.of(manifests.new)
         if manifests.before is None:
             return exchange(lived_before(new, manifests.snapshot_id), live(new))
-        return exchange(live(self._data.of(manifests.gone)), live(new))
+        return exchange(live(self._data.of(manifests.removed)), live(new))
 
-    def _step(self, ordinal: int, commit: Commit, deletes: Exchange) -> Step:
+    def _step(self, ordinal: int, commit: Commit, deletes: Exchange) -> SnapshotChanges:
         files = self._changed_files(commit.data)
         old, new = commit.deletes.before, commit.deletes.after
         kept: Entries = {}
@@ -269,7 +274,7 @@ class _Planner:
             changed = [self._index_of(part) for part in (deletes.added, deletes.removed)]
             kept = _touched(joined(files.kept, shared), changed)
         touched = self._part(kept, new)
-        return Step(
+        return SnapshotChanges(
             ordinal=ordinal,
             snapshot_id=commit.snapshot.snapshot_id,
             inserts=self._part(files.added, new),
@@ -280,10 +285,12 @@ class _Planner:
         )
 
     def _part(self, entries: Entries, delete_manifests: pa.Table) -> ScanPlan:
-        """Plan to read data files as they are with some delete files."""
+        """Plan to read data files with the deletes of some manifests."""
         found = self._side(entries, delete_manifests)
-        whole = Increment(None, (), ())
-        return planned(self._table, self._options, whole, found, self._condition, self._reading)
+        no_increment = Increment(None, (), ())
+        return planned(
+            self._table, self._options, no_increment, found, self._condition, self._reading
+        )
 
     def _side(self, entries: Entries, delete_manifests: pa.Table) -> SideFiles:
         kept = {spec_id: self._pruned(spec_id, some) for spec_id, some in entries.items()}
@@ -303,7 +310,7 @@ class _Planner:
         return entries.filter(prune_files(entries, spec, self._table.schema, self._condition))
 
     def _index(self, delete_manifests: pa.Table) -> DeleteIndex:
-        """Return a snapshot's live delete files."""
+        """Return the index of a snapshot's live delete files."""
         paths = tuple(delete_manifests["manifest_path"].to_pylist())
         if paths not in self._indexes:
             self._indexes[paths] = self._index_of(live(self._deletes.of(delete_manifests)))

@@ -1,8 +1,8 @@
-"""What a commit did to rows, from the rows it took away and those it put there: pure functions.
+"""Compute the changes of a commit from the rows that it removed and added.
 
-A file that is rewritten takes away and puts back most of its rows: what is on both sides is no change. Of what
-is left, a row that went and a row that came under one key are an update. Source: Iceberg Java's
-RemoveCarryoverIterator and ComputeUpdateIterator.
+A rewrite of a file removes most of its rows and adds them again; rows on both sides are not changes. Of the other
+rows, a removed and an added row with one key are an update. Source: Iceberg Java's RemoveCarryoverIterator and
+ComputeUpdateIterator.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class RowDiff:
-    """The changes of one commit, in the order in which they are told.
+    """The changes of one commit, in output order.
 
     Args:
-        rows: numbers of the rows that changed.
-        kinds: for each of them a place in `CHANGE_TYPES`.
-        ambiguous: how many keys went or came several times, so that nobody can tell which row became which.
+        rows: indices of the rows that changed.
+        kinds: the index in `CHANGE_TYPES` of each.
+        ambiguous: the number of keys with several removed or added rows, which cannot be paired.
     """
 
     rows: Int64s
@@ -37,15 +37,15 @@ class RowDiff:
 
 
 def match(rows: pa.RecordBatch, inserted: Mask, key: Sequence[str] = ()) -> RowDiff:
-    """Tell what changed: rows on both sides are left out as often as they are on both.
+    """Return the changed rows; rows on both sides are omitted as often as they are on both.
 
-    Without a key, all deletes come before all inserts. With one, the rows of a key stand together, the one that
-    went first.
+    Without a key, all deletes precede all inserts. With a key, the rows of a key are adjacent, the removed row
+    first.
 
     Args:
-        rows: those taken away and those put there; all of those with one key or one identity.
-        inserted: which ones were put there.
-        key: columns by which a row that went and one that came are told to be an update.
+        rows: the removed and added rows; all rows of a key, or all equal rows, are included.
+        inserted: which rows were added.
+        key: columns by which a removed and an added row are an update.
     """
     kept = np.flatnonzero(~_carried_over(row_codes(rows), inserted))
     side = inserted[kept]
@@ -54,16 +54,16 @@ def match(rows: pa.RecordBatch, inserted: Mask, key: Sequence[str] = ()) -> RowD
         order = np.argsort(side, kind="stable")
         return RowDiff(kept[order], kinds[order], 0)
     keys = row_codes(rows.select(list(key)))[kept]
-    gone, come = _counts(keys, ~side), _counts(keys, side)
-    updated = ((gone == 1) & (come == 1))[keys]
+    removed, added = _counts(keys, ~side), _counts(keys, side)
+    updated = ((removed == 1) & (added == 1))[keys]
     kinds[updated] = np.where(side[updated], UPDATE_AFTER, UPDATE_BEFORE)
-    ambiguous = int(np.sum((gone > 0) & (come > 0) & (gone + come > 2)))  # noqa: PLR2004
+    ambiguous = int(np.sum((removed > 0) & (added > 0) & (removed + added > 2)))  # noqa: PLR2004
     order = np.lexsort((side, keys))
     return RowDiff(kept[order], kinds[order], ambiguous)
 
 
 def _carried_over(codes: Int64s, inserted: Mask) -> Mask:
-    """Return which rows have a partner on the other side."""
+    """Return which rows have an equal row on the other side."""
     both = np.minimum(_counts(codes, inserted), _counts(codes, ~inserted))
     order = np.lexsort((inserted, codes))
     groups = codes[order] * 2 + inserted[order]
@@ -75,6 +75,6 @@ def _carried_over(codes: Int64s, inserted: Mask) -> Mask:
 
 
 def _counts(codes: Int64s, chosen: Mask) -> Int64s:
-    """Return how many of the chosen rows have each code."""
+    """Return the number of chosen rows with each code."""
     size = int(codes.max()) + 1 if len(codes) else 0
     return np.bincount(codes[chosen], minlength=size)

@@ -1,7 +1,7 @@
-"""Rows that a commit took away and put there, in memory or, if they are many, in parts on disk.
+"""Store the rows that a commit removed and added, in memory or, if they are many, in parts on disk.
 
-What belongs together, by key or by all its values, is in one part. The file has no name, so the system frees
-it however the process ends.
+Rows with one key, or equal rows, are in one part. The file has no name, so the system frees it however the process
+ends.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from lake.core.sorting.spill_file import BatchSpool
 
 MEMORY_BYTES = 48 * 1024 * 1024
 PARTS = 256
-# The last column, whatever names the others have.
+# The last column; other columns may have the same name.
 _SIDE = "inserted"
 
 
 class RowSpool:
-    """Takes rows of both sides and gives them back by parts that can be looked at one by one.
+    """Collects rows of both sides and returns them in parts that can be compared independently.
 
     Args:
-        key: the columns whose values must be together; none for all.
-        memory_bytes: how much is held before it goes to disk.
+        key: the columns whose equal values must be in one part; none for all columns.
+        memory_bytes: how much to keep in memory before writing to disk.
     """
 
     def __init__(self, key: Sequence[str], memory_bytes: int | None = None) -> None:
@@ -40,7 +40,7 @@ class RowSpool:
         self._pieces: dict[int, list[int]] = defaultdict(list)
 
     def add(self, batch: pa.RecordBatch, inserted: Mask) -> None:
-        """Take rows and whether each was put there."""
+        """Add rows and whether each was added by the commit."""
         if batch.num_rows:
             batch = batch.append_column(_SIDE, pa.array(inserted))
             self._held.append(batch)
@@ -49,26 +49,26 @@ class RowSpool:
             self._spill()
 
     def parts(self) -> Iterator[tuple[pa.RecordBatch, Mask]]:
-        """Give all rows back, part by part; nothing may be added any more."""
+        """Yield all rows, part by part. No rows may be added afterwards."""
         if not self._pieces:
             if self._held:
-                yield _apart(self._held)
+                yield _split_sides(self._held)
             return
         self._spill()
         for part in sorted(self._pieces):
-            yield _apart([self._spool.read(number) for number in self._pieces[part]])
+            yield _split_sides([self._spool.read(number) for number in self._pieces[part]])
 
     def close(self) -> None:
-        """Free the disk."""
+        """Free the disk space."""
         self._spool.close()
 
     def _spill(self) -> None:
         if not self._held:
             return
-        rows = _together(self._held)
+        rows = _concatenated(self._held)
         self._held, self._bytes = [], 0
-        told = rows.select(self._key) if self._key else _without_side(rows)
-        parts = partition_of(encode_rows(told).hashes(), PARTS)
+        identity = rows.select(self._key) if self._key else _without_side(rows)
+        parts = partition_of(encode_rows(identity).hashes(), PARTS)
         order = np.argsort(parts, kind="stable")
         rows, edges = rows.take(pa.array(order)), np.searchsorted(parts[order], range(PARTS + 1))
         for number in np.flatnonzero(np.diff(edges)).tolist():
@@ -76,12 +76,12 @@ class RowSpool:
             self._pieces[number].append(self._spool.write(piece))
 
 
-def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches)
 
 
-def _apart(batches: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, Mask]:
-    rows = _together(batches)
+def _split_sides(batches: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, Mask]:
+    rows = _concatenated(batches)
     return _without_side(rows), rows.column(rows.num_columns - 1).to_numpy(zero_copy_only=False)
 
 

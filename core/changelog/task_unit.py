@@ -1,4 +1,4 @@
-"""What a task reads of a change log, as plain data: pieces of data files, and delete files before and after."""
+"""The input of a change log task as plain data: slices of data files, and delete files before and after."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from lake.core.plain import PlainData
 from lake.core.rows.reader import FileSlice, ReadSettings
 
-CAME, WENT, LOST, CHANGED = "came", "went", "lost", "changed"
+ADDED, REMOVED, NEWLY_DELETED, CHANGED = "added", "removed", "newly-deleted", "changed"
 
 
 @dataclass(frozen=True, slots=True)
 class Part(PlainData):
-    """Pieces of data files that are read together; delete files are named by their places in the unit's settings.
+    """Slices of data files that are read together; delete files are indices into the unit's settings.
 
     Args:
-        kind: ``came`` and ``went`` are all rows that the deletes leave; ``lost`` are those of them that the other
-            deletes hit; ``changed`` are the rows that one of both hits and not the other: those that the deletes
-            leave went, the others came.
-        files: the pieces.
+        kind: ``added`` and ``removed``: all rows that `deletes` do not delete. ``newly-deleted``: those of them
+            that `other` deletes. ``changed``: rows that one of both deletes; those that `deletes` does not
+            delete were removed, the others added.
+        files: the slices.
         deletes: delete files.
-        other: others, for ``lost`` and ``changed``.
+        other: the other delete files, for ``newly-deleted`` and ``changed``.
     """
 
     kind: str
@@ -31,21 +31,21 @@ class Part(PlainData):
 
     @property
     def bytes(self) -> int:
-        """Bytes of the pieces."""
+        """The size of the slices in bytes."""
         return sum(item.length or item.size_bytes - item.start for item in self.files)
 
 
 @dataclass(frozen=True, slots=True)
-class Unit(PlainData):
-    """What is told together: a whole commit, or a part of one that only put rows in or only took some away.
+class ChangeUnit(PlainData):
+    """The input of one task: a whole commit, or a part of a commit that only adds or only removes rows.
 
     Args:
-        settings: how files are read, with all delete files that any part needs.
-        parts: what to read.
-        ordinal: the commit's place among those told.
-        snapshot_id: the commit.
-        key: columns by which updates are told.
-        matched: whether rows both went and came, so that they must be compared.
+        settings: how to read files, with all delete files of the parts.
+        parts: the parts to read.
+        ordinal: the commit's index in the change log.
+        snapshot_id: the commit's snapshot.
+        key: key columns that identify updates.
+        matched: whether rows were both removed and added, so that they must be compared.
     """
 
     settings: ReadSettings
@@ -57,10 +57,10 @@ class Unit(PlainData):
 
     @property
     def bytes(self) -> int:
-        """Bytes of what is read."""
+        """The size of the parts in bytes."""
         return sum(part.bytes for part in self.parts)
 
-    def with_deletes(self, places: Sequence[int]) -> ReadSettings:
-        """Return the settings with some of their delete files only."""
-        chosen = tuple(self.settings.deletes[place] for place in places)
+    def with_deletes(self, indices: Sequence[int]) -> ReadSettings:
+        """Return the settings with only the delete files at the given indices."""
+        chosen = tuple(self.settings.deletes[index] for index in indices)
         return replace(self.settings, deletes=chosen)

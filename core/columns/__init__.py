@@ -1,5 +1,5 @@
-"""Values of one column, and the description of a data file's columns, for every file format.
+"""Column values, and the description of a data file's columns, for all file formats.
 
-Belongs here: column mapping by field id, type promotion, nullability, defaults, metrics and text forms. Does
-not belong here: the bytes of one file format (`lake.core.formats`).
+This package contains column mapping by field id, type promotion, nullability, defaults, metrics and text encoding.
+Code for the bytes of one file format belongs in `lake.core.formats`.
 """

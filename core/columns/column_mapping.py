@@ -1,8 +1,9 @@
-"""A file's columns as the table's.
+"""Map the columns of a file to the columns of the table.
 
-A column is found by its id however it is called in the file; types are promoted, missing columns get their
-partition's value, their default or NULL. Files without any ids are read by the table's name mapping, or else
-as Iceberg Java does: Parquet by position, other formats by name. Source: https://iceberg.apache.org/spec/#column-projection.
+Columns are matched by field id, whatever their names in the file are. Types are promoted; a missing column gets
+its partition's value, its default or NULL. Files without ids are read with the table's name mapping, else as Iceberg
+Java does: Parquet by position, other formats by name. Source:
+https://iceberg.apache.org/spec/#column-projection.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from lake.core.types.arrow_schema import (
 from lake.core.types.single_values import from_single_values, partition_type
 from lake.core.types.unsupported_columns import UNSUPPORTED, has_unsupported
 
-# An id that no column of a table has.
+# An id that is not valid for a column.
 _NO_ID = -1
 
 
@@ -47,10 +48,10 @@ class FileColumns:
 
     Args:
         file: the file.
-        settings: how it is read.
-        wanted: the columns to return, and those that only the filter needs.
+        settings: how to read it.
+        wanted: the columns to return and those that only the filter needs.
         keys: the columns that equality deletes compare.
-        found: for each of all these, by id, the file's top-level column; None where the file has none.
+        found: the file's top-level column for each of these by id; None if the file does not have it.
     """
 
     file: FileSlice
@@ -66,7 +67,7 @@ class FileColumns:
         """Find the columns in a file.
 
         Raises:
-            CorruptFileError: the file has several of one name, or the name mapping cannot be read.
+            CorruptFileError: the file has several columns of one name, or the name mapping cannot be read.
         """
         wanted = _columns_to_read(settings)
         keys = key_columns(settings.key_types, key_ids)
@@ -81,23 +82,23 @@ class FileColumns:
 
     @property
     def names(self) -> list[str]:
-        """What the columns are called in the file."""
+        """The names of the columns in the file."""
         return list(dict.fromkeys(item.name for item in self.found.values() if item is not None))
 
     @property
     def need_positions(self) -> bool:
-        """Whether a column is made of the rows' positions."""
+        """Whether a column depends on the positions of rows."""
         return any(item.field_id == ROW_ID for item in self.wanted)
 
     def shape(self, raw: pa.RecordBatch, positions: npt.NDArray[np.int64] | None) -> pa.RecordBatch:
-        """Return rows as the table's.
+        """Convert rows to the columns of the table.
 
         Args:
-            raw: as the file has them.
-            positions: theirs in the file, where they are needed.
+            raw: the rows as read from the file.
+            positions: the positions of the rows in the file, if needed.
 
         Raises:
-            CorruptFileError: a required column holds a NULL, or a column has a type that it cannot have.
+            CorruptFileError: a required column contains NULL, or a column has an incompatible type.
         """
         columns = []
         for item in self.wanted:
@@ -112,7 +113,7 @@ class FileColumns:
         return shaped
 
     def keys_of(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what equality deletes compare, named by ids."""
+        """Return the columns that equality deletes compare, with ids as names."""
         schema = pa.schema(
             [(str(key.leaf.field_id), arrow_type(key.leaf.field_type)) for key in self.keys]
         )
@@ -120,7 +121,7 @@ class FileColumns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Drop columns, and parts of columns, that only the filter needed."""
+        """Drop the columns and nested fields that only the filter needs."""
         projection = self.settings.projection
         target = arrow_schema(projection)
         if batch.schema.equals(target, check_metadata=True):
@@ -139,7 +140,7 @@ class FileColumns:
 
 
 def _columns_to_read(settings: ReadSettings) -> list[NestedField]:
-    """Return the projection's columns, and those that only the filter needs."""
+    """Return the columns of the projection and those that only the filter needs."""
     fields = list(settings.projection.fields)
     if settings.row_filter is None:
         return fields
@@ -153,13 +154,13 @@ def _columns_to_read(settings: ReadSettings) -> list[NestedField]:
             known[top.field_id] = len(fields)
             fields.append(_readable(top))
         elif top.field_id != column:
-            # A nested projection may lack the filter's part: read the whole column.
+            # A nested projection may not contain the filter's field: read the whole column.
             fields[known[top.field_id]] = _readable(top)
     return fields
 
 
 def _readable(item: NestedField) -> NestedField:
-    """Return a field without the parts of structs that cannot be read: what is wanted has none of them."""
+    """Return a field without nested fields of unsupported types, which the projection does not contain."""
     kind = item.field_type
     if not isinstance(kind, StructType) or not has_unsupported(kind):
         return item
@@ -172,19 +173,19 @@ def _readable(item: NestedField) -> NestedField:
 def _resolve(
     file_schema: pa.Schema, wanted: Sequence[NestedField], settings: ReadSettings, file: FileSlice
 ) -> dict[int, pa.Field | None]:
-    """Return for each column to read the file's top-level field, None where the file has none.
+    """Return the file's top-level field for each column to read; None if the file does not have it.
 
-    The fields carry the ids by which their parts are found, whether the file has them or the name mapping.
+    The fields have ids by which nested fields are matched, either the file's or those of the name mapping.
     """
     if any(_has_ids(item) for item in file_schema):
         _check_ids(file_schema, wanted, file.path)
     elif settings.name_mapping:
         file_schema = _mapped(file_schema, settings.name_mapping, file.path)
     elif file.format != "PARQUET":
-        # Iceberg Java goes by names in other formats.
+        # Iceberg Java matches other formats by name.
         file_schema = _by_names(file_schema, settings.schema)
     else:
-        # No ids at all and no mapping: Iceberg Java numbers the file's columns from 1.
+        # Without ids and mapping, Iceberg Java numbers the file's columns from 1.
         file_schema = pa.schema(
             [_with_id(item, number) for number, item in enumerate(file_schema, 1)]
         )
@@ -192,24 +193,24 @@ def _resolve(
     resolved = {item.field_id: by_id.get(item.field_id) for item in wanted}
     names = [item.name for item in resolved.values() if item is not None]
     if any(file_schema.get_all_field_indices(name)[1:] for name in names):
-        raise CorruptFileError(f"{file.path} has columns of one name: {', '.join(names)}")
+        raise CorruptFileError(f"{file.path} has several columns of one name: {', '.join(names)}")
     return resolved
 
 
 def _check_ids(file_schema: pa.Schema, wanted: Sequence[NestedField], path: str) -> None:
-    """Refuse ids that no writer gives: footers have no checksums, and a column under a wrong id reads as NULL."""
+    """Refuse impossible ids: a footer has no checksum, and a column with a wrong id would be read as NULL."""
     ids = [number for item in file_schema if (number := field_id(item)) is not None]
     if len(set(ids)) < len(ids):
-        raise CorruptFileError(f"{path} has columns of one id")
+        raise CorruptFileError(f"{path} has several columns of one id")
     by_name = {item.name: field_id(item) for item in file_schema}
     for item in wanted:
         if item.field_id in ids or item.name not in by_name:
             continue
         found = by_name[item.name]
-        # A column that was dropped and added again has a lower id in older files.
+        # In older files, a column that was dropped and added again has a smaller id.
         if found is None or not 0 < found < item.field_id:
             raise CorruptFileError(
-                f"{path} has the column {item.name} under id {found}, the table under {item.field_id}"
+                f"{path} has the column {item.name} with id {found}, but its id in the table is {item.field_id}"
             )
 
 
@@ -229,13 +230,13 @@ def _mapped(file_schema: pa.Schema, text: str, path: str) -> pa.Schema:
         mapping = parse_mapping_from_json(text)
     except ValueError as error:
         raise CorruptFileError(
-            f"the table's name mapping cannot be read, so {path} neither"
+            f"{path} cannot be read, because the table's name mapping is not valid"
         ) from error
     return pa.schema([_mapped_field(item, item.name, mapping.root) for item in file_schema])
 
 
 def _by_names(file_schema: pa.Schema, schema: Schema) -> pa.Schema:
-    """Return a file's schema with the ids that the table's columns of the same names have."""
+    """Return a file's schema with the ids of the table's columns of the same names."""
     from pyiceberg.table.name_mapping import create_mapping_from_schema  # noqa: PLC0415
 
     mapping = create_mapping_from_schema(schema)
@@ -267,10 +268,10 @@ def _mapped_type(kind: pa.DataType, mapping: Sequence[Any]) -> pa.DataType:
 def _lineage(
     column: int, stored: pa.Array, positions: npt.NDArray[np.int64] | None, file: FileSlice
 ) -> pa.Array:
-    """Fill in what a row inherits of its file: its id, or when it was last changed.
+    """Fill in the values that rows inherit from their file: the row id or the last sequence number.
 
-    Source: https://iceberg.apache.org/spec/#row-lineage; rows of files that were written before the table
-    kept row ids have neither.
+    Source: https://iceberg.apache.org/spec/#row-lineage. Rows of files from before the upgrade to version 3 have
+    neither.
     """
     if file.first_row_id is None:
         return stored
@@ -282,11 +283,13 @@ def _lineage(
 
 
 def _missing(item: NestedField, rows: int, settings: ReadSettings, file: FileSlice) -> pa.Array:
-    """Return what a column is that the file lacks: its partition's value, its default, or NULL."""
+    """Return the values of a column that the file does not have: its partition's value, its default, or NULL."""
     if isinstance(item.field_type, (UnknownType, *UNSUPPORTED)):
         return pa.nulls(rows)
     if settings.complete:
-        raise CorruptFileError(f"{file.path} lacks column {item.name} (field id {item.field_id})")
+        raise CorruptFileError(
+            f"{file.path} does not have column {item.name} (field id {item.field_id})"
+        )
     kind = arrow_type(item.field_type)
     spec = settings.specs.get(file.spec_id)
     if spec is not None:
@@ -297,5 +300,5 @@ def _missing(item: NestedField, rows: int, settings: ReadSettings, file: FileSli
                 value = from_single_values([file.partition[position]], kinds[position].field_type)
                 return repeat(value.cast(kind), rows)
     if item.required and item.initial_default is None:
-        raise CorruptFileError(f"{file.path} lacks the required column {item.name}")
+        raise CorruptFileError(f"{file.path} does not have the required column {item.name}")
     return initial_column(item, rows)

@@ -1,4 +1,4 @@
-"""What a data file is to those who read or write rows, whatever its format."""
+"""Interfaces of data files for readers and writers of rows, independent of the format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lake.core.errors import CorruptFileError
 from lake.core.manifests.data_files import DataFile
 from lake.core.storage.storage import Storage
 
-# Whether any row of a range (its first position, how many) is wanted at all.
+# Whether any row of a range (first position, number of rows) is needed.
 Leaves: TypeAlias = Callable[[int, int], bool]
 
 
@@ -24,7 +24,7 @@ class RowFile(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns, with field ids where it has any (see `lake.core.types.arrow_schema.field_id`)."""
+        """Its columns, with field ids if it has any (see `lake.core.types.arrow_schema.field_id`)."""
 
     def batches(
         self, columns: FileColumns, leaves: Leaves | None = None
@@ -32,11 +32,11 @@ class RowFile(Protocol):
         """Yield the slice's rows in bounded batches, each with its first row's position in the file.
 
         Args:
-            columns: which are read, found in `schema`; a batch has them under their names in the file.
-            leaves: ranges of which it says no are not read.
+            columns: the columns to read, found in `schema`; a batch has them with their names in the file.
+            leaves: ranges for which it returns False are not read.
 
         Raises:
-            CorruptFileError: the file holds other rows than it promises, or than the table's metadata says.
+            CorruptFileError: the rows differ from the file's own or the table's metadata.
         """
 
 
@@ -50,7 +50,7 @@ class NewFile(ABC):
 
     @property
     def size(self) -> int:
-        """About how many bytes it has so far."""
+        """The approximate number of bytes written so far."""
         return int(self._sink.tell())
 
     @abstractmethod
@@ -58,15 +58,15 @@ class NewFile(ABC):
         """Write rows with the format's Arrow schema.
 
         Raises:
-            BadInputError: they do not fit it.
+            BadInputError: the rows do not match the schema.
         """
 
     @abstractmethod
     def close(self, **described: Any) -> DataFile:
-        """Finish the file, make it durable and return its entry, with whatever else that is to say."""
+        """Finish the file, make it durable and return its entry with the given additional fields."""
 
     def _persist(self) -> int:
-        """Make what was written durable and return how many bytes it has."""
+        """Make the file durable and return its size in bytes."""
         size = int(self._sink.tell())
         self._sink.close()
         self._storage.persist(self._path)
@@ -78,32 +78,32 @@ class NewFile(ABC):
             self._sink.close()
 
 
-class FileForm(Protocol):
-    """What the new files of one schema and format have in common."""
+class FileFormat(Protocol):
+    """The format-specific settings of new files with one schema."""
 
     @property
     def ending(self) -> str:
-        """The end of their names."""
+        """The suffix of their names."""
 
     @property
     def arrow(self) -> pa.Schema:
-        """The columns that are written; rows with other types of the same values are cast."""
+        """The columns to write; rows with other types of the same values are cast."""
 
     @property
     def piece_bytes(self) -> int:
-        """About how many bytes of Arrow are best written at once."""
+        """The preferred number of bytes of Arrow data per write."""
 
     def create(self, storage: Storage, path: str) -> NewFile:
-        """Begin a file."""
+        """Create a file."""
 
 
 def check_count(file: FileSlice, rows: int) -> None:
-    """Compare a whole file's rows with what the table's metadata says.
+    """Compare the number of rows of a whole file with the table's metadata.
 
     Raises:
-        CorruptFileError: they are others.
+        CorruptFileError: the numbers differ.
     """
     if rows != file.record_count:
         raise CorruptFileError(
-            f"{file.path} has {rows} rows, the table's metadata says {file.record_count}"
+            f"{file.path} has {rows} rows, but the table's metadata says {file.record_count}"
         )

@@ -1,7 +1,7 @@
-"""Default values of columns: what a field holds where neither a file nor a source gives a value.
+"""Default values of columns, for fields for which neither a file nor a source contains a value.
 
-A field's initial default is its value in data files that were written before the field was added. Its write
-default is its value in new rows whose source does not give the field. A NULL that a source gives stays NULL.
+The initial default is the value in data files written before the field was added. The write default is the value in
+new rows whose source does not contain the field. An explicit NULL of the source remains NULL.
 Source: https://iceberg.apache.org/spec/#default-values.
 """
 
@@ -49,7 +49,7 @@ def _column(item: NestedField, value: Any, which: str, rows: int) -> pa.Array:
 def _one(item: NestedField, value: Any, which: str) -> pa.Array:
     if isinstance(item.field_type, StructType):
         return _struct(item.field_type, which)
-    # Arrow does not accept a UUID for 16 bytes.
+    # Arrow does not convert a UUID to 16 bytes.
     plain = value.bytes if isinstance(value, UUID) else value
     try:
         return pa.array([plain], arrow_type(item.field_type))
@@ -60,7 +60,7 @@ def _one(item: NestedField, value: Any, which: str) -> pa.Array:
 
 
 def _struct(kind: StructType, which: str) -> pa.Array:
-    """Return a struct of its fields' defaults: no other default of a struct is not NULL."""
+    """Return a struct of its fields' defaults, which is the only default of a struct other than NULL."""
     parts = [
         _column(part, part.initial_default if which == "initial" else part.write_default, which, 1)
         for part in kind.fields
@@ -69,12 +69,12 @@ def _struct(kind: StructType, which: str) -> pa.Array:
 
 
 def repeat(value: pa.Array, rows: int) -> pa.Array:
-    """Return the one value of an array ``rows`` times."""
+    """Repeat the only value of an array ``rows`` times."""
     return value.take(pa.array([0] * rows, pa.int32()))
 
 
 def json_defaults(fields: Sequence[NestedField]) -> dict[int, Any]:
-    """Return the write default of each field that has one, at every level, as lines of JSON hold values, by id.
+    """Return the write defaults of fields at every level by id, as values of JSON lines.
 
     Raises:
         CorruptFileError: a default is not a value of its field's type.
@@ -87,7 +87,7 @@ def _json(item: NestedField) -> Any:
 
 
 def json_text(item: NestedField) -> str:
-    """Return a field's write default, which is not NULL, as JSON.
+    """Return the write default of a field, which must not be NULL, as JSON.
 
     Raises:
         CorruptFileError: it is not a value of the field's type.
@@ -107,12 +107,12 @@ def defaulted_fields(fields: Sequence[NestedField]) -> Iterator[NestedField]:
 def filled_columns(
     fields: Sequence[NestedField], found: pa.Schema | pa.StructType, prefix: str = ""
 ) -> Iterator[tuple[str, NestedField]]:
-    """Yield the fields, with their full names, that a source lacks and that its rows get a write default for.
+    """Yield the fields, with full names, that a source does not have and that are filled with a write default.
 
     Args:
-        fields: the table's.
-        found: the source's columns.
-        prefix: the name, with a dot, of the struct that the fields are in.
+        fields: the fields of the table.
+        found: the columns of the source.
+        prefix: the name of the struct with the fields, followed by a dot.
     """
     types = {item.name: item.type for item in found}
     for item in fields:
@@ -135,9 +135,9 @@ def _filled_parts(
 
 
 def without_write_defaults(schema: Schema, ids: Collection[int]) -> Schema:
-    """Return a schema in which the fields of the given ids have no write default.
+    """Return a schema without the write defaults of the fields with the given ids.
 
-    A key that is filled in would make rows of different keys one row.
+    A default in a key column would give rows with different keys the same key.
     """
     chosen = frozenset(ids)
     if not any(item.field_id in chosen for item in defaulted_fields(schema.fields)):

@@ -1,4 +1,4 @@
-"""What is read of data files and how: plain data that tasks are given."""
+"""File slices and read settings, as plain data that is sent to tasks."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ BATCH_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSlice(PlainData):
-    """A data file, or the row groups of it that begin in a range of its bytes.
+    """A data file, or those of its row groups that begin in a byte range.
 
     `partition` contains single values as in `lake.core.manifests.data_files.DataFile`. `sequence_number` is the
-    file's data sequence number. Of the slice's rows the first `skip_rows` are left out, and of the others all but the
-    first `take_rows`; both count rows of the file, deleted or not.
+    data sequence number of the file. The first `skip_rows` rows of the slice are skipped, and at most `take_rows` of
+    the others are read; both count all rows of the file, including deleted ones.
     """
 
     path: str
@@ -57,7 +57,7 @@ class FileSlice(PlainData):
 
     @classmethod
     def of(cls, file: DataFile, *, sequence_number: int = 0) -> FileSlice:
-        """Return the whole of a data file."""
+        """Return a slice with the whole data file."""
         return cls(
             path=file.path,
             format=file.format,
@@ -71,12 +71,12 @@ class FileSlice(PlainData):
 
 
 def slices_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[FileSlice]:
-    """Return the whole of the data files of manifest entries that share a spec.
+    """Return slices with the whole data files of manifest entries that share a spec.
 
     Args:
-        entries: among their columns `sequence_number`, and `first_row_id` where row ids are read.
+        entries: with the columns `sequence_number` and, if row ids are read, `first_row_id`.
         spec: their partition spec.
-        schema: where the spec's source columns are looked up.
+        schema: the schema with the spec's source columns.
     """
     files = files_of(entries, spec=spec, schema=schema)
     numbers = entries["sequence_number"].to_pylist()
@@ -88,18 +88,18 @@ def slices_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """How files of one table are read.
+    """How to read the files of one table.
 
     Args:
         projection: the columns to return.
         schema: the table's schema; the filter is bound to it.
-        specs: by id; they tell which missing column is a partition's value.
+        specs: the partition specs by id; they show which missing column has a partition's value.
         row_filter: rows to return, bound to `schema`; None for all.
         name_mapping: the table's ``schema.name-mapping.default``, for files without field ids.
-        batch_bytes: about what one batch may take.
-        deletes: delete files that may apply to the files; what deletes their rows is made of these.
-        key_types: columns that equality deletes among them compare, found by id; None without such deletes.
-        complete: a column that a file lacks is an error, even where NULL or a default could stand for it.
+        batch_bytes: the approximate maximum size of a batch.
+        deletes: the delete files that may apply to the files.
+        key_types: the columns that equality deletes compare, by id; None without such deletes.
+        complete: whether a missing column is an error even if NULL or a default could replace it.
     """
 
     projection: Schema
@@ -122,17 +122,17 @@ class ReadSettings:
         row_filter: BooleanExpression | None = None,
         deletes: Sequence[DeleteFile] = (),
     ) -> ReadSettings:
-        """Return how a table's files are read.
+        """Return the settings for a table.
 
         Args:
             table: the table.
-            schema: a past one of it; None for the current one.
+            schema: a past schema of the table; None for the current one.
             projection: the columns to return; None for all.
             row_filter: bound to the schema.
             deletes: the delete files that may apply to the files.
 
         Raises:
-            RefusedError: a column to return is of a type that lake cannot read.
+            RefusedError: a column to return has a type that lake cannot read.
         """
         schema = table.schema if schema is None else schema
         refuse_unsupported(schema if projection is None else projection)

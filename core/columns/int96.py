@@ -1,8 +1,8 @@
-"""Timestamps that Spark, Hive and Impala store as INT96 in Parquet files.
+"""Read timestamps that Spark, Hive and Impala store as INT96 in Parquet files.
 
-An INT96 value is a day and the nanoseconds within it. The type does not say whether it is an instant or a local time.
-Iceberg Java takes it for whichever of its two timestamps the table has, with microseconds, and ignores the footer's
-notes about calendars. PyArrow's default, nanoseconds, holds the years 1678 to 2262 only.
+An INT96 value is a day and the nanoseconds within it. The type does not distinguish instants from local times.
+Iceberg Java reads it as the timestamp type of the table, with microseconds, and ignores the footer's notes about
+calendars. PyArrow's default, nanoseconds, is limited to the years 1678 to 2262.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOCAL = pa.timestamp(INT96_UNIT)
 
 
 class Int96Type(pa.ExtensionType):  # type: ignore[misc]
-    """The type of an INT96 column in the schema of a file; its values are read as `_LOCAL`.
+    """The type of an INT96 column in a file's schema; its values are read as `_LOCAL`.
 
     A new column of this type is a timestamptz, as in Spark.
     """
@@ -37,7 +37,7 @@ class Int96Type(pa.ExtensionType):  # type: ignore[misc]
 
 
 def schema_of_file(parquet: Any) -> pa.Schema:
-    """Return a file's schema in which INT96 columns, nested ones too, have the type `Int96Type`."""
+    """Return a file's schema with the type `Int96Type` for INT96 columns, including nested ones."""
     schema: pa.Schema = parquet.schema_arrow
     columns = parquet.schema
     stored = (columns.column(index).physical_type for index in range(len(columns)))
@@ -54,12 +54,12 @@ def schema_of_file(parquet: Any) -> pa.Schema:
 def with_leaf_types(
     schema: pa.Schema, count: int, change: Callable[[int, pa.DataType], pa.DataType]
 ) -> pa.Schema:
-    """Return a file's schema with other types of its leaves; unchanged if the number of leaves differs.
+    """Return a file's schema with changed leaf types, or unchanged if the number of leaves differs.
 
     Args:
-        schema: as PyArrow reads it.
-        count: how many columns Parquet has.
-        change: returns a leaf's type by its number, from 0, and its type in the schema.
+        schema: the schema as PyArrow reads it.
+        count: the number of Parquet columns.
+        change: returns the new type of a leaf from its index and its type in the schema.
     """
     leaves = iter(range(count))
 

@@ -1,4 +1,4 @@
-"""Types of sources that are more than their bytes say."""
+"""Types of source columns with a meaning beyond their Arrow type."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pyarrow as pa
 
 
 class LogicalType(pa.ExtensionType):  # type: ignore[misc]
-    """The type of a column of a source whose bytes have a meaning that neither Arrow nor Iceberg has.
+    """The type of a source column whose meaning exists in neither Arrow nor Iceberg.
 
     Args:
-        storage: the bytes' own type.
-        meaning: what the file's format calls it.
+        storage: the Arrow type of the values.
+        meaning: the name of the type in the file's format.
     """
 
     def __init__(self, storage: pa.DataType, meaning: str) -> None:

@@ -1,7 +1,7 @@
-"""The figures that a manifest keeps of a Parquet file, read from its footer.
+"""Column metrics of a Parquet file for its manifest entry, read from its footer.
 
-Bounds follow the table's ``write.metadata.metrics.*`` modes; NaN is counted while writing, for the footer
-does not know it. Source: Iceberg's MetricsConfig and ParquetMetrics; spec appendix D (single values).
+Bounds follow the table's ``write.metadata.metrics.*`` modes. NaN values are counted while writing, because the
+footer does not count them. Source: Iceberg's MetricsConfig and ParquetMetrics; spec appendix D (single values).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LONGS = (
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What is kept of a column: counts, bounds, and how much of a long bound (None: all of it)."""
+    """The metrics to keep of a column: counts, bounds, and the length to truncate bounds to (None: unlimited)."""
 
     counts: bool
     bounds: bool
@@ -73,7 +73,7 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A primitive column of a file: field id, type, path of names, and whether it repeats in a row."""
+    """A primitive column of a file: field id, type, path of names, and whether it is repeated in a row."""
 
     field_id: int
     kind: PrimitiveType
@@ -83,7 +83,7 @@ class Leaf:
 
 @dataclass(slots=True)
 class Metrics:
-    """Per field id, as `lake.core.manifests.data_files.DataFile` holds them."""
+    """Metrics by field id, as in `lake.core.manifests.data_files.DataFile`."""
 
     column_sizes: dict[int, int] = field(default_factory=dict)
     value_counts: dict[int, int] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def modes(schema: Schema, properties: Mapping[str, str]) -> dict[int, Mode]:
     """Return the mode of each primitive column.
 
     Raises:
-        InvalidRequestError: a property names no mode.
+        InvalidRequestError: the value of a property is not a mode.
     """
     default = METRICS_DEFAULT.of(properties)
     found = {}
@@ -129,10 +129,10 @@ def modes(schema: Schema, properties: Mapping[str, str]) -> dict[int, Mode]:
 
 
 def container_mode(schema: Schema, field_id: int, properties: Mapping[str, str]) -> Mode:
-    """Return the mode of a struct, a list or a map, which has counts only.
+    """Return the mode of a struct, list or map, which has only counts.
 
     Raises:
-        InvalidRequestError: a property names no mode.
+        InvalidRequestError: the value of a property is not a mode.
     """
     name = schema.find_column_name(field_id)
     text = METRICS_OF_COLUMN.of(properties, name) if name else None
@@ -142,7 +142,7 @@ def container_mode(schema: Schema, field_id: int, properties: Mapping[str, str])
 
 
 def _inferred(position: int, properties: Mapping[str, str]) -> str:
-    """Return the mode of a primitive column for which there is no property, by its place among them."""
+    """Return the mode of a primitive column without a property, by its position."""
     inferred = METRICS_INFERRED.of(properties)
     return f"truncate({_DEFAULT_LENGTH})" if position < inferred else "none"
 
@@ -192,7 +192,7 @@ def _add_bounds(metrics: Metrics, leaf: Leaf, chunks: list[Any], mode: Mode) -> 
         statistics = chunk.statistics
         if statistics is None or not statistics.has_min_max:
             if statistics is not None and statistics.null_count == chunk.num_values:
-                continue  # only nulls: bounds of the others hold
+                continue  # only NULLs: the bounds of the other chunks suffice
             return
         lows.append(_ordered(statistics.min_raw, leaf.kind))
         highs.append(_ordered(statistics.max_raw, leaf.kind))
@@ -207,12 +207,12 @@ def _add_bounds(metrics: Metrics, leaf: Leaf, chunks: list[Any], mode: Mode) -> 
 
 
 def _unordered(values: list[Any]) -> bool:
-    """Whether a foreign file gives NaN for a bound: it says nothing of the other values."""
+    """Whether a bound of a foreign file is NaN, which does not bound the other values."""
     return any(isinstance(value, float) and isnan(value) for value in values)
 
 
 def _ordered(raw: Any, kind: IcebergType) -> Any:
-    """Return a footer's raw value in a form that compares as Iceberg does."""
+    """Return a footer's raw value in a form that compares in Iceberg's order."""
     if isinstance(kind, DecimalType):
         return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
     if isinstance(kind, StringType):
@@ -223,7 +223,7 @@ def _ordered(raw: Any, kind: IcebergType) -> Any:
 def encode_ordered(
     value: Any, kind: IcebergType, length: int | None, *, upper: bool
 ) -> bytes | None:
-    """Return a bound as a single value, shortened to ``length`` characters or bytes; None for no bound."""
+    """Return a bound as a single value, truncated to ``length`` characters or bytes; None for no bound."""
     if isinstance(kind, StringType):
         return _text_bound(value, length, upper=upper)
     if isinstance(kind, BinaryType):
@@ -244,7 +244,7 @@ def _text_bound(value: bytes, length: int | None, *, upper: bool) -> bytes | Non
     try:
         text = value.decode()
     except UnicodeDecodeError:
-        # Some writers store text that is none; any part of it could end inside a character.
+        # Some writers store invalid text; a prefix of it could end inside a character.
         return None
     if len(text) <= length:
         return value
@@ -278,7 +278,7 @@ class NanCounter:
         self.counts = {leaf.field_id: 0 for leaf in self._leaves}
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Count a batch's."""
+        """Count the NaN values of a batch."""
         for leaf in self._leaves:
             column = batch.column(leaf.path[0])
             for name in leaf.path[1:]:

@@ -1,8 +1,8 @@
-"""The figures that a manifest keeps of columns, gathered while their rows are written.
+"""Collect column metrics for manifest entries while rows are written.
 
-Columns are those of which Iceberg Java keeps figures for ORC: structs, lists and maps too, but nothing of what lists
-and maps hold, and no bounds of bytes (its OrcMetrics). One thing is not as there: the parts of a NULL struct count
-as NULLs, for Java's own filters lose these rows where they do not.
+Metrics are collected for the columns for which Iceberg Java does so for ORC (OrcMetrics): structs, lists and maps
+too, but not the contents of lists and maps, and no bounds of binary values. Unlike there, the fields of a NULL
+struct count as NULL, because otherwise Java's own filters lose these rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_BOUNDS = (BinaryType, FixedType, UUIDType)
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A column of which figures are kept; `path` is of names."""
+    """A column with metrics; `path` consists of names."""
 
     field_id: int
     kind: IcebergType
@@ -45,10 +45,10 @@ class Counted:
 
 
 def counted_columns(schema: Schema, properties: Mapping[str, str]) -> list[Counted]:
-    """Return the columns of which a table's properties want figures.
+    """Return the columns for which a table's properties require metrics.
 
     Raises:
-        InvalidRequestError: a property names no mode of metrics.
+        InvalidRequestError: the value of a property is not a mode.
     """
     of_leaves = modes(schema, properties)
     found = []
@@ -73,37 +73,37 @@ def _columns(
 
 
 class ColumnMetrics:
-    """Counts, and the least and greatest values, of columns."""
+    """Collects counts, minima and maxima of columns."""
 
     def __init__(self, columns: list[Counted]) -> None:
         self._columns = [_Column(column) for column in columns]
 
     def add(self, table: pa.Table) -> None:
-        """Look at rows."""
+        """Add rows."""
         for column in self._columns:
-            column.add(_values_of(table, column.told.path))
+            column.add(_values_of(table, column.column.path))
 
     def metrics(self) -> Metrics:
-        """Return what was seen, as the columns' modes want it."""
+        """Return the metrics according to the columns' modes."""
         found = Metrics()
         for column in self._columns:
-            column.tell(found)
+            column.add_to(found)
         return found
 
 
 class _Column:
-    """What was seen of one column."""
+    """The metrics of one column."""
 
-    def __init__(self, told: Counted) -> None:
-        self.told = told
-        self._is_float = isinstance(told.kind, FloatType | DoubleType)
-        self._bounded = told.mode.bounds and not isinstance(told.kind, _NO_BOUNDS)
+    def __init__(self, column: Counted) -> None:
+        self.column = column
+        self._is_float = isinstance(column.kind, FloatType | DoubleType)
+        self._bounded = column.mode.bounds and not isinstance(column.kind, _NO_BOUNDS)
         self._values = self._nulls = self._nans = 0
         self._low: Any = None
         self._high: Any = None
 
     def add(self, column: pa.ChunkedArray) -> None:
-        """Look at values."""
+        """Add values."""
         self._values += len(column)
         self._nulls += column.null_count
         if self._is_float:
@@ -115,26 +115,26 @@ class _Column:
 
     def _widen(self, column: pa.ChunkedArray) -> None:
         ends = pc.min_max(_comparable(column))
-        low, high = (_ordered(ends[end].as_py(), self.told.kind) for end in ("min", "max"))
+        low, high = (_ordered(ends[end].as_py(), self.column.kind) for end in ("min", "max"))
         if low is not None:
             self._low = low if self._low is None else min(low, self._low)
             self._high = high if self._high is None else max(high, self._high)
 
-    def tell(self, found: Metrics) -> None:
-        """Add what was seen to a file's metrics."""
-        number = self.told.field_id
+    def add_to(self, found: Metrics) -> None:
+        """Add the metrics of this column to a file's metrics."""
+        number = self.column.field_id
         found.value_counts[number] = self._values
         found.null_value_counts[number] = self._nulls
         if self._is_float:
             found.nan_value_counts[number] = self._nans
         if self._low is None:
             return
-        low, high, length = self._low, self._high, self.told.mode.length
+        low, high, length = self._low, self._high, self.column.mode.length
         if self._is_float:
-            # Whichever zero was seen, both lie within.
+            # Both zeros must be within the bounds.
             low, high = (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
-        lower = encode_ordered(low, self.told.kind, length, upper=False)
-        upper = encode_ordered(high, self.told.kind, length, upper=True)
+        lower = encode_ordered(low, self.column.kind, length, upper=False)
+        upper = encode_ordered(high, self.column.kind, length, upper=True)
         if lower is not None:
             found.lower_bounds[number] = lower
         if upper is not None:
@@ -149,7 +149,7 @@ def _values_of(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray:
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column with a type that Arrow finds the least of: numbers for times."""
+    """Return a column with a type that Arrow's min_max supports: numbers for times."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_date32(column.type):

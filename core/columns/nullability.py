@@ -1,7 +1,7 @@
-"""Columns, and parts of them, that a schema says are required: NULLs are found, hidden slots filled.
+"""Required columns and nested fields: find NULLs, and fill slots that are masked by NULL structs.
 
-A NULL struct has no parts, but Arrow gives each part a slot all the same. Arrow's Parquet writer refuses a
-required part with a NULL in any slot, so the slots that nobody sees are filled.
+In Arrow, the fields of a NULL struct have slots too. Arrow's Parquet writer refuses a required field with NULL in
+any slot, so masked slots are filled.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 
 
 def null_in_required(batch: pa.RecordBatch) -> str | None:
-    """Return the name of a required column, or of a required part of one, that holds a NULL."""
+    """Return the name of a required column or nested field that contains NULL, or None."""
     parts = zip(batch.schema, batch.columns, strict=True)
     found = (_null_in_part(item, column, item.name) for item, column in parts)
     return next((name for name in found if name), None)
 
 
 def fill_masked(table: pa.Table) -> pa.Table:
-    """Return a table in which required parts of NULL structs have some value; visible NULLs stay."""
+    """Fill required fields of NULL structs with some value; visible NULLs remain."""
     for index, item in enumerate(table.schema):
         if _has_required_part(item.type):
             chunks = [_filled(chunk) for chunk in table.column(index).chunks]
@@ -30,7 +30,7 @@ def fill_masked(table: pa.Table) -> pa.Table:
 
 
 def _has_required_part(kind: pa.DataType) -> bool:
-    """Whether a type has a part that must not be NULL (a map's key, which never is, does not count)."""
+    """Whether a type has a required nested field (not counting keys of maps, which are never NULL)."""
     if pa.types.is_struct(kind):
         return any(not part.nullable or _has_required_part(part.type) for part in kind)
     if pa.types.is_list(kind):
@@ -50,7 +50,7 @@ def _null_in_part(item: pa.Field, column: pa.Array, name: str) -> str | None:
         valid = column.filter(column.is_valid()) if column.null_count else column
         parts = zip(kind, valid.flatten(), strict=True)
         found = (_null_in_part(part, values, f"{name}.{part.name}") for part, values in parts)
-        return next((one for one in found if one), None)
+        return next((name for name in found if name), None)
     if pa.types.is_list(kind):
         return _null_in_part(kind.value_field, column.flatten(), f"{name}.element")
     entries = pa.StructArray.from_arrays(
@@ -83,16 +83,18 @@ def _filled(column: pa.Array) -> pa.Array:
 
 
 def _with_values(column: pa.Array, masked: pa.Array) -> pa.Array:
-    """Return a column whose NULLs at masked places have given way to a value."""
+    """Return a column in which a value replaces masked NULLs."""
     kind = column.type
-    left = pc.and_(column.is_null(), pc.invert(masked))
+    visible_nulls = pc.and_(column.is_null(), pc.invert(masked))
     if pa.types.is_struct(kind):
-        return pa.StructArray.from_arrays(_parts(column), fields=list(kind), mask=left)
+        return pa.StructArray.from_arrays(_parts(column), fields=list(kind), mask=visible_nulls)
     if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(column.offsets, column.values, type=kind, mask=left)
+        return pa.ListArray.from_arrays(
+            column.offsets, column.values, type=kind, mask=visible_nulls
+        )
     if pa.types.is_map(kind):
         return pa.MapArray.from_arrays(
-            column.offsets, column.keys, column.items, type=kind, mask=left
+            column.offsets, column.keys, column.items, type=kind, mask=visible_nulls
         )
     return pc.if_else(pc.and_(column.is_null(), masked), _some_value(kind), column)
 

@@ -1,4 +1,4 @@
-"""What PyArrow reports about a file that it cannot read, as errors of lake."""
+"""Convert PyArrow's errors about unreadable files to lake's errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lake.core.errors import CorruptFileError, LakeError, RefusedError
 from lake.core.storage.errors import storage_error
 
 _MOST_CHARACTERS = 300
-# Sound files, of which PyArrow lacks a codec, an encoding, a combination of types, or the keys.
+# Valid files for which PyArrow lacks a codec, an encoding, a combination of types, or the keys.
 _UNSUPPORTED = re.compile(
     r"not (currently |yet )?(supported|implemented)|unsupported|NotImplemented|decrypt|encrypted",
     re.IGNORECASE,
@@ -21,8 +21,8 @@ def reading_error(error: Exception, path: str) -> LakeError:
     """Return the error for an exception of PyArrow or of the system.
 
     Returns:
-        An error of the storage; `RefusedError` where the file uses a feature that PyArrow does not have;
-        `CorruptFileError` for anything else.
+        A storage error; `RefusedError` if the file uses a feature that PyArrow does not support;
+        `CorruptFileError` otherwise.
     """
     known = storage_error(error, path) if isinstance(error, OSError) else None
     if known is not None:
@@ -35,8 +35,8 @@ def reading_error(error: Exception, path: str) -> LakeError:
 
 
 def unsupported_file(path: str, feature: str) -> RefusedError:
-    """Return the error for a sound file with something that lake does not read."""
+    """Return the error for a valid file with a feature that lake does not support."""
     return RefusedError(
         f"{path} is not supported: {feature}",
-        hint="The file need not be damaged. Rewrite it without this feature by the engine that wrote it.",
+        hint="the file may be valid: rewrite it without this feature with the engine that wrote it",
     )

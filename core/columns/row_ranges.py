@@ -1,4 +1,4 @@
-"""The rows of a slice of a data file, in the pieces of which the file is made: row groups or stripes."""
+"""Find the rows of a file slice in the file's row groups or stripes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from lake.core.columns.file_slice import FileSlice
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Rows of one piece that lie in a slice.
+class RowRange:
+    """The rows of one row group or stripe that are in a slice.
 
     Args:
-        piece: its index.
-        start: the position in the file of the first row.
-        skip: how many rows of the piece lie before it.
-        rows: how many rows there are.
+        piece: the index of the row group or stripe.
+        start: the position of the first row in the file.
+        skip: the number of earlier rows in the row group or stripe.
+        rows: the number of rows.
     """
 
     piece: int
@@ -25,25 +25,25 @@ class Span:
     rows: int
 
 
-def spans_of(pieces: Iterable[tuple[int, int]], file: FileSlice) -> list[Span]:
-    """Return the rows that a slice is made of.
+def row_ranges(pieces: Iterable[tuple[int, int]], file: FileSlice) -> list[RowRange]:
+    """Return the rows of a slice.
 
     Args:
-        pieces: of each the offset of its first byte, and how many rows it has.
+        pieces: the offset of the first byte and the number of rows of each row group or stripe.
         file: the slice.
     """
     end = float("inf") if file.length is None else file.start + file.length
-    left = float("inf") if file.take_rows is None else file.take_rows
+    remaining = float("inf") if file.take_rows is None else file.take_rows
     skip, position = file.skip_rows, 0
-    spans = []
+    ranges = []
     for index, (offset, count) in enumerate(pieces):
-        # A wrong offset must not put a piece into no slice.
+        # With a wrong offset, a piece must not fall outside of all slices.
         within = min(max(offset, 0), max(file.size_bytes - 1, 0))
         if file.start <= within < end:
             skipped = min(skip, count)
-            rows = int(min(count - skipped, left))
+            rows = int(min(count - skipped, remaining))
             if rows:
-                spans.append(Span(index, position + skipped, skipped, rows))
-            skip, left = skip - skipped, left - rows
+                ranges.append(RowRange(index, position + skipped, skipped, rows))
+            skip, remaining = skip - skipped, remaining - rows
         position += count
-    return spans
+    return ranges

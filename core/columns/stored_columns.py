@@ -1,10 +1,10 @@
-"""The part of a table's columns that the data files of lake hold.
+"""The columns of a table that lake writes to data files.
 
-Columns of the type `unknown` have only NULLs and are left out of data files, at every level. So are those that lake
-cannot write (see `lake.core.types.unsupported_columns`): rows that it adds have NULL there, and rows that have
-values cannot come to be written, because reading them is refused.
-Source: https://iceberg.apache.org/spec/#primitive-types; what cannot be left out is what Iceberg Java refuses in
-its TypeToMessageType.
+Columns of the type `unknown` contain only NULLs and are not written, at any level. The same is true of columns that
+lake cannot write (see `lake.core.types.unsupported_columns`): they are NULL in rows that lake adds, and existing
+values are never rewritten, because reading them is refused.
+Source: https://iceberg.apache.org/spec/#primitive-types; columns that cannot be omitted are those that Iceberg
+Java's TypeToMessageType refuses.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _LEFT_OUT = (UnknownType, *UNSUPPORTED)
 
 
 def stored_schema(schema: Schema) -> Schema:
-    """Return a table's schema without the columns and fields that data files do not hold.
+    """Return a table's schema without the columns and fields that are not written to data files.
 
     Raises:
-        RefusedError: a list, a map or a struct holds nothing else, so no data file can hold its values; or a
-            column that lake cannot write is required.
+        RefusedError: a list, map or struct has no other fields, so its values cannot be written; or a column that
+            lake cannot write is required.
     """
     fields = _stored_fields(schema.fields, "")
     if not fields:
         raise RefusedError(
             "the table has no column whose values lake can write",
-            hint="Add a column of another type than unknown.",
+            hint="add a column with a type other than unknown",
         )
     return schema if fields == schema.fields else Schema(*fields, schema_id=schema.schema_id)
 
@@ -81,17 +81,17 @@ def _stored_part(kind: IcebergType, name: str) -> IcebergType:
 
 def _not_stored(name: str, kind: IcebergType) -> RefusedError:
     return RefusedError(
-        f"data files cannot hold column {name} of the type {kind}",
-        hint="Drop the column, or give what it holds another type than unknown.",
+        f"column {name} of type {kind} cannot be written to data files",
+        hint="drop the column, or change the types of its fields from unknown",
     )
 
 
 def without_unstored(table: pa.Table, schema: Schema) -> pa.Table:
-    """Return rows with the columns of a stored schema only.
+    """Return rows with only the columns of a stored schema.
 
     Args:
         table: rows with the columns of the table's schema.
-        schema: what `stored_schema` made of it.
+        schema: the table's schema after `stored_schema`.
     """
     columns = []
     for item in schema.fields:

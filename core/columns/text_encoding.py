@@ -1,8 +1,8 @@
-"""Columns as text, without a loop over rows: cells for CSV, values and lines for JSON.
+"""Encode columns as text without a loop over rows: cells for CSV, values and lines for JSON.
 
-Text keeps values exact: times as ISO 8601, decimals with all their digits, binaries as base64, UUIDs with
-hyphens, NaN and the infinities as words in quotes. A map with text keys is an object, any other a list of pairs.
-`lake.core.sources.text_values` and `lake.core.sources.json_lines` read all of it back.
+The text is exact: times as ISO 8601, decimals with all digits, binaries as base64, UUIDs with hyphens, NaN and the
+infinities as words in quotes. A map with text keys is an object; any other map is a list of pairs.
+`lake.core.sources.text_values` and `lake.core.sources.json_lines` read all of these.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _NULL = "null"
 _BARE = (BooleanType, IntegerType, LongType)
 _FLOATING = (FloatType, DoubleType)
 _NESTED = (StructType, ListType, MapType)
-# What JSON texts must not hold as it is.
+# Characters that must be escaped in JSON.
 _SPECIAL = r'["\\\x00-\x1f]'
-# What Arrow writes for a time that its calendar does not reach.
+# Arrow's text for a time outside its calendar.
 _NO_TIME = "<value out of range"
 
 
 def json_lines(batch: pa.RecordBatch, schema: Schema) -> pa.StringArray:
-    """Return each row as a JSON object with a line's end.
+    """Return each row as a JSON object followed by a newline.
 
     Args:
         batch: rows with the columns of ``schema``, in their order.
-        schema: tells what the columns mean.
+        schema: the types of the columns.
     """
     kinds = [(field.name, field.field_type) for field in schema.fields]
     if not kinds:
@@ -58,10 +58,10 @@ def json_lines(batch: pa.RecordBatch, schema: Schema) -> pa.StringArray:
 
 
 def cells(column: pa.Array, kind: IcebergType) -> pa.Array:
-    """Return a column as texts, NULL where it is NULL; nested values as JSON.
+    """Return a column as text, with NULL for NULL; nested values as JSON.
 
     Raises:
-        BadInputError: a time lies outside the years that can be written.
+        BadInputError: a time is outside the years that can be written.
     """
     if isinstance(kind, _NESTED):
         return pc.if_else(column.is_null(), pa.scalar(None, pa.string()), json_values(column, kind))
@@ -74,14 +74,14 @@ def cells(column: pa.Array, kind: IcebergType) -> pa.Array:
     if not pa.types.is_temporal(column.type):
         return column.cast(pa.string())
     zone = getattr(column.type, "tz", None)
-    # Arrow looks whether the calendar reaches so far only where there is no zone.
+    # Arrow checks the range of the calendar only for types without a zone.
     local = column.cast(pa.timestamp(column.type.unit)) if zone else column
     texts = _times(local.cast(pa.string()), kind)
     return _join(texts, "Z") if zone else texts
 
 
 def json_values(column: pa.Array, kind: IcebergType) -> pa.Array:
-    """Return a column as JSON texts; NULL becomes ``null``."""
+    """Return a column as JSON; NULL becomes ``null``."""
     values = _json_of(column, kind)
     return pc.if_else(column.is_null(), _NULL, values) if column.null_count else values
 
@@ -101,7 +101,7 @@ def _json_of(column: pa.Array, kind: IcebergType) -> pa.Array:
 
 
 def _object(kinds: Sequence[tuple[str, IcebergType]], columns: Sequence[pa.Array]) -> list[Any]:
-    """Return the parts which, joined row by row, are JSON objects."""
+    """Return the parts of JSON objects, to be joined row by row."""
     parts: list[Any] = []
     for (name, kind), column in zip(kinds, columns, strict=True):
         start = ", " if parts else "{"
@@ -120,7 +120,7 @@ def _map(column: pa.MapArray, kind: MapType) -> pa.Array:
 
 
 def _joined(column: Any, values: pa.Array, start: str, end: str) -> pa.Array:
-    """Return the texts of each list's values, with commas between them."""
+    """Join the texts of each list's values with commas."""
     offsets = column.offsets.cast(pa.int32())
     lists = pa.ListArray.from_arrays(offsets, values)
     return _join(start, pc.binary_join(lists, ", "), end)
@@ -129,7 +129,7 @@ def _joined(column: Any, values: pa.Array, start: str, end: str) -> pa.Array:
 def _floats(column: pa.Array) -> pa.Array:
     texts = column.cast(pa.string())
     whole = pc.match_substring_regex(texts, r"^-?[0-9]+$")
-    # A reader that guesses types must not take 1.0 for an integer.
+    # A reader that infers types must not read 1.0 as an integer.
     texts = pc.if_else(whole, _join(texts, ".0"), texts)
     if pc.all(pc.is_finite(column), min_count=0).as_py():
         return texts
@@ -150,8 +150,8 @@ def _quoted(texts: pa.Array) -> pa.Array:
 def _times(texts: pa.Array, kind: IcebergType) -> pa.Array:
     if pc.any(pc.starts_with(texts, _NO_TIME), min_count=0).as_py():
         raise BadInputError(
-            f"a {kind} lies outside the years that text can hold",
-            hint="--output-format parquet keeps it",
+            f"a {kind} is outside the years that text can represent",
+            hint="write Parquet (--output-format parquet) to keep it",
         )
     return pc.replace_substring(texts, " ", "T", max_replacements=1)
 

@@ -1,6 +1,6 @@
-"""Arrow columns of a file as the types of a table, nested fields matched by id or by name.
+"""Convert Arrow columns of a file to the types of a table; nested fields are matched by id or by name.
 
-Only conversions that keep every value are made: Iceberg's promotions, and other storage forms of one type.
+Only lossless conversions are allowed: Iceberg's promotions, and other representations of one type.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def convert(
     by_name: bool = False,
     labels: pa.DataType | None = None,
 ) -> pa.Array:
-    """Return a column as a table's field has it.
+    """Convert a column to the type of a table's field.
 
     Args:
-        column: as the file holds it.
+        column: the column as read from the file.
         item: the table's field.
         where: the file's name, for errors.
-        by_name: match nested fields by name even where the file carries ids (they are another table's).
-        labels: the column's type with the ids of its nested fields, if it does not carry them itself.
+        by_name: match nested fields by name even if the file has ids (which are another table's).
+        labels: the column's type with the ids of its nested fields, if `column` does not have them.
 
     Raises:
-        CorruptFileError: its type cannot hold the field's values.
+        CorruptFileError: the column's type cannot be promoted to the field's type.
         RefusedError: lake cannot read values of the field's type.
-        BadInputError: a value does not fit.
+        BadInputError: a value is out of range.
     """
     kind, labels = item.field_type, _storage(column.type if labels is None else labels)
     if column.type == pa.bool8() and isinstance(kind, BooleanType):
@@ -58,12 +58,14 @@ def convert(
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not promotable(labels, kind, by_name=by_name):
-        raise CorruptFileError(f"column {item.name} of {where} is {labels}, the table has {kind}")
+        raise CorruptFileError(
+            f"column {item.name} of {where} has type {labels}, but {kind} in the table"
+        )
     if isinstance(kind, UNSUPPORTED) and not pa.types.is_null(column.type):
         raise unsupported(item.name, kind)
     if isinstance(kind, UnknownType) and column.null_count < len(column):
         raise CorruptFileError(
-            f"column {item.name} of {where} has values, and its type in the table is unknown"
+            f"column {item.name} of {where} has values, but type unknown in the table"
         )
     if pa.types.is_null(column.type) or isinstance(kind, UnknownType):
         return pa.nulls(len(column), arrow_type(kind))
@@ -79,13 +81,13 @@ def convert(
         return column if column.type == target else column.cast(target)
     except pa.ArrowInvalid as error:
         raise BadInputError(
-            f"column {item.name} of {where} has a value that {kind} cannot hold: {error}"
+            f"column {item.name} of {where} has a value that {kind} cannot represent: {error}"
         ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Nested:
-    """How a nested column's parts are converted."""
+    """How the fields of a nested column are converted."""
 
     where: str
     by_name: bool
@@ -96,7 +98,7 @@ class _Nested:
 
 
 def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False) -> bool:
-    """Whether a file's type can become a table's without losing a value (values are checked again)."""
+    """Whether a file's type can be promoted to a table's type; `convert` checks the values."""
     if source == pa.bool8() and isinstance(kind, BooleanType):
         return True
     source = _storage(source)
@@ -105,7 +107,7 @@ def promotable(source: pa.DataType, kind: IcebergType, *, by_name: bool = False)
     if pa.types.is_null(source):
         return True
     if isinstance(kind, (UnknownType, *UNSUPPORTED)):
-        # A file of the table may hold the column all the same: `convert` looks at its values.
+        # A file of the table may contain the column all the same; `convert` checks its values.
         return not by_name
     if isinstance(source, Int96Type):
         return isinstance(kind, TimestampType | TimestamptzType)
@@ -142,7 +144,7 @@ def _primitive_promotable(source: pa.DataType, target: pa.DataType) -> bool:
     if source == target:
         return True
     if types.is_integer(source) and types.is_integer(target):
-        # No Iceberg type is wider than a 64-bit integer: whether a value fits is seen value by value.
+        # Iceberg has no wider integer than 64 bits, so the cast checks each value.
         widest = source == pa.uint64() and target == pa.int64()
         return bool(
             source.bit_width < target.bit_width
@@ -169,13 +171,13 @@ def _same_bytes(source: pa.DataType, target: pa.DataType) -> bool:
     if any(test(source) for test in text):
         return bool(types.is_string(target) or types.is_binary(target))
     if any(test(source) for test in raw):
-        # Old writers do not mark text as text.
+        # Old writers do not annotate text columns as text.
         return bool(types.is_binary(target) or types.is_string(target))
     return False
 
 
 def _children(kind: pa.DataType, *, by_name: bool) -> dict[int | str, int]:
-    """Return the positions of a struct's fields by id, or by name where there is none (or it is not ours)."""
+    """Return the positions of a struct's fields by id, or by name if they have no id or with ``by_name``."""
     found: dict[int | str, int] = {}
     for index, item in enumerate(kind):
         number = None if by_name else field_id(item)
@@ -191,7 +193,7 @@ def _convert_struct(column: pa.Array, kind: StructType, nested: _Nested) -> pa.A
         if index is not None:
             part = nested.part(column.field(index), item, nested.labels.field(index).type)
         else:
-            # What is matched by name is a source; what is matched by id is a file of the table.
+            # Sources are matched by name, files of the table by id.
             missing = write_column if nested.by_name else initial_column
             part = missing(item, len(column))
         parts.append(part)
@@ -218,7 +220,7 @@ def _convert_map(column: pa.Array, kind: MapType, nested: _Nested) -> pa.Array:
 
 
 def _from_start(column: pa.Array) -> pa.Array:
-    """Return a list column that begins where its memory does, as Arrow wants it with NULLs."""
+    """Return a list column without an offset, which Arrow requires if it contains NULLs."""
     return pa.concat_arrays([column, column.slice(0, 0)]) if column.offset else column
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lake.core.columns.data_file import FileForm, NewFile
+from lake.core.columns.data_file import FileFormat, NewFile
 from lake.core.deletes.position_files import DELETED_POSITION, POSITION_SCHEMA
 from lake.core.deletes.puffin import PuffinWriter
 from lake.core.deletes.row_positions import RowPositions
@@ -61,7 +61,7 @@ def open_equality_writer(
         Output(
             storage=storage,
             settings=settings,
-            form=format_for(
+            file_format=format_for(
                 settings.delete_format,
                 columns,
                 _delete_file_properties(settings),
@@ -101,7 +101,7 @@ class PositionDeleteWriter(TransactionalWriter):
         self._storage = storage
         self._settings = settings
         self._names = names
-        self._form = _position_form(settings)
+        self._format = _position_format(settings)
         self._paths: list[str] = []
         self._files: list[DataFile] = []
 
@@ -112,7 +112,7 @@ class PositionDeleteWriter(TransactionalWriter):
             return
         path = self._new_path(deleted)
         self._paths.append(path)
-        file = self._form.create(self._storage, path)
+        file = self._format.create(self._storage, path)
         try:
             self._write(file, deleted.path, positions)
             entry = file.close(
@@ -134,13 +134,13 @@ class PositionDeleteWriter(TransactionalWriter):
             if deleted.spec_id == settings.spec.spec_id
             else ""
         )
-        return self._names.new_path(_SUFFIX + self._form.ending, folder)
+        return self._names.new_path(_SUFFIX + self._format.ending, folder)
 
     def _write(self, file: NewFile, path: str, positions: Indices) -> None:
         for start in range(0, len(positions), _ROW_GROUP_ROWS):
             part = positions[start : start + _ROW_GROUP_ROWS]
             same = pa.DictionaryArray.from_arrays(np.zeros(len(part), np.int32), [path])
-            file.write(pa.Table.from_arrays([same, pa.array(part)], self._form.arrow.names))
+            file.write(pa.Table.from_arrays([same, pa.array(part)], self._format.arrow.names))
 
     def close(self) -> list[DataFile]:
         """Return the files' entries."""
@@ -226,7 +226,7 @@ def check_delete_files(settings: WriteSettings) -> None:
     own = f"write.delete.{settings.delete_format}."
     check(settings.properties, [item for item in OF_DELETE_FILES if item.name.startswith(own)])
     DELETE_FILE_BYTES.of(settings.properties)
-    _position_form(settings)
+    _position_format(settings)
 
 
 def _delete_file_properties(settings: WriteSettings) -> dict[str, str]:
@@ -241,7 +241,7 @@ def _delete_file_properties(settings: WriteSettings) -> dict[str, str]:
     return {name: text for name, text in found.items() if not name.startswith(OF_DATA_FILES_ONLY)}
 
 
-def _position_form(settings: WriteSettings) -> FileForm:
+def _position_format(settings: WriteSettings) -> FileFormat:
     properties = {
         name: value
         for name, value in _delete_file_properties(settings).items()

@@ -1,4 +1,4 @@
-"""Data file formats: one package per format.
+"""Data file formats, one package for each.
 
-Does not belong here: code that serves several formats (`lake.core.columns`, `lake.core.rows`).
+Code that several formats share belongs in `lake.core.columns` or `lake.core.rows`.
 """

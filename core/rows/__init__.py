@@ -1,5 +1,4 @@
-"""Rows of data files in bounded batches, independent of the file format.
+"""Read and write the rows of data files in bounded batches, independent of the file format.
 
-Belongs here: readers and writers of a table's rows. Does not belong here: deletes (`lake.core.deletes`) and
-engines (`lake.core.engine`).
+Deletes (`lake.core.deletes`) and engines (`lake.core.engine`) do not belong here.
 """

@@ -1,11 +1,11 @@
-"""The formats of data files by their names, the only place that knows which there are."""
+"""The registry of data file formats by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lake.core.columns.data_file import FileForm, RowFile
+from lake.core.columns.data_file import FileFormat, RowFile
 from lake.core.columns.file_slice import FileSlice
 from lake.core.errors import RefusedError
 from lake.core.formats.parquet.reader import ParquetRows
@@ -19,14 +19,14 @@ def open_rows(source: Any, file: FileSlice) -> RowFile:
     """Open a data file for reading.
 
     Args:
-        source: its bytes, for random access.
-        file: tells its format.
+        source: the file, for random access.
+        file: the slice, which names the format.
 
     Raises:
-        CorruptFileError: it is not what its format promises.
-        RefusedError: its format is not known.
+        CorruptFileError: the file is not valid.
+        RefusedError: the format is not supported.
     """
-    # Few tables have files of more than one format: what they do not need is not loaded.
+    # Few tables have files of several formats, so load only the modules that are needed.
     if file.format == "PARQUET":
         return ParquetRows(source, file)
     if file.format == "ORC":
@@ -37,7 +37,7 @@ def open_rows(source: Any, file: FileSlice) -> RowFile:
         from lake.core.formats.avro.reader import AvroRows  # noqa: PLC0415
 
         return AvroRows(source, file)
-    raise RefusedError(f"cannot read {file.format} data files: {file.path}")
+    raise RefusedError(f"cannot read data files in format {file.format}: {file.path}")
 
 
 def format_for(
@@ -47,29 +47,29 @@ def format_for(
     metadata: Mapping[str, str] | None = None,
     *,
     repeated: Sequence[str] = (),
-) -> FileForm:
-    """Return how new files are written.
+) -> FileFormat:
+    """Return the format of new files.
 
     Args:
         name: one of `lake.core.properties.table_properties.FORMATS`.
-        schema: their columns.
-        properties: the table's that begin with ``write.``.
-        metadata: texts that each file carries, where its format can.
-        repeated: columns that come as dictionaries, since few of their values differ.
+        schema: the columns of the files.
+        properties: the table's properties that begin with ``write.``.
+        metadata: fields to write to each file, if the format supports that.
+        repeated: columns with dictionary arrays, because they have few distinct values.
 
     Raises:
-        RefusedError: there is no such format.
-        InvalidRequestError: a property cannot be heeded.
+        RefusedError: the format is not supported.
+        InvalidRequestError: the value of a property is not valid.
     """
     metadata = metadata or {}
     if name == "parquet":
         return ParquetFormat(schema, properties, metadata, repeated)
     if name == "orc":
-        from lake.core.formats.orc.writer import OrcForm  # noqa: PLC0415
+        from lake.core.formats.orc.writer import OrcFormat  # noqa: PLC0415
 
-        return OrcForm(schema, properties)
+        return OrcFormat(schema, properties)
     if name == "avro":
-        from lake.core.formats.avro.writer import AvroForm  # noqa: PLC0415
+        from lake.core.formats.avro.writer import AvroFormat  # noqa: PLC0415
 
-        return AvroForm(schema, properties, metadata)
-    raise RefusedError(f"lake does not write {name} files")
+        return AvroFormat(schema, properties, metadata)
+    raise RefusedError(f"lake cannot write files in format {name}")

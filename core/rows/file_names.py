@@ -1,4 +1,4 @@
-"""Names of a table's new files, which never repeat, not even between two attempts at one task."""
+"""Generate unique names of a table's new files, also for several attempts at one task."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
-# Where older writers put files; Iceberg writes no more to tables that have only these.
+# Properties of old tables for the location of files, which Iceberg no longer supports.
 _OUTDATED = ("write.object-storage.path", "write.folder-storage.path")
 _HASH_BITS = 20
 _HASH_PARTS = (slice(0, 4), slice(4, 8), slice(8, 12), slice(12, _HASH_BITS))
 
 
 class FileNames:
-    """Gives the names of all files that one attempt at a task writes.
+    """Generates the names of the files that one attempt at a task writes.
 
-    Source of their form: Iceberg's OutputFileFactory and LocationProviders.
+    Source: Iceberg's OutputFileFactory and LocationProviders.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class FileNames:
         task: int,
         attempt: str,
     ) -> None:
-        """Take what makes names unique.
+        """Set the parts of the names.
 
         Args:
-            location: the table's.
-            data_location: where its data files go.
-            properties: the table's that begin with ``write.``.
+            location: the table's location.
+            data_location: the folder of its data files.
+            properties: the table's properties that begin with ``write.``.
             operation_id: the commit's UUID.
-            task: its number.
-            attempt: a text that no other attempt at the task has.
+            task: the number of the task.
+            attempt: a text that is unique to this attempt at the task.
         """
         self._folder = data_location.rstrip("/")
         self._spread = OBJECT_STORAGE.of(properties)
@@ -57,7 +57,7 @@ class FileNames:
         self._count = 0
 
     def new_path(self, ending: str, folder: str = "") -> str:
-        """Return the path of a file whose name ends so, in a partition's folder."""
+        """Return the path of a new file with the given suffix in a partition's folder."""
         self._count += 1
         name = f"{self._stem}-{self._count:05d}{ending}"
         if folder and self._by_partition:
@@ -71,22 +71,22 @@ class FileNames:
 
 
 def refuse_outdated(properties: Mapping[str, str]) -> None:
-    """Refuse to choose where files go for a table that says so in a way that is no longer understood.
+    """Refuse a table whose properties define the location of files in an unsupported way.
 
     Raises:
-        RefusedError: it does.
+        RefusedError: it has such a property.
     """
     considered = _OUTDATED if OBJECT_STORAGE.of(properties) else _OUTDATED[1:]
     found = [key for key in considered if key in properties]
     if found and not DATA_PATH.is_set(properties):
         raise RefusedError(
-            f"the table says by {found[0]} where its files go, which Iceberg does not take any more",
-            hint="set its property write.data.path to that place",
+            f"the table's property {found[0]} sets the location of its files, which Iceberg no longer supports",
+            hint="set write.data.path to this location instead",
         )
 
 
 def hashed(name: str) -> str:
-    """Return the folders that a name is spread over, e.g. ``1000/1100/0011/10101111``."""
+    """Return the hashed folders of a name, e.g. ``1000/1100/0011/10101111``."""
     bits = f"{mmh3.hash(name, signed=False):032b}"[-_HASH_BITS:]
     return "/".join(bits[part] for part in _HASH_PARTS)
 
@@ -97,7 +97,7 @@ def folder_of(spec: PartitionSpec, schema: Schema, partition: Partition) -> str:
 
 
 def _owner(folder: str, location: str) -> str:
-    """Return what tells a table's files in a folder outside of it: its own last two names."""
+    """Return the last two parts of a table's location, which identify its files in a shared folder."""
     if folder.startswith(location):
         return ""
     names = [name for name in locations.parse(location).path.split("/") if name]

@@ -1,4 +1,4 @@
-"""Batches read in a thread while the caller works."""
+"""Read batches in a thread while the caller works."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 AHEAD_BYTES = 64 * 1024 * 1024
-# Small batches cost more than their bytes.
+# Small batches have an overhead.
 _MOST_AHEAD = 256
 
 
 def prefetch(
     batches: Iterator[pa.RecordBatch], most_bytes: int = AHEAD_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """Read in a thread while the caller works, at most so many bytes ahead (but always one batch)."""
+    """Read in a thread while the caller works, limited to some bytes ahead (but at least one batch)."""
     ahead = _PrefetchQueue(most_bytes)
     thread = threading.Thread(target=ahead.fill, args=(batches,), name="read-ahead", daemon=True)
     thread.start()
@@ -29,13 +29,13 @@ def prefetch(
     finally:
         ahead.stop()
         thread.join()
-        # An unfinished reader holds its file open.
+        # An unfinished reader keeps its file open.
         if isinstance(batches, Generator):
             batches.close()
 
 
 class _PrefetchQueue:
-    """Batches that were read and not yet taken; None is the end, an error is one too."""
+    """Batches that were read and not yet taken. None or an error marks the end."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -51,7 +51,7 @@ class _PrefetchQueue:
                 if not self._put(batch, batch.nbytes):
                     return
             self._put(None, 0)
-        except BaseException as error:  # noqa: BLE001 - raised again by the one who reads
+        except BaseException as error:  # noqa: BLE001 - `take` raises it again
             self._put(error, 0)
 
     def _put(self, item: Any, size: int) -> bool:
@@ -67,7 +67,7 @@ class _PrefetchQueue:
         return self._bytes + size > self._most_bytes or len(self._items) >= _MOST_AHEAD
 
     def take(self) -> Any:
-        """Return the next batch, waiting for it."""
+        """Wait for the next batch and return it."""
         with self._changed:
             while not self._items:
                 self._changed.wait()
@@ -77,7 +77,7 @@ class _PrefetchQueue:
             return item
 
     def stop(self) -> None:
-        """Let the reading thread end."""
+        """End the reading thread."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

@@ -1,6 +1,6 @@
-"""Rows out of data files, in bounded batches, without those that are deleted.
+"""Read the live rows of data files in bounded batches.
 
-This is what the rest of lake uses of reading; how columns are found is told in `lake.core.columns.column_mapping`.
+This is the interface for the other packages; `lake.core.columns.column_mapping` describes how columns are matched.
 """
 
 from __future__ import annotations
@@ -43,45 +43,45 @@ Mask = npt.NDArray[np.bool_]
 
 
 class FileDeletes(Protocol):
-    """What deletes rows of one data file."""
+    """The deletes of one data file."""
 
     @property
     def key_ids(self) -> Sequence[int]:
-        """The ids of the columns that `keep` is to be given."""
+        """The ids of the columns that `keep` needs."""
 
     def keep(self, start: int, rows: int, keys: pa.RecordBatch) -> Mask | None:
         """Return which rows are not deleted; None for all.
 
         Args:
-            start: the first row's position in the file.
-            rows: how many there are.
-            keys: their `key_ids`, in that order.
+            start: the position of the first row in the file.
+            rows: the number of rows.
+            keys: the columns of `key_ids`, in that order.
         """
 
     def leaves(self, start: int, rows: int) -> bool:
-        """Return whether `keep` may leave a row of a range: if not, they are not read."""
+        """Whether `keep` may keep a row of a range; if not, the range is not read."""
 
 
 class RowDeletes(Protocol):
-    """What deletes rows of the files that a task reads."""
+    """The deletes of the files that a task reads."""
 
     def of(self, file: FileSlice) -> FileDeletes | None:
-        """Return what deletes rows of a file, None if nothing does."""
+        """Return the deletes of a file, or None."""
 
 
 def read_batches(
     storage: Storage, file: FileSlice, settings: ReadSettings, deletes: RowDeletes | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a file's rows that are not deleted, with exactly the projection's schema.
+    """Yield a file's live rows with exactly the projection's schema.
 
     Args:
-        storage: where the file lies.
-        file: what to read of it.
+        storage: the storage of the file.
+        file: the slice to read.
         settings: how to read it.
-        deletes: made of the settings' delete files by `lake.core.deletes.apply`; None if there are none.
+        deletes: the settings' delete files, loaded by `lake.core.deletes.apply`, or None.
 
     Raises:
-        CorruptFileError: the file is not what its format or the table's metadata promises.
+        CorruptFileError: the file is not valid, or does not match the table's metadata.
         RefusedError: its format, or a feature of it, is not supported.
     """
     for _, batch in _read(storage, file, settings, deletes, with_positions=False):
@@ -91,7 +91,7 @@ def read_batches(
 def read_positions(
     storage: Storage, file: FileSlice, settings: ReadSettings, deletes: RowDeletes | None = None
 ) -> Iterator[tuple[Int64s, pa.RecordBatch]]:
-    """Yield rows as `read_batches` does, each batch with its rows' positions in the file."""
+    """Yield rows as `read_batches` does, each batch with the positions of its rows in the file."""
     for positions, batch in _read(storage, file, settings, deletes, with_positions=True):
         if positions is not None:
             yield positions, batch
@@ -100,16 +100,16 @@ def read_positions(
 def read_keys(
     storage: Storage, file: FileSlice, settings: ReadSettings, ids: Sequence[int]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield columns that equality deletes compare, of all rows of a slice, deleted or not.
+    """Yield the columns that equality deletes compare, for all rows of a slice, including deleted ones.
 
     Args:
-        storage: where the file lies.
-        file: what to read of it.
-        settings: how to read it; projection, filter and deletes do not count.
-        ids: the columns, in this order; they are named by their ids.
+        storage: the storage of the file.
+        file: the slice to read.
+        settings: how to read it; projection, filter and deletes are ignored.
+        ids: the ids of the columns, in order; the ids are the names of the result's columns.
 
     Returns:
-        Batches, each with its first row's position in the file.
+        Batches, each with the position of its first row in the file.
     """
     plain = replace(settings, projection=Schema(), row_filter=None, deletes=())
     with _opened(storage, file) as rows:
@@ -127,7 +127,7 @@ def _read(
     with_positions: bool,
 ) -> Iterator[tuple[Int64s | None, pa.RecordBatch]]:
     if settings.deletes and deletes is None:
-        raise ValueError("rows cannot be read without what their delete files say")
+        raise ValueError("the settings have delete files, but no deletes were given")
     own = None if deletes is None else deletes.of(file)
     with _opened(storage, file) as rows:
         key_ids = own.key_ids if own else ()
@@ -137,12 +137,12 @@ def _read(
             positions = None
             if with_positions or columns.need_positions:
                 positions = np.arange(start, start + raw.num_rows, dtype=np.int64)
-            positions, batch = _left(raw, positions, keep, columns)
+            positions, batch = _live_rows(raw, positions, keep, columns)
             if batch.num_rows:
                 yield positions, columns.select(batch)
 
 
-def _left(
+def _live_rows(
     raw: pa.RecordBatch, positions: Int64s | None, keep: Mask | None, columns: FileColumns
 ) -> tuple[Int64s | None, pa.RecordBatch]:
     """Return the rows of a batch that are kept and match the filter, with their positions."""
@@ -168,7 +168,7 @@ def _opened(storage: Storage, file: FileSlice) -> Iterator[RowFile]:
 
 @dataclass(slots=True)
 class _corrupt:  # noqa: N801 - reads as a statement
-    """Turns what PyArrow says of broken bytes into an error that names the file."""
+    """Converts PyArrow's errors about corrupt files to errors that name the file."""
 
     path: str
 

@@ -1,4 +1,4 @@
-"""Rows into data files in the order of a table: sorted before they are written, in bounded memory."""
+"""Write rows to data files in a table's sort order, in bounded memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class OrderedWriter(TransactionalWriter):
-    """Keeps all rows until it is closed, and writes them in order. Use it as a context manager."""
+    """Collects all rows, and writes them in order when it is closed. Use it as a context manager."""
 
     def __init__(
         self,
@@ -40,16 +40,16 @@ class OrderedWriter(TransactionalWriter):
         self._sorter = RowSorter(check_cancelled=check_cancelled)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows."""
+        """Add rows."""
         if batch.num_rows:
             self._sorter.add(with_keys(batch, self._order, self._schema))
 
     def write_keyed(self, batch: pa.RecordBatch) -> None:
-        """Take rows that have their keys as the last column."""
+        """Add rows with their sort keys as the last column."""
         self._sorter.add(batch)
 
     def close(self) -> list[DataFile]:
-        """Write all rows and return the files."""
+        """Sort and write all rows; return the files."""
         for batch in self._sorter.ordered():
             self._go_on()
             self._writer.write(without_keys(batch))
@@ -58,7 +58,7 @@ class OrderedWriter(TransactionalWriter):
         return self._writer.close()
 
     def abort(self) -> None:
-        """Remove everything that was written, and what waits."""
+        """Remove all written files and buffered rows."""
         self._sorter.close()
         self._writer.abort()
 
@@ -66,7 +66,7 @@ class OrderedWriter(TransactionalWriter):
 def open_ordered_writer(
     context: TaskContext, settings: WriteSettings, *, task: int
 ) -> TableWriter | OrderedWriter:
-    """Return a task's writer of data files, which sorts if the settings have an order; see `open_writer`."""
+    """Return a task's writer of data files, which sorts rows if the settings have an order; see `open_writer`."""
     writer = open_writer(context.storage, settings, task=task, attempt=context.attempt)
     if settings.order is None:
         return writer

@@ -1,7 +1,7 @@
-"""Rows into a table's data files: rolled at the target size, one open file per partition.
+"""Write rows to a table's data files of the target size, with one open file per partition.
 
-What is buffered is bounded: a file's rows wait until a row group is full, and when many partitions are open
-the largest goes to disk first. Names never repeat, not even between two attempts at one task.
+The buffer is bounded: rows of a file are buffered until a row group is full, and if many partitions are open, the
+largest is written first. File names are unique, also for several attempts at one task.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from lake.core.columns.data_file import FileForm, NewFile
+from lake.core.columns.data_file import FileFormat, NewFile
 from lake.core.columns.stored_columns import stored_schema, without_unstored
 from lake.core.manifests.data_files import DataFile
 from lake.core.properties.table_properties import DATA_FILE_BYTES, DATA_FORMAT, DELETE_FORMAT
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
     from lake.core.catalogs.catalog import Table
 
-# All partitions of one task together.
+# The limit for all partitions of one task together.
 _BUFFER_BYTES = 256 * 1024 * 1024
-# A rest smaller than this part of the target is not worth a row group of its own.
+# A remainder smaller than this fraction of the target does not get its own row group.
 _NEARLY_FULL = 0.95
 _SMALLEST_ROW_GROUP = 64 * 1024
-# So many small batches are put together, for each takes memory beyond its rows.
+# Small batches are concatenated at this number, because each has a memory overhead.
 _MOST_SMALL = 64
-# Systems commonly allow a process 1024.
+# Systems usually allow 1024 for each process.
 _MOST_OPEN_FILES = 256
 _PROPERTIES = (
     "write.format.",
@@ -59,18 +59,18 @@ _PROPERTIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSettings:
-    """Everything a task needs to write a table's files; plain but for schema and spec.
+    """The settings with which a task writes a table's files.
 
     Args:
         schema: the columns to write.
-        spec: how rows are partitioned.
-        data_location: where the table's data files go.
-        location: the table's own location.
+        spec: the partition spec.
+        data_location: the folder of the table's data files.
+        location: the table's location.
         operation_id: the commit's UUID; part of every file's name.
-        target_bytes: size at which a file is closed.
-        properties: the table's properties that writing heeds.
-        order: in which rows are written by those who sort them.
-        sort_order_id: the table's sort order, if that is it.
+        target_bytes: the size at which a file is closed.
+        properties: the table's properties that affect writing.
+        order: the order in which writers that sort write rows.
+        sort_order_id: the id of `order`, if it is the table's sort order.
     """
 
     schema: Schema
@@ -93,11 +93,11 @@ class WriteSettings:
         spec: PartitionSpec | None = None,
         schema: Schema | None = None,
     ) -> WriteSettings:
-        """Return the settings for a table as it is.
+        """Return the settings for a table's current state.
 
         Raises:
-            RefusedError: the table wants a file format that lake does not write, or a place for its files that
-                nobody writes to any more; or it has a column that data files cannot hold.
+            RefusedError: the table requires a file format that lake does not write or an unsupported location of
+                files, or has a column that cannot be written to data files.
         """
         refuse_outdated(table.properties)
         properties = {k: v for k, v in table.properties.items() if k.startswith(_PROPERTIES)}
@@ -137,19 +137,19 @@ class WriteSettings:
 
     @property
     def data_format(self) -> str:
-        """The format of data files, in small letters."""
+        """The format of data files, in lower case."""
         return DATA_FORMAT.of(self.properties)
 
     @property
     def delete_format(self) -> str:
-        """The format of delete files, in small letters."""
+        """The format of delete files, in lower case."""
         return DELETE_FORMAT.of(self.properties) or self.data_format
 
     def check_data_files(self) -> None:
-        """Check the properties that data files are written by.
+        """Check the properties that affect data files.
 
         Raises:
-            InvalidRequestError: a property has a value that is not allowed.
+            InvalidRequestError: the value of a property is not valid.
         """
         format_for(self.data_format, self.schema, self.properties)
         self.file_names(task=0, attempt="")
@@ -168,22 +168,22 @@ class WriteSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What all files of one writer have in common.
+    """The settings of all files of one writer.
 
     Args:
-        storage: where they are written.
-        settings: whose partitions they are in.
-        form: their columns and how these are written.
-        names: gives their names.
-        target_bytes: size at which a file is closed.
-        suffix: of their names, before the ending that the format gives.
-        described: what their entries say besides what is found while writing.
-        stored: the columns that they hold, where rows have others too.
+        storage: the storage to write to.
+        settings: the write settings.
+        file_format: the columns and the format of the files.
+        names: generates the file names.
+        target_bytes: the size at which a file is closed.
+        suffix: the suffix of file names before the format's.
+        described: additional fields of the manifest entries.
+        stored: the columns to write, if rows have other columns too.
     """
 
     storage: Storage
     settings: WriteSettings
-    form: FileForm
+    file_format: FileFormat
     names: FileNames
     target_bytes: int
     suffix: str = ""
@@ -191,14 +191,14 @@ class Output:
     stored: Schema | None = None
 
     def stored_part(self, rows: pa.Table) -> pa.Table:
-        """Return what the files hold of some rows."""
+        """Return the columns of rows that are written to files."""
         return rows if self.stored is None else without_unstored(rows, self.stored)
 
     def new_path(self, partition: Partition) -> str:
-        """Return a new file's name."""
+        """Return the path of a new file."""
         settings = self.settings
         return self.names.new_path(
-            self.suffix + self.form.ending,
+            self.suffix + self.file_format.ending,
             folder_of(settings.spec, settings.schema, partition),
         )
 
@@ -222,7 +222,7 @@ class RollingWriter:
         self.paths: list[str] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows; a full row group goes to disk."""
+        """Buffer rows, and write a row group when it is full."""
         if batch.num_rows == 0:
             return
         self._waiting.append(batch)
@@ -232,7 +232,7 @@ class RollingWriter:
             self._flush(limit)
 
     def _coalesce(self, newest_bytes: int) -> None:
-        """Make one batch of many small ones at the end of those that wait."""
+        """Concatenate many small batches at the end of the buffer."""
         self._small = self._small + 1 if newest_bytes < _SMALLEST_ROW_GROUP else 0
         if self._small >= _MOST_SMALL:
             self._waiting[-self._small :] = [pa.concat_batches(self._waiting[-self._small :])]
@@ -242,10 +242,10 @@ class RollingWriter:
         output = self._output
         written = self._file.size if self._file else 0
         room = (output.target_bytes - written) / self._ratio
-        return int(min(output.form.piece_bytes, max(room, _SMALLEST_ROW_GROUP)))
+        return int(min(output.file_format.piece_bytes, max(room, _SMALLEST_ROW_GROUP)))
 
     def flush(self) -> None:
-        """Write all that waits."""
+        """Write all buffered rows."""
         while self._waiting:
             self._flush(self.waiting_bytes)
 
@@ -261,7 +261,7 @@ class RollingWriter:
         if self._file is None:
             path = self._output.new_path(self._partition)
             self.paths.append(path)
-            self._file = self._output.form.create(self._output.storage, path)
+            self._file = self._output.file_format.create(self._output.storage, path)
         before = self._file.size
         self._file.write(self._output.stored_part(head))
         self._ratio = max((self._file.size - before) / max(taken, 1), 0.001)
@@ -270,23 +270,23 @@ class RollingWriter:
 
     @property
     def open_bytes(self) -> int:
-        """Bytes in the file that is being written; 0 if there is none."""
+        """The bytes in the open file, or 0."""
         return self._file.size if self._file else 0
 
     def finish_file(self) -> None:
-        """Close the file that is being written, if any; further rows go to a new one."""
+        """Close the open file, if any; later rows are written to a new file."""
         if self._file is not None:
             self.files.append(self._output.finish(self._file, self._partition))
             self._file = None
 
     def close(self) -> list[DataFile]:
-        """Write the rest and return the files; none for no rows."""
+        """Write the buffered rows and return the files; none if there were no rows."""
         self.flush()
         self.finish_file()
         return self.files
 
     def abandon(self) -> None:
-        """Close what is open without finishing it."""
+        """Close the open file without finishing it."""
         self._waiting.clear()
         if self._file is not None:
             self._file.abandon()
@@ -294,7 +294,7 @@ class RollingWriter:
 
 
 class TransactionalWriter(ABC):
-    """A writer that removes everything it wrote on an error, or when left without `close`."""
+    """A writer that removes its files after an error, or if it is not closed."""
 
     closed = False
 
@@ -316,7 +316,7 @@ class TransactionalWriter(ABC):
 
 
 class TableWriter(TransactionalWriter):
-    """Writes rows of any partitions; each file holds one partition's. Use it as a context manager."""
+    """Writes rows of several partitions, each to its own files. Use it as a context manager."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -341,7 +341,7 @@ class TableWriter(TransactionalWriter):
         writer = self._open.get(partition)
         if writer is None:
             writer = self._open[partition] = RollingWriter(self._output, partition)
-        # A slice keeps the whole batch alive: with many partitions that would be all of the input.
+        # A slice keeps the whole batch in memory, which with many partitions would be the whole input.
         alone = len(self._open) == 1
         writer.write(rows if alone else _compact(rows))
         self.rows += rows.num_rows
@@ -389,18 +389,18 @@ def open_writer(
     """Return a writer of data files.
 
     Args:
-        storage: where they go.
-        settings: what to write.
-        task: the task's number; makes names unique, as ``attempt`` does.
-        attempt: a text that no other attempt at the task has.
-        names: gives the files' names if the task writes other files too.
+        storage: the storage to write to.
+        settings: the write settings.
+        task: the number of the task, part of the file names.
+        attempt: a text that is unique to this attempt at the task.
+        names: generates the file names if the task writes other files too.
     """
     stored = stored_schema(settings.schema)
     return TableWriter(
         Output(
             storage=storage,
             settings=settings,
-            form=format_for(settings.data_format, stored, settings.properties),
+            file_format=format_for(settings.data_format, stored, settings.properties),
             names=names or settings.file_names(task=task, attempt=attempt),
             target_bytes=settings.target_bytes,
             described={"sort_order_id": settings.sort_order_id},

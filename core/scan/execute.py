@@ -1,4 +1,4 @@
-"""Carry a scan out: rows to a file, a folder, a stream, or a preview."""
+"""Run a scan: write its rows to a file, a folder or a stream, or preview them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from lake.core.session import Session
 
 PREVIEW_ROWS = 20
 _SHOWN_SNAPSHOTS = 20
-# Rows that deletes left out.
+# Counts the rows that were deleted.
 _DROPPED = "dropped"
 
 
 def describe(plan: ScanPlan) -> Outcome:
-    """Tell the plan; no data is read."""
+    """Return the plan as an outcome; no data is read."""
     return _outcome(plan, {})
 
 
 def preview(plan: ScanPlan) -> Outcome:
-    """Read the first rows in this process."""
+    """Read the first rows in this process and return them as an outcome."""
     result, details = previewed(ScanRows(plan))
     return _outcome(plan, result, details=details)
 
@@ -43,8 +43,8 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
     """Write all rows.
 
     Raises:
-        RefusedError: the output lies in the table, or a file's format cannot be read yet.
-        CorruptFileError: a file cannot be read; nothing is left behind.
+        RefusedError: the output is inside the table's folders, or a file's format is not supported.
+        CorruptFileError: a file cannot be read; the output is removed.
         BadInputError: the output cannot be written.
     """
     result, _ = export.emit(session, ScanRows(plan), output)
@@ -54,7 +54,7 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
 def previewed(
     source: export.RowSource[Any],
 ) -> tuple[dict[str, Any], list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]]:
-    """Read the first rows; return them as a result and as a table to show."""
+    """Read the first rows; return them as a result and as a table to print."""
     rows = export.first_rows(source, PREVIEW_ROWS)
     names = [field.name for field in source.plan.projection.fields]
     result = {"rows": len(rows), "bytes_written": 0, "files": 0, "preview": rows}
@@ -102,20 +102,20 @@ class ScanRows:
         return write_part
 
     def check(self, rows: int, noted: Noted) -> None:
-        """Compare what was read, deleted or not, with what the table's metadata says, where all was to be read.
+        """Compare the number of rows read, including deleted ones, with the metadata, if all rows were read.
 
         Raises:
-            CorruptFileError: the files have not the rows that they should.
+            CorruptFileError: the numbers differ.
         """
-        whole = self.plan.condition is None and self.plan.options.limit is None
-        if whole and rows + noted[_DROPPED] != self.plan.records:
+        complete = self.plan.condition is None and self.plan.options.limit is None
+        if complete and rows + noted[_DROPPED] != self.plan.records:
             raise CorruptFileError(
-                f"the files gave {rows + noted[_DROPPED]} rows of the {self.plan.records} that they hold"
+                f"read {rows + noted[_DROPPED]} rows, but the files have {self.plan.records} by their metadata"
             )
 
 
 def write_part(task: ScanTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Task: write a split's rows to one file; there is no file for no rows."""
+    """Task: write a split's rows to one file, or no file if there are no rows."""
     noted: Noted = Noted()
     yield export.write_part(task.part, context, _split_rows(task, context, noted), noted)
 
@@ -138,11 +138,13 @@ def _outcome(
         )
         more = len(plan.skipped) - _SHOWN_SNAPSHOTS
         warnings.append(
-            f"an append scan does not show what {len(plan.skipped)} snapshots changed: {shown}"
+            f"skipped {len(plan.skipped)} snapshots that are not appends (--changes shows them): {shown}"
             + (f" and {more} more" if more > 0 else "")
         )
     if plan.truncated:
-        warnings.append("older snapshots have expired: what they appended is not in this scan")
+        warnings.append(
+            "older snapshots have expired: the rows that they appended are not in this scan"
+        )
     warnings += [f"rows may be missing: {doubt}" for doubt in plan.found.doubts]
     return Outcome(
         command="scan",

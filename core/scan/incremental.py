@@ -1,4 +1,4 @@
-"""Which snapshots an incremental append scan reads: a pure function of metadata.
+"""Select the snapshots that an incremental append scan reads, from metadata alone.
 
 Source: Iceberg's BaseIncrementalScan and BaseIncrementalAppendScan.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """What was committed between two snapshots.
+    """The append snapshots between two snapshots.
 
     Args:
         end: the newest snapshot, inclusive; None for an empty table.
         appends: snapshots whose files are read, newest first.
-        skipped: snapshots of other operations, whose changes an append scan does not show.
-        truncated: no start was given and the history does not reach the table's beginning.
+        skipped: snapshots of other operations, which an append scan does not read.
+        truncated: whether no start was given and the history does not go back to the first snapshot.
     """
 
     end: Snapshot | None
@@ -34,13 +34,13 @@ class Increment:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The snapshots between two, whatever they did.
+class SnapshotRange:
+    """The snapshots between two snapshots, of all operations.
 
     Args:
         end: the newest snapshot, inclusive; None for an empty table.
         snapshots: newest first.
-        truncated: no start was given and the history does not reach the table's beginning.
+        truncated: whether no start was given and the history does not go back to the first snapshot.
     """
 
     end: Snapshot | None
@@ -56,45 +56,44 @@ def plan_increment(
     end: str | None,
     branch: str = ancestry.MAIN,
 ) -> Increment:
-    """Choose the snapshots after ``start`` up to ``end`` that append; see `plan_span`."""
-    span = plan_span(metadata, start=start, inclusive=inclusive, end=end, branch=branch)
-    appends = tuple(item for item in span.snapshots if operation_of(item) == "append")
-    skipped = tuple(item for item in span.snapshots if operation_of(item) != "append")
-    return Increment(span.end, appends, skipped, span.truncated)
+    """Select the appends after ``start`` up to ``end``; see `plan_range`."""
+    selected = plan_range(metadata, start=start, inclusive=inclusive, end=end, branch=branch)
+    appends = tuple(item for item in selected.snapshots if operation_of(item) == "append")
+    skipped = tuple(item for item in selected.snapshots if operation_of(item) != "append")
+    return Increment(selected.end, appends, skipped, selected.truncated)
 
 
-def plan_span(
+def plan_range(
     metadata: TableMetadata,
     *,
     start: str | None,
     inclusive: bool,
     end: str | None,
     branch: str = ancestry.MAIN,
-) -> Span:
-    """Choose the snapshots after ``start`` up to ``end``.
+) -> SnapshotRange:
+    """Select the snapshots after ``start`` up to ``end``.
 
-    An exclusive start need not exist any more: it is enough that a retained ancestor of the end has it as
-    its parent.
+    An exclusive start may have expired, if a retained ancestor of the end has it as its parent.
 
     Raises:
-        BadInputError: the start is no ancestor of the end; both are named.
-        NotFoundError: a name means nothing.
+        BadInputError: the start is not an ancestor of the end.
+        NotFoundError: a name does not refer to a snapshot.
     """
     last = _end(metadata, end, branch)
     if last is None:
         if start is not None:
-            raise NotFoundError("the table has no snapshot, so there is nothing after the start")
-        return Span(None)
+            raise NotFoundError("the table has no snapshots")
+        return SnapshotRange(None)
     start_id = None if start is None else ancestry.resolve_id(metadata, start, branch=branch)
     if start_id == last.snapshot_id and not inclusive:
-        # A reader that is up to date asks exactly this.
-        return Span(last)
+        # A reader that is up to date starts at the end.
+        return SnapshotRange(last)
     chosen, truncated = _after(metadata, last, start_id, inclusive=inclusive)
-    return Span(last, tuple(chosen), truncated)
+    return SnapshotRange(last, tuple(chosen), truncated)
 
 
 def operation_of(snapshot: Snapshot) -> str:
-    """Return what a snapshot did; old writers of version 1 did not say."""
+    """Return a snapshot's operation; "unknown" for old writers of version 1."""
     return str(snapshot.summary.operation.value) if snapshot.summary else "unknown"
 
 
@@ -116,7 +115,7 @@ def _end(metadata: TableMetadata, end: str | None, branch: str) -> Snapshot | No
 def _after(
     metadata: TableMetadata, last: Snapshot, start_id: int | None, *, inclusive: bool
 ) -> tuple[list[Snapshot], bool]:
-    """Return the snapshots after a start, newest first, and whether older ones may be missing."""
+    """Return the snapshots after a start, newest first, and whether older ones may have expired."""
     chosen: list[Snapshot] = []
     for snapshot in ancestry.ancestors(metadata, last.snapshot_id):
         chosen.append(snapshot)
@@ -134,15 +133,15 @@ def _no_ancestor(
     known = metadata.snapshot_by_id(start_id) is not None
     missing = oldest.parent_snapshot_id
     if known:
-        hint = "it was rolled back, lies on another branch, or comes after the end"
+        hint = "it was rolled back, is on another branch, or is newer than the end"
     elif missing is None:
-        hint = "the table's history is whole and never had it"
+        hint = "the table's history is complete and does not contain it"
     elif inclusive and missing == start_id:
-        hint = "it has expired: without --inclusive, what came after it can still be read"
+        hint = "it has expired: omit --inclusive to read the snapshots after it"
     else:
         hint = (
-            f"what came between {start_id} and {missing} has expired (the oldest snapshot kept is "
-            f"{oldest.snapshot_id}) and cannot be told: read the whole table instead"
+            f"the snapshots between {start_id} and {missing} have expired (the oldest snapshot is "
+            f"{oldest.snapshot_id}): read the whole table instead"
         )
     kind, relation = ("inclusive", "an") if inclusive else ("exclusive", "a parent")
     return BadInputError(

@@ -1,4 +1,4 @@
-"""What a scan reads: files, splits and counts, over columns; no data is read."""
+"""Plan a scan: its files, splits and counts, from columns of metadata; no data is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lake.core.manifests.data_files import DATA, DeleteFile
 from lake.core.manifests.schemas import ADDED, MANIFEST_SCHEMA
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.scan.incremental import Increment, plan_increment
-from lake.core.scan.splits import Piece, Pieces, SplitOptions, cut_all, pack, weights
+from lake.core.scan.splits import Pieces, SplitOptions, SplitPiece, cut_all, pack, weights
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.completeness import (
     has_only_own_manifests,
@@ -51,7 +51,7 @@ _COLUMNS = (
     "split_offsets",
     "first_row_id",
 )
-# What reading needs to know of a file.
+# The columns that the reader needs.
 _READ_COLUMNS = (
     "sequence_number",
     "file_path",
@@ -75,9 +75,9 @@ _STATISTICS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """What the user asked for; see the command line's help.
+    """The options of a scan; see the command line's help.
 
-    Sizes are bytes; where they are None the table's properties decide.
+    Sizes are in bytes; None for the table's properties.
     """
 
     snapshot: str | None = None
@@ -105,7 +105,7 @@ class ScanOptions:
         self.splits({})
 
     def splits(self, properties: Mapping[str, str]) -> SplitOptions:
-        """Return how a table with such properties is cut."""
+        """Return the split options for a table with these properties."""
         return SplitOptions.of(
             properties,
             size=self.split_size,
@@ -115,24 +115,26 @@ class ScanOptions:
 
     @property
     def incremental(self) -> bool:
-        """Whether only what was appended is asked for."""
+        """Whether the scan reads only appended rows."""
         return self.start is not None or self.end is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """A decided scan.
+    """The plan of a scan.
 
     Args:
-        table: what is read.
-        options: what was asked.
+        table: the table to read.
+        options: the options of the scan.
         snapshot: the snapshot read, or the end of the increment; None for an empty table.
         found: the files.
-        snapshots: how many snapshots' files they are.
-        pieces: what the files were cut into; a piece's file is its place among all of `found`.
-        splits: numbers of pieces that are read together.
+        snapshots: the number of snapshots whose files are read.
+        pieces: the byte ranges of the files; a piece's file is its index among all of `found`.
+        splits: indices of the pieces that are read together.
         projection: the columns to return.
         condition: bound row filter.
+        skipped: snapshots of an incremental scan that are not appends.
+        truncated: whether older snapshots of an incremental scan have expired.
     """
 
     table: Table
@@ -148,7 +150,7 @@ class ScanPlan:
     truncated: bool = False
 
     def facts(self) -> dict[str, int]:
-        """Return the plan as it is shown."""
+        """Return the plan's counts by their names in the output."""
         return {
             "snapshots": self.snapshots,
             "files": self.found.count,
@@ -162,17 +164,17 @@ class ScanPlan:
 
     @property
     def schema(self) -> Schema:
-        """What the filter and the projection are of."""
+        """The schema of the filter and the projection."""
         return self.found.schema
 
     @property
     def records(self) -> int:
-        """Rows of the files, by their metadata."""
+        """The number of rows in the files by their metadata, including deleted ones."""
         return self._total("record_count")
 
     @property
     def bytes(self) -> int:
-        """Bytes of the files."""
+        """The size of the files in bytes."""
         return self._total("file_size_in_bytes")
 
     def _total(self, column: str) -> int:
@@ -180,7 +182,7 @@ class ScanPlan:
         return sum(int(pc.sum(item[column]).as_py() or 0) for item in entries)
 
     def reading(self, deletes: Sequence[DeleteFile]) -> ReadSettings:
-        """Return how files to which some deletes may apply are read."""
+        """Return the settings to read files to which some deletes may apply."""
         return ReadSettings.of(
             self.table,
             schema=self.schema,
@@ -190,9 +192,9 @@ class ScanPlan:
         )
 
     def reads(self) -> Iterator[Split]:
-        """Yield the splits as what to read."""
+        """Yield the splits with their file slices and deletes."""
         start, count = 0, 1
-        # A preview takes the first splits only: describing all files would be most of its work.
+        # A preview reads the first splits only, and describing all files would take most of its time.
         while start < len(self.splits):
             chosen = [self.pieces.at(split) for split in self.splits[start : start + count]]
             files = self._described({piece.file for pieces in chosen for piece in pieces})
@@ -203,30 +205,30 @@ class ScanPlan:
             start, count = start + count, min(2 * count, _MOST_SPLITS)
 
     def _described(self, numbers: Iterable[int]) -> dict[int, tuple[FileSlice, int]]:
-        """Return the files with the given places among all of `found`, each with its first split offset."""
+        """Return the files with the given indices among all of `found`, each with its first split offset."""
         wanted = np.sort(np.fromiter(numbers, np.int64))
         files: dict[int, tuple[FileSlice, int]] = {}
         base = 0
         for spec_id, entries in self.found.by_spec.items():
             end = base + entries.num_rows
-            mine = wanted[np.searchsorted(wanted, base) : np.searchsorted(wanted, end)]
-            rows = entries.select(_READ_COLUMNS).take(pa.array(mine - base))
+            own = wanted[np.searchsorted(wanted, base) : np.searchsorted(wanted, end)]
+            rows = entries.select(_READ_COLUMNS).take(pa.array(own - base))
             spec = self.table.metadata.specs()[spec_id]
             slices = slices_of(rows, spec=spec, schema=self.schema)
             first = [min(starts or (), default=0) for starts in rows["split_offsets"].to_pylist()]
-            files.update(zip(mine.tolist(), zip(slices, first, strict=True), strict=True))
+            files.update(zip(own.tolist(), zip(slices, first, strict=True), strict=True))
             base = end
         return files
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What is read together.
+    """File slices that one task reads.
 
     Args:
         slices: parts of data files.
         deletes: the delete files that may apply to them.
-        numbers: of the data files among all that are found, ascending.
+        numbers: indices of the data files among all that were found, ascending.
     """
 
     slices: Sequence[FileSlice]
@@ -235,12 +237,12 @@ class Split:
 
 
 def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
-    """Find the files and cut them.
+    """Find the files and split them.
 
     Raises:
         NotFoundError: a snapshot, ref or column does not exist.
-        BadInputError: the filter or the range of snapshots cannot be.
-        CorruptFileError: a manifest is not what its list says.
+        BadInputError: the filter or the range of snapshots is not valid.
+        CorruptFileError: a manifest does not match its manifest list.
     """
     if options.incremental:
         increment = plan_increment(
@@ -263,7 +265,7 @@ def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
 
 
 def _with_root_checked(table: Table, options: ScanOptions, increment: Increment) -> Increment:
-    """Return an increment from the beginning as truncated where its oldest snapshot is not the table's first."""
+    """Mark an increment without a start as truncated if its oldest snapshot is not the table's first."""
     if options.start is not None or increment.end is None or increment.truncated:
         return increment
     *_, oldest = ancestry.ancestors(table.metadata, increment.end.snapshot_id)
@@ -279,7 +281,7 @@ def planned(
     condition: BooleanExpression | None,
     projection: Schema,
 ) -> ScanPlan:
-    """Return the plan that reads some files."""
+    """Return the plan to read the given files."""
     splits = options.splits(table.properties)
     pieces = _pieces(found.by_spec, splits)
     return ScanPlan(
@@ -304,9 +306,9 @@ def _snapshot(table: Table, options: ScanOptions) -> Snapshot | None:
 
 
 def _schema_at(table: Table, options: ScanOptions, snapshot: Snapshot | None) -> Schema:
-    """Return the schema to read with: a past snapshot's own, else the current one.
+    """Return the schema to read with: that of a past snapshot, else the current one.
 
-    Source: Iceberg's SnapshotUtil.schemaFor: branches are read with the table's schema.
+    Source: Iceberg's SnapshotUtil.schemaFor. Branches are read with the table's schema.
 
     Raises:
         BadInputError: the snapshot's schema is not in the table's metadata.
@@ -319,16 +321,16 @@ def _schema_at(table: Table, options: ScanOptions, snapshot: Snapshot | None) ->
         if schema.schema_id == snapshot.schema_id:
             return schema
     raise BadInputError(
-        f"snapshot {snapshot.snapshot_id} has schema {snapshot.schema_id}, which the table's metadata lacks"
+        f"snapshot {snapshot.snapshot_id} has schema {snapshot.schema_id}, which is not in the table's metadata"
     )
 
 
 def bound(schema: Schema, options: ScanOptions) -> tuple[BooleanExpression | None, Schema]:
-    """Return the filter and the columns asked for, as they are in a schema.
+    """Bind the filter and the selected columns to a schema.
 
     Raises:
         NotFoundError: a column does not exist.
-        BadInputError: the filter cannot be.
+        BadInputError: the filter is not valid.
     """
     condition = None
     if options.where is not None:
@@ -341,7 +343,7 @@ def bound(schema: Schema, options: ScanOptions) -> tuple[BooleanExpression | Non
 
 
 def _selected(schema: Schema, names: Sequence[str], *, case_sensitive: bool) -> Schema:
-    """Return the named columns in the order in which they, or first parts of them, are named."""
+    """Return the named columns in the order of the names, or of the first names of their parts."""
     projection = project_schema(schema, names, case_sensitive=case_sensitive)
     order = [
         project_schema(schema, [name], case_sensitive=case_sensitive).fields[0].field_id
@@ -351,8 +353,8 @@ def _selected(schema: Schema, names: Sequence[str], *, case_sensitive: bool) -> 
 
 
 def file_columns(condition: BooleanExpression | None) -> Sequence[str]:
-    """Return what planning needs to know of data files."""
-    # Statistics are most of a manifest's bytes: without a filter nobody looks at them.
+    """Return the manifest columns that planning needs."""
+    # Statistics are most of a manifest's bytes, and are needed for a filter only.
     return _COLUMNS if condition is None else (*_COLUMNS, *_STATISTICS)
 
 
@@ -368,8 +370,8 @@ def _live(
 def _appended(table: Table, increment: Increment, condition: BooleanExpression | None) -> LiveFiles:
     """Return the files that the append snapshots added.
 
-    A manifest of such a snapshot may hold entries of others (merging carries them over): both the
-    manifest's and the entry's snapshot must be one of the chosen.
+    A manifest of such a snapshot may contain entries of other snapshots, because merging carries them over. So
+    both the manifest's and the entry's snapshot must be one of the selected.
     """
     chosen = pa.array([item.snapshot_id for item in increment.appends], pa.int64())
     metadata, schema = table.metadata, table.schema
@@ -382,17 +384,17 @@ def _appended(table: Table, increment: Increment, condition: BooleanExpression |
     by_spec, skipped = {}, 0
     found = read_manifests(table.storage, kept, metadata, columns=file_columns(condition))
     for spec_id, entries in found.items():
-        mine = entries.filter(
+        own = entries.filter(
             pc.and_(
                 pc.equal(entries["status"], ADDED),
                 pc.is_in(entries["snapshot_id"], value_set=chosen),
             )
         )
         if condition is not None:
-            mask = prune_files(mine, metadata.specs()[spec_id], schema, condition)
-            skipped += mine.num_rows - int(pc.sum(mask).as_py() or 0)
-            mine = mine.filter(mask)
-        by_spec[spec_id] = mine
+            mask = prune_files(own, metadata.specs()[spec_id], schema, condition)
+            skipped += own.num_rows - int(pc.sum(mask).as_py() or 0)
+            own = own.filter(mask)
+        by_spec[spec_id] = own
     return LiveFiles(
         table=table,
         by_spec=by_spec,
@@ -407,7 +409,7 @@ def _appended(table: Table, increment: Increment, condition: BooleanExpression |
 def _added_manifests(
     table: Table, increment: Increment, chosen: pa.Array
 ) -> tuple[pa.Table, tuple[str, ...]]:
-    """Return the data manifests that the chosen snapshots added, each once, and where some may be missing."""
+    """Return the distinct data manifests that the selected snapshots added, and messages about missing ones."""
     doubts = []
 
     def added(snapshot: Snapshot) -> pa.Table:
@@ -441,8 +443,8 @@ def _pieces(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> Pieces:
     return cut_all(sizes, one_array(files["split_offsets"]), options)
 
 
-def _slice(file: FileSlice, first: int, piece: Piece) -> FileSlice:
-    """Return a piece as what to read; what lies before the first piece or behind the last belongs to them."""
+def _slice(file: FileSlice, first: int, piece: SplitPiece) -> FileSlice:
+    """Return a piece as a file slice. The first and the last piece extend to the ends of the file."""
     is_first, is_last = piece.start <= first, piece.start + piece.length >= file.size_bytes
     start = 0 if is_first else piece.start
     length = None if is_last else piece.start + piece.length - start

@@ -1,4 +1,4 @@
-"""Cut files into splits and pack the splits: pure functions.
+"""Cut files into pieces and pack the pieces into splits, without I/O.
 
 Source: Iceberg's TableScanUtil and BinPacking.PackingIterable.
 """
@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from lake.core.errors import InvalidRequestError
 from lake.core.properties.table_properties import SPLIT_BYTES, SPLIT_LOOKBACK, SPLIT_OPEN_BYTES
 
-_MOST_PIECES = 50_000_000
+_MAX_PIECES = 50_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitOptions:
-    """How scans are cut; sizes are bytes."""
+    """The sizes of splits, in bytes."""
 
     size: int = SPLIT_BYTES.default
     lookback: int = SPLIT_LOOKBACK.default
@@ -37,10 +37,10 @@ class SplitOptions:
         lookback: int | None = None,
         open_cost: int | None = None,
     ) -> SplitOptions:
-        """Return what was asked for, else what the table's properties say, else the defaults.
+        """Return the given values, else those of the table's properties, else the defaults.
 
         Raises:
-            InvalidRequestError: a value is out of its range.
+            InvalidRequestError: a value is out of range.
         """
         return cls(
             size=SPLIT_BYTES.of(properties) if size is None else size,
@@ -50,16 +50,18 @@ class SplitOptions:
 
     def __post_init__(self) -> None:
         if self.size <= 0:
-            raise InvalidRequestError(f"split size must be > 0: {self.size}")
+            raise InvalidRequestError(f"split size must be positive, not {self.size}")
         if self.lookback <= 0:
-            raise InvalidRequestError(f"split planning lookback must be > 0: {self.lookback}")
+            raise InvalidRequestError(
+                f"split planning lookback must be positive, not {self.lookback}"
+            )
         if self.open_cost < 0:
-            raise InvalidRequestError(f"file open cost must be >= 0: {self.open_cost}")
+            raise InvalidRequestError(f"file open cost must not be negative: {self.open_cost}")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A range of bytes of a file, by the file's place in the plan."""
+class SplitPiece:
+    """A byte range of a file, which is given by its index in the plan."""
 
     file: int
     start: int
@@ -68,23 +70,24 @@ class Piece:
 
 def cut(
     file: int, length: int, offsets: Sequence[int] | None, options: SplitOptions
-) -> list[Piece]:
-    """Cut one file: at its split offsets if they rise, else at every ``size`` bytes."""
+) -> list[SplitPiece]:
+    """Cut one file at its split offsets if they are increasing, else every ``size`` bytes."""
     if offsets and all(a < b for a, b in itertools.pairwise(offsets)):
         ends = [*offsets[1:], length]
         if offsets[-1] < length:
             return [
-                Piece(file, start, end - start) for start, end in zip(offsets, ends, strict=True)
+                SplitPiece(file, start, end - start)
+                for start, end in zip(offsets, ends, strict=True)
             ]
     return [
-        Piece(file, start, min(options.size, length - start))
+        SplitPiece(file, start, min(options.size, length - start))
         for start in range(0, max(length, 1), options.size)
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Many pieces as columns: file, start and length, one value a piece."""
+    """Pieces as columns: file, start and length, with one value for each piece."""
 
     file: Any
     start: Any
@@ -93,27 +96,31 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.file)
 
-    def at(self, numbers: Iterable[int]) -> list[Piece]:
-        """Return chosen pieces, neighbours of a file joined."""
+    def at(self, numbers: Iterable[int]) -> list[SplitPiece]:
+        """Return the pieces with the given indices; adjacent pieces of a file are joined."""
         return merged(
-            [Piece(int(self.file[n]), int(self.start[n]), int(self.length[n])) for n in numbers]
+            [
+                SplitPiece(int(self.file[n]), int(self.start[n]), int(self.length[n]))
+                for n in numbers
+            ]
         )
 
 
 def cut_all(sizes: Any, offsets: pa.Array, options: SplitOptions) -> Pieces:
-    """Cut files as `cut` does; those of one row group, which small files are, without a loop.
+    """Cut files as `cut` does; files with one row group, such as small files, without a loop.
 
     Args:
-        sizes: bytes of each file (numpy).
+        sizes: size of each file in bytes (numpy).
         offsets: list array of split offsets.
         options: the split size.
 
     Raises:
-        InvalidRequestError: there would be more pieces than memory holds.
+        InvalidRequestError: there would be more pieces than memory can store.
     """
-    if float(np.sum(sizes / options.size)) > _MOST_PIECES:
+    if float(np.sum(sizes / options.size)) > _MAX_PIECES:
         raise InvalidRequestError(
-            f"splits of {options.size} bytes would cut the files into more than {_MOST_PIECES} pieces"
+            f"a split size of {options.size} bytes would cut the files into more than {_MAX_PIECES} pieces",
+            hint="choose a larger --split-size",
         )
     counts = pc.fill_null(pc.list_value_length(offsets), 0).to_numpy(zero_copy_only=False)
     first = pc.fill_null(_first(offsets), 0).to_numpy(zero_copy_only=False)
@@ -136,16 +143,16 @@ def cut_all(sizes: Any, offsets: pa.Array, options: SplitOptions) -> Pieces:
 
 
 def _first(offsets: pa.Array) -> pa.Array:
-    """Return each list's first value, NULL where it has none."""
+    """Return the first value of each list, NULL for an empty list."""
     short = pc.less(pc.fill_null(pc.list_value_length(offsets), 0), 1)
     filled = pc.if_else(short, pa.scalar([None], offsets.type), offsets)
     return pc.list_element(filled, 0)
 
 
 def pack(weights: Iterable[int], options: SplitOptions) -> list[list[int]]:
-    """Pack pieces, by their numbers, into splits of at most ``size`` weight.
+    """Pack the indices of pieces into splits of at most ``size`` weight.
 
-    First fit over ``lookback`` open splits; when there are too many, the heaviest is closed.
+    Uses first fit over ``lookback`` open splits; if there are more, the heaviest is closed.
     """
     done: list[list[int]] = []
     bins: list[list[int]] = []
@@ -167,18 +174,18 @@ def pack(weights: Iterable[int], options: SplitOptions) -> list[list[int]]:
     return [*done, *bins]
 
 
-def merged(pieces: list[Piece]) -> list[Piece]:
-    """Join neighbouring pieces of one file."""
-    joined: list[Piece] = []
+def merged(pieces: list[SplitPiece]) -> list[SplitPiece]:
+    """Join adjacent pieces of one file."""
+    joined: list[SplitPiece] = []
     for piece in pieces:
         last = joined[-1] if joined else None
         if last and last.file == piece.file and last.start + last.length == piece.start:
-            joined[-1] = Piece(last.file, last.start, last.length + piece.length)
+            joined[-1] = SplitPiece(last.file, last.start, last.length + piece.length)
         else:
             joined.append(piece)
     return joined
 
 
 def weights(lengths: Any, options: SplitOptions) -> Any:
-    """Return what pieces count: their bytes, at least the cost of opening a file."""
+    """Return the weights of pieces: their bytes, but at least the cost of opening a file."""
     return np.maximum(lengths, options.open_cost)

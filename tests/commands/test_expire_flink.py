@@ -47,7 +47,7 @@ def test_the_way_to_a_jobs_commit_stays_and_is_told(
     assert promised["warnings"] == done["warnings"]
     (told,) = done["warnings"]
     assert all(text in told for text in (JOB["flink.job-id"], JOB["flink.operator-id"]))
-    assert "checkpoint 40 on main: 2 " in told
+    assert "kept 2 snapshots of main, " in told
     again = lake.ok("expire", "db.t", *ALL)
     assert (again["status"], again["warnings"]) == ("nothing-to-do", [told])
 

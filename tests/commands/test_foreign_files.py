@@ -210,7 +210,7 @@ def test_int96_is_refused_for_other_types(lake: CommandLine, warehouse: Path) ->
 
     assert source.exit_code == scan.exit_code == 7
     assert "ts as INT96" in source.json()["error"]["message"]
-    assert "is INT96, the table has int" in scan.json()["error"]["message"]
+    assert "has type INT96, but int" in scan.json()["error"]["message"]
 
 
 MILLIS = Schema(
@@ -276,7 +276,7 @@ def test_a_wrong_number_of_rows_is_refused(lake: CommandLine, warehouse: Path) -
     for command in (["scan", "db.t"], ["compact", "db.t", "--rewrite-all"]):
         found = lake("--json", *command)
         assert (found.exit_code, found.json()["error"]["kind"]) == (7, "corrupt")
-        assert "has 10 rows, the table's metadata says 9" in found.json()["error"]["message"]
+        assert "has 10 rows, but the table's metadata says 9" in found.json()["error"]["message"]
 
 
 def test_a_deletion_vector_without_a_puffin_file_around_it_is_read(

@@ -314,7 +314,7 @@ def test_an_empty_table_has_nothing_to_scan(lake: CommandLine, warehouse: Path) 
 @pytest.mark.parametrize(
     ("module", "bound", "told"),
     [
-        (footer, "_MAX_FOOTER_BYTES", "its footer claims to have"),
+        (footer, "_MAX_FOOTER_BYTES", "its footer claims"),
         (reader, "_MAX_ROW_GROUPS", "row groups"),
     ],
     ids=["footer", "row groups"],

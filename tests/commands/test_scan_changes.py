@@ -1,4 +1,4 @@
-"""`lake scan --changes`: Flink's tables, outputs, options, and what is told of what cannot be told."""
+"""`lake scan --changes`: Flink's tables, outputs, options, and warnings about unknown changes."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_keys_that_a_commit_changed_twice_are_told_and_counted(
         *[(1, "delete"), (1, "delete"), (1, "insert")],
         *[(2, "update_after"), (2, "update_before")],
     ]
-    assert "1 times a commit changed several rows of one key" in shown["warnings"][0]
+    assert "1 times a commit changed several rows with one key" in shown["warnings"][0]
 
 
 def test_a_renamed_column_is_told_by_its_new_name(lake: CommandLine, history: History) -> None:
@@ -307,7 +307,7 @@ def test_a_history_without_its_beginning_is_told_from_where_it_begins(
     shown = lake.ok("scan", "db.t", "--changes")
 
     assert [row["id"] for row in shown["result"]["preview"]] == [9, 10]
-    assert shown["warnings"] == ["older snapshots have expired: what they changed is not told"]
+    assert shown["warnings"] == ["older snapshots have expired: their changes are not in this scan"]
 
 
 def test_what_deletes_did_after_an_expired_start_is_refused(
@@ -318,8 +318,8 @@ def test_what_deletes_did_after_an_expired_start_is_refused(
 
     error = error_of(lake("--json", "scan", "db.t", "--changes", "--from-snapshot", start), 7)
 
-    assert f"which rows snapshot {first} deleted cannot be told" in error["message"]
-    assert error["hint"] == f"begin with --from-snapshot {first}"
+    assert f"cannot determine the rows that snapshot {first} deleted" in error["message"]
+    assert error["hint"] == f"start with --from-snapshot {first}"
     assert lake("scan", "db.t", "--changes", "--from-snapshot", first).exit_code == 0
 
 

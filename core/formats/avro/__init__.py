@@ -1,4 +1,4 @@
 """Avro data files: schemas, readers and writers.
 
-Does not belong here: the container format (`lake.core.avro`).
+The container format does not belong here (`lake.core.avro`).
 """

@@ -1,7 +1,7 @@
-"""Rows out of an Avro file, some blocks at a time.
+"""Read rows from an Avro file, several blocks at a time.
 
-A block belongs to the slice in which the sync marker before it begins, as in Iceberg Java. Where a row stands is
-told by the blocks before it, so these are walked over, unread.
+As in Iceberg Java, a block belongs to the slice in which the preceding sync marker begins. The position of a row
+depends on the row counts of all blocks before it, so the reader steps over these without decoding them.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from lake.core.errors import CorruptFileError
 from lake.core.formats.avro.types import Fixed, Record, nodes, row_type
 
 _SYNC_BYTES = 16
-# Writers end blocks at kilobytes; Arrow takes up to sixteen bytes for one of a block.
+# Writers end blocks at some kilobytes; Arrow uses up to sixteen bytes for one byte of a block.
 _MAX_BLOCK_BYTES = 64 * 1024 * 1024
-# What NULLs of fixed width may take in memory, where a byte in the file may stand for each.
+# The memory that NULLs of fixed width may use, each of which may be one byte in the file.
 _MAX_BATCH_BYTES = 1024 * 1024 * 1024
-# Bytes that are fetched at once.
+# Bytes to fetch at once.
 _LOCAL_BYTES, _REMOTE_BYTES = 256 * 1024, 4 * 1024 * 1024
-# Arrow columns take about so many times the bytes of rows.
+# The approximate ratio of Arrow's size to the size of Avro rows.
 _EXPANSION = 2
 
 
-class Packed(NamedTuple):
-    """A block as it is in the file; its sync marker begins at `marker`."""
+class PackedBlock(NamedTuple):
+    """A compressed block; the preceding sync marker begins at `marker`."""
 
     header: Header
     marker: int
@@ -44,12 +44,12 @@ class Packed(NamedTuple):
     data: memoryview
 
     def block(self) -> Block:
-        """Unpack it."""
+        """Decompress the block."""
         return Block(self.objects, self.header.inflate(self.data, _MAX_BLOCK_BYTES))
 
 
-class Piece(NamedTuple):
-    """Rows of a block that are wanted: its first row's position, how many of it are skipped, how many taken."""
+class AvroPiece(NamedTuple):
+    """Rows of a block to read: the block's first position, the rows to skip, and the rows to read."""
 
     start: int
     skip: int
@@ -61,8 +61,8 @@ class AvroContainer:
     """An open Avro file, block by block.
 
     Args:
-        source: its bytes, for random access.
-        path: where it lies.
+        source: the file, for random access.
+        path: the file's location.
     """
 
     def __init__(self, source: Any, path: str) -> None:
@@ -72,23 +72,23 @@ class AvroContainer:
         self.rows = row_type(self._header.metadata["avro.schema"], name=path)
         self.schema: pa.Schema = pa.schema(list(self.rows.arrow))
 
-    def blocks(self) -> Iterator[Packed]:
-        """Yield all blocks as they are packed."""
+    def blocks(self) -> Iterator[PackedBlock]:
+        """Yield all compressed blocks."""
         while not self._cursor.at_end:
             marker = self._cursor.position - _SYNC_BYTES
             objects, packed = self._header.next_block(self._cursor)
-            yield Packed(self._header, marker, objects, packed)
+            yield PackedBlock(self._header, marker, objects, packed)
 
     def batches(
-        self, pieces: Iterable[Piece], names: Sequence[str], most_bytes: int
+        self, pieces: Iterable[AvroPiece], names: Sequence[str], most_bytes: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Decode columns of pieces, each batch with its first row's position."""
+        """Decode columns of pieces; yield each batch with the position of its first row."""
         decoder = RowDecoder(self.rows, names, self.path)
-        waiting: list[Piece] = []
+        waiting: list[AvroPiece] = []
         size = 0
         for piece in pieces:
             size += len(piece.block.data)
-            if waiting and (size * _EXPANSION > most_bytes or not _goes_on(waiting[-1], piece)):
+            if waiting and (size * _EXPANSION > most_bytes or not _is_adjacent(waiting[-1], piece)):
                 yield _decoded(decoder, waiting)
                 waiting, size = [], len(piece.block.data)
             waiting.append(piece)
@@ -96,13 +96,13 @@ class AvroContainer:
             yield _decoded(decoder, waiting)
 
     def all_rows(self, most_bytes: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield all rows in batches, each with its first row's position."""
+        """Yield all rows in batches, each with the position of its first row."""
         yield from self.batches(self._all_pieces(), self.schema.names, most_bytes)
 
-    def _all_pieces(self) -> Iterator[Piece]:
+    def _all_pieces(self) -> Iterator[AvroPiece]:
         position = 0
         for packed in self.blocks():
-            yield Piece(position, 0, packed.objects, packed.block())
+            yield AvroPiece(position, 0, packed.objects, packed.block())
             position += packed.objects
 
 
@@ -117,33 +117,33 @@ class AvroRows:
     def batches(
         self, columns: FileColumns, leaves: Leaves | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows as the file has them, each batch with its first row's position."""
+        """Yield rows with the file's types, each batch with the position of its first row."""
         most_bytes = columns.settings.batch_bytes
         yield from self._container.batches(self._pieces(leaves), columns.names, most_bytes)
 
-    def _pieces(self, leaves: Leaves | None) -> Iterator[Piece]:
-        """Yield the slice's rows block by block; the whole file's are counted by whoever reads its last."""
+    def _pieces(self, leaves: Leaves | None) -> Iterator[AvroPiece]:
+        """Yield the slice's rows block by block. The slice with the last block checks the file's row count."""
         file = self._file
         end = float("inf") if file.length is None else file.start + file.length
-        left = float("inf") if file.take_rows is None else file.take_rows
+        remaining = float("inf") if file.take_rows is None else file.take_rows
         skip, position = file.skip_rows, 0
         for packed in self._container.blocks():
-            if (packed.marker >= end or not left) and position < file.record_count:
+            if (packed.marker >= end or not remaining) and position < file.record_count:
                 return
             if file.start <= packed.marker < end:
                 skipped = min(skip, packed.objects)
-                rows = int(min(packed.objects - skipped, left))
-                skip, left = skip - skipped, left - rows
+                rows = int(min(packed.objects - skipped, remaining))
+                skip, remaining = skip - skipped, remaining - rows
                 if rows and (leaves is None or leaves(position + skipped, rows)):
-                    yield Piece(position, skipped, rows, packed.block())
+                    yield AvroPiece(position, skipped, rows, packed.block())
             position += packed.objects
             if position > file.record_count:
                 break
         check_count(file, position)
 
 
-def _goes_on(last: Piece, piece: Piece) -> bool:
-    """Whether a piece begins where another ended."""
+def _is_adjacent(last: AvroPiece, piece: AvroPiece) -> bool:
+    """Whether a piece begins where the last one ended."""
     return (
         not piece.skip
         and last.skip + last.rows == last.block.objects
@@ -151,7 +151,7 @@ def _goes_on(last: Piece, piece: Piece) -> bool:
     )
 
 
-def _decoded(decoder: RowDecoder, pieces: list[Piece]) -> tuple[int, pa.RecordBatch]:
+def _decoded(decoder: RowDecoder, pieces: list[AvroPiece]) -> tuple[int, pa.RecordBatch]:
     batch = decoder.rows([piece.block for piece in pieces])
     first = pieces[0]
     return first.start + first.skip, batch.slice(first.skip, sum(piece.rows for piece in pieces))
@@ -159,19 +159,19 @@ def _decoded(decoder: RowDecoder, pieces: list[Piece]) -> tuple[int, pa.RecordBa
 
 @dataclass(slots=True)
 class RowDecoder:
-    """Makes rows of blocks.
+    """Decodes blocks to rows.
 
     Args:
-        kind: the rows' type.
+        kind: the type of the rows.
         names: the columns to decode.
-        path: the file's, for messages.
+        path: the file's location, for messages.
     """
 
     kind: Record
     names: Sequence[str]
     path: str
     _layout: Layout = field(init=False)
-    _places: dict[int, int] = field(init=False)
+    _positions: dict[int, int] = field(init=False)
     _blank_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -179,28 +179,28 @@ class RowDecoder:
         names = frozenset(item["name"] for item in plain["fields"])
         self._layout = Layout(json.dumps(plain), self.kind.blank, names)
         wanted = set(self.names)
-        places = [index for index, item in enumerate(self.kind.fields) if item.name in wanted]
-        self._places = {index: place for place, index in enumerate(places)}
+        indices = [index for index, item in enumerate(self.kind.fields) if item.name in wanted]
+        self._positions = {index: position for position, index in enumerate(indices)}
         self._blank_bytes = sum(item.size for item in nodes(self.kind) if isinstance(item, Fixed))
 
     def rows(self, blocks: list[Block]) -> pa.RecordBatch:
         """Decode blocks.
 
         Raises:
-            CorruptFileError: they do not hold what the schema says.
+            CorruptFileError: they do not match the schema.
         """
         total = sum(block.objects for block in blocks)
         if total * self._blank_bytes > _MAX_BATCH_BYTES:
             raise CorruptFileError(
-                f"{self.path} has a block of {total} rows that memory cannot hold"
+                f"{self.path} has a block of {total} rows, which does not fit in memory"
             )
-        fields = [self.kind.fields[index] for index in self._places]
-        stored = [f"f{index}" for index in self._places if self.kind.fields[index].kind]
-        # Where no column is wanted, one tells all the same whether the rows are there.
+        fields = [self.kind.fields[index] for index in self._positions]
+        stored = [f"f{index}" for index in self._positions if self.kind.fields[index].kind]
+        # Without columns to read, decode one all the same to check that the rows exist.
         stored = stored or sorted(self._layout.columns)[:1]
         found = decode(self._layout, blocks, stored, name=self.path) if stored else pa.table({})
         columns = []
-        for index, item in zip(self._places, fields, strict=True):
+        for index, item in zip(self._positions, fields, strict=True):
             if item.kind is None:
                 columns.append(pa.nulls(total))
             else:
@@ -213,7 +213,7 @@ class RowDecoder:
 
 
 class FileCursor(Cursor):
-    """A position in a file, of which some bytes are in memory."""
+    """A position in a file that is read in larger parts."""
 
     def __init__(self, source: Any, name: str) -> None:
         super().__init__(b"", name)
@@ -224,16 +224,16 @@ class FileCursor(Cursor):
 
     @property
     def position(self) -> int:
-        """The next byte's offset in the file."""
+        """The offset of the next byte in the file."""
         return self._first + self._at
 
     @property
     def at_end(self) -> bool:
-        """Whether no byte is left."""
+        """Whether all bytes were read."""
         return bool(self.position >= self._size)
 
     def take(self, length: int) -> memoryview:
-        """Return the next bytes, exactly so many."""
+        """Return exactly the next ``length`` bytes."""
         self._load(length)
         return super().take(length)
 
@@ -243,7 +243,7 @@ class FileCursor(Cursor):
         return super().long()
 
     def _load(self, length: int) -> None:
-        """Fetch the next bytes if the file has as many."""
+        """Fetch the next bytes, if the file has that many."""
         missing = self._at + length - len(self._data)
         if length > 0 and missing > 0 and self.position + length <= self._size:
             rest = bytes(self._data[self._at :])

@@ -1,4 +1,4 @@
-"""Iceberg schemas as Avro's, as Iceberg Java writes them.
+"""Convert Iceberg schemas to Avro schemas as Iceberg Java does.
 
 Format: https://iceberg.apache.org/spec/#avro; names of types: Iceberg's TypeToSchema.
 """
@@ -65,17 +65,17 @@ _TYPES: Mapping[IcebergType, Any] = {
 
 
 def avro_schema(schema: Schema, name: str) -> dict[str, Any]:
-    """Return the Avro schema of a table's rows, JSON-ready but for types that it defines more than once.
+    """Return the Avro schema of a table's rows. It may define a type more than once; see `defined_once`.
 
     Raises:
-        RefusedError: it holds a type that lake does not know.
+        RefusedError: it contains a type that lake does not support.
     """
     return _record(schema.fields, name)
 
 
 def decimal_bytes(precision: int) -> int:
-    """Return how many bytes a decimal of so many digits takes."""
-    # One bit more for the sign.
+    """Return the number of bytes of a decimal with the given precision."""
+    # One bit for the sign.
     most: int = 10**precision - 1
     return (most.bit_length() + 8) // 8
 
@@ -119,7 +119,7 @@ def _type(item: NestedField) -> Any:
         name = f"decimal_{kind.precision}_{kind.scale}"
         return _fixed(name, decimal_bytes(kind.precision), meaning)
     if kind not in _TYPES:
-        raise RefusedError(f"columns of type {kind} cannot be handled yet")
+        raise RefusedError(f"columns of type {kind} are not supported in Avro files")
     return _TYPES[kind]
 
 
@@ -148,7 +148,7 @@ def _fixed(name: str, size: int, meaning: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def defined_once(schema: Any) -> Any:
-    """Return a schema in which types of a name stand in full where they are first used, as Avro wants it."""
+    """Return a schema that defines each named type at its first use only, as Avro requires."""
     return _defined_once(schema, set())
 
 
@@ -165,7 +165,7 @@ def _defined_once(schema: Any, defined: set[str]) -> Any:
 
 
 def _sanitized(name: str) -> str:
-    """Return a name as Avro allows it: other characters by their numbers, as Iceberg Java does."""
+    """Return a valid Avro name: other characters become hexadecimal codes, as in Iceberg Java."""
     if _NAME.fullmatch(name):
         return name
     return "".join(

@@ -1,6 +1,6 @@
-"""Avro schemas of rows as trees: how each type is decoded, what it is in Arrow, and how the one becomes the other.
+"""Avro row schemas as trees of types: how to decode each, its Arrow type, and the conversion between them.
 
-The decoder is given names of our own and no logical types; what values mean is put on their columns afterwards.
+The decoder gets generated names and no logical types; the columns are converted to their logical types afterwards.
 Format: https://avro.apache.org/docs/1.12.0/specification/; ids: https://iceberg.apache.org/spec/#avro.
 """
 
@@ -33,7 +33,7 @@ _PRIMITIVES: Mapping[str, tuple[pa.DataType, bytes]] = {
     "bytes": (pa.binary(), b"\x00"),
     "string": (pa.string(), b"\x00"),
 }
-# By Avro's own type and logical type; a time zone is told apart by `adjust-to-utc`.
+# By Avro's type and logical type; `adjust-to-utc` distinguishes times with a time zone.
 _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),
@@ -47,43 +47,43 @@ _MEANINGS = frozenset({_UUID, "duration", "big-decimal"})
 _INSTANTS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
 
 
-_UNION = "a union of other types than null and one more"
+_UNION = "a union that is not of null and one other type"
 
 
 class _UnsupportedError(ValueError):
-    """A schema of Avro that no row of a table has."""
+    """A valid Avro schema that is not supported."""
 
 
-class Kind(Protocol):
+class AvroType(Protocol):
     """A type."""
 
     @property
     def arrow(self) -> pa.DataType:
-        """What it is in Arrow, nested fields with their ids."""
+        """The Arrow type, with the ids of nested fields."""
 
     @property
     def blank(self) -> bytes:
-        """The shortest value: zero or empty."""
+        """The shortest encoded value: zero or empty."""
 
     def plain(self, names: Iterator[int]) -> Any:
-        """Return its schema for the decoder, JSON-ready, with numbers for names."""
+        """Return the schema for the decoder, JSON-ready, with numbers as names."""
 
     def restore(self, column: pa.Array) -> pa.Array:
-        """Return what the decoder gave as `arrow`."""
+        """Convert a decoded column to `arrow`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a record, or what a list or map holds; `kind` is None where all values are NULL."""
+    """A field of a record, list or map; `kind` is None if all values are NULL."""
 
     name: str
     number: int | None
-    kind: Kind | None
+    kind: AvroType | None
     null_at: int | None = None
 
     @property
     def arrow(self) -> pa.Field:
-        """The field in Arrow."""
+        """The Arrow field."""
         kind = self.kind.arrow if self.kind else pa.null()
         nullable = self.null_at is not None or self.kind is None
         metadata = None if self.number is None else {FIELD_ID: str(self.number).encode()}
@@ -99,8 +99,8 @@ class Field:
         return self.kind.blank
 
     def plain(self, names: Iterator[int]) -> Any:
-        """Return its type for the decoder."""
-        assert self.kind is not None  # noqa: S101 - fields without bytes are left out before
+        """Return the type for the decoder."""
+        assert self.kind is not None  # noqa: S101 - fields without bytes were omitted before
         plain = self.kind.plain(names)
         if self.null_at is None:
             return plain
@@ -109,7 +109,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A type without parts, whose Arrow type is a cast away."""
+    """A primitive type, which is converted by a cast."""
 
     name: str
     arrow: pa.DataType
@@ -125,7 +125,7 @@ class Primitive:
         return self.name
 
     def restore(self, column: pa.Array) -> pa.Array:
-        """Cast."""
+        """Cast the column."""
         if pa.types.is_null(self.arrow):
             return pa.nulls(len(column))
         return column if column.type == self.arrow else column.cast(self.arrow)
@@ -133,31 +133,31 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """Texts by their numbers."""
+    """An enum: indices of texts."""
 
     symbols: pa.Array
     blank = b"\x00"
     arrow = pa.string()
 
     def plain(self, _names: Iterator[int]) -> Any:
-        """Return what its bytes are."""
+        """Return the type of the indices."""
         return "int"
 
     def restore(self, column: pa.Array) -> pa.Array:
-        """Look the texts up."""
+        """Replace the indices by the texts."""
         return self.symbols.take(column)
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """So many bytes."""
+    """A fixed number of bytes."""
 
     size: int
     meaning: str | None = None
 
     @property
     def arrow(self) -> pa.DataType:
-        """Binaries of one width."""
+        """The Arrow type, fixed-size binary."""
         return pa.binary(self.size)
 
     @property
@@ -166,25 +166,25 @@ class Fixed:
         return bytes(self.size)
 
     def plain(self, names: Iterator[int]) -> Any:
-        """Return it under a new name."""
+        """Return the type with a new name."""
         return {"type": "fixed", "name": f"t{next(names)}", "size": self.size}
 
     def restore(self, column: pa.Array) -> pa.Array:
-        """Return it as it is."""
+        """Return the column unchanged."""
         return column
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """A big-endian number in bytes, or in so many of them."""
+    """A decimal: a big-endian number in bytes or in a fixed type."""
 
-    base: Kind
+    base: AvroType
     precision: int
     scale: int
 
     @property
     def arrow(self) -> pa.DataType:
-        """Decimals."""
+        """The Arrow type, a decimal."""
         return pa.decimal128(self.precision, self.scale)
 
     @property
@@ -193,23 +193,23 @@ class Decimal:
         return self.base.blank
 
     def plain(self, names: Iterator[int]) -> Any:
-        """Return the bytes' type."""
+        """Return the type of the bytes."""
         return self.base.plain(names)
 
     def restore(self, column: pa.Array) -> pa.Array:
-        """Read the numbers."""
+        """Decode the numbers."""
         return from_avro(column, DecimalType(self.precision, self.scale))
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Fields by name."""
+    """A record of named fields."""
 
     fields: Sequence[Field]
 
     @property
     def arrow(self) -> pa.DataType:
-        """A struct."""
+        """The Arrow type, a struct."""
         return pa.struct([item.arrow for item in self.fields])
 
     @property
@@ -218,7 +218,7 @@ class Record:
         return b"".join(item.blank for item in self.fields)
 
     def plain(self, names: Iterator[int]) -> Any:
-        """Return it with new names; fields without bytes are left out."""
+        """Return the record with new names, without fields that have no bytes."""
         fields = [
             {"name": f"f{index}", "type": item.plain(names)}
             for index, item in enumerate(self.fields)
@@ -240,23 +240,23 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """Values of one type."""
+    """An array of values of one type."""
 
     item: Field
     blank = b"\x00"
 
     @property
     def arrow(self) -> pa.DataType:
-        """A list."""
+        """The Arrow type, a list."""
         return pa.list_(self.item.arrow)
 
     def plain(self, names: Iterator[int]) -> Any:
-        """Return it as an array."""
+        """Return the type as an array."""
         return {"type": "array", "items": self.item.plain(names)}
 
     def restore(self, column: pa.Array) -> pa.Array:
         """Restore the values."""
-        assert self.item.kind is not None  # noqa: S101 - refused before
+        assert self.item.kind is not None  # noqa: S101 - the parser refuses it
         offsets, values, mask = _entries(column)
         return pa.ListArray.from_arrays(
             offsets, self.item.kind.restore(values), type=self.arrow, mask=mask
@@ -265,18 +265,18 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Keys and values; an Avro map has the same bytes as an array of pairs."""
+    """A map. An Avro map has the same bytes as an array of pairs."""
 
     pairs: Record
     blank = b"\x00"
 
     @property
     def arrow(self) -> pa.DataType:
-        """A map."""
+        """The Arrow type, a map."""
         return pa.map_(*(item.arrow for item in self.pairs.fields))
 
     def plain(self, names: Iterator[int]) -> Any:
-        """Return it as an array of pairs."""
+        """Return the type as an array of pairs."""
         return {"type": "array", "items": self.pairs.plain(names)}
 
     def restore(self, column: pa.Array) -> pa.Array:
@@ -285,12 +285,12 @@ class Map:
         pairs = self.pairs.restore(values)
         keys = pairs.field(0)
         if keys.null_count:
-            raise pa.ArrowInvalid("a map with a key that is NULL")
+            raise pa.ArrowInvalid("a map has a NULL key")
         return pa.MapArray.from_arrays(offsets, keys, pairs.field(1), type=self.arrow, mask=mask)
 
 
 def _entries(column: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-    """Return a list column's offsets, all values and which rows are NULL."""
+    """Return the offsets, the values and the NULL mask of a list column."""
     if column.offset:
         column = pa.concat_arrays([column, column.slice(0, 0)])
     mask = column.is_null() if column.null_count else None
@@ -301,33 +301,33 @@ def row_type(schema_json: bytes, *, name: str) -> Record:
     """Parse the schema of a file's rows.
 
     Args:
-        schema_json: an Avro record schema; not trusted.
+        schema_json: an Avro record schema; untrusted.
         name: the file's location, for messages.
 
     Raises:
-        CorruptFileError: it is not a schema.
-        RefusedError: it is one that no row of a table has.
+        CorruptFileError: it is not a valid schema.
+        RefusedError: the schema is not supported.
     """
     try:
         return _record_of(json.loads(schema_json))
     except _UnsupportedError as error:
         raise unsupported_file(name, str(error)) from error
     except (ValueError, TypeError, RecursionError, pa.ArrowException) as error:
-        raise CorruptFileError(f"{name}: no usable Avro schema: {str(error)[:200]}") from error
+        raise CorruptFileError(f"{name} has no valid Avro schema: {str(error)[:200]}") from error
 
 
 def _record_of(schema: Any) -> Record:
     found = _Parser().kind(schema)
     if not isinstance(found, Record):
         raise _UnsupportedError("its rows are not records")
-    # Names that stand for records of names double with every level.
+    # References to records of references double the size at every level.
     if any(number >= _MAX_NODES for number, _ in enumerate(nodes(found))):
         raise ValueError("a schema too large")
     return found
 
 
 def source_schema(rows: Record) -> pa.Schema:
-    """Return the columns of a source, with what its logical types mean where Arrow does not have them."""
+    """Return the columns of a source, with `LogicalType` for logical types that Arrow does not have."""
     return pa.schema([_source_field(item) for item in rows.fields])
 
 
@@ -335,7 +335,7 @@ def _source_field(item: Field) -> pa.Field:
     return item.arrow if item.kind is None else item.arrow.with_type(_source_type(item.kind))
 
 
-def _source_type(kind: Kind) -> pa.DataType:
+def _source_type(kind: AvroType) -> pa.DataType:
     if isinstance(kind, Record):
         return pa.struct([_source_field(item) for item in kind.fields])
     if isinstance(kind, List):
@@ -348,8 +348,8 @@ def _source_type(kind: Kind) -> pa.DataType:
     return kind.arrow if meaning is None else LogicalType(kind.arrow, f"Avro's {meaning}")
 
 
-def nodes(kind: Kind | None) -> Iterator[Kind]:
-    """Yield a type and all its parts."""
+def nodes(kind: AvroType | None) -> Iterator[AvroType]:
+    """Yield a type and all its nested types."""
     if kind is None:
         return
     yield kind
@@ -364,17 +364,17 @@ def nodes(kind: Kind | None) -> Iterator[Kind]:
 
 @dataclass(slots=True)
 class _Parser:
-    """Walks a schema and resolves names; `open` are those of the records around the current type."""
+    """Parses a schema and resolves names; `open` contains the names of the enclosing records."""
 
-    named: dict[str, Kind] = field(default_factory=dict)
+    named: dict[str, AvroType] = field(default_factory=dict)
     open: list[str] = field(default_factory=list)
     count: int = 0
 
-    def kind(self, schema: Any) -> Kind | None:
-        """Return a type; None for null.
+    def kind(self, schema: Any) -> AvroType | None:
+        """Parse a type; return None for null.
 
         Raises:
-            ValueError: it is none that is known.
+            ValueError: the type is not known.
         """
         self.count += 1
         if self.count > _MAX_NODES:
@@ -388,7 +388,7 @@ class _Parser:
                 return self.named[schema]
             if schema in self.open:
                 raise _UnsupportedError(f"the record {schema} contains itself")
-            raise ValueError(f"an unknown type {schema[:40]!r}")
+            raise ValueError(f"unknown type {schema[:40]!r}")
         if not isinstance(schema, dict):
             if isinstance(schema, list):
                 raise _UnsupportedError(_UNION)
@@ -398,7 +398,7 @@ class _Parser:
             return self.kind(name)
         return self._complex(str(name), schema)
 
-    def _complex(self, name: str, schema: dict[str, Any]) -> Kind | None:
+    def _complex(self, name: str, schema: dict[str, Any]) -> AvroType | None:
         if name in ("record", "error"):
             around, self.open = self.open, [*self.open, *_names(schema)]
             found = self._record(schema)
@@ -419,7 +419,7 @@ class _Parser:
             return _with_meaning(name, schema)
         return self.kind(name)
 
-    def _named(self, schema: dict[str, Any], kind: Kind) -> Kind:
+    def _named(self, schema: dict[str, Any], kind: AvroType) -> AvroType:
         self.named.update(dict.fromkeys(_names(schema), kind))
         return kind
 
@@ -449,19 +449,19 @@ class _Parser:
             raise _UnsupportedError(f"the field {name} is a record without values")
         return Field(name, number, kind, null_at)
 
-    def _array(self, schema: dict[str, Any]) -> Kind:
+    def _array(self, schema: dict[str, Any]) -> AvroType:
         item = self._field("element", _number(schema, "element-id"), schema.get("items"))
         if item.kind is None:
-            # A list of things without bytes may claim any length for free.
+            # A list of values without bytes may claim any length.
             raise _UnsupportedError("an array of null")
         pairs = item.kind
         if schema.get("logicalType") == "map" and isinstance(pairs, Record):
             if [part.name for part in pairs.fields] != ["key", "value"]:
-                raise ValueError("a map of other things than keys and values")
+                raise ValueError("a map whose entries are not pairs of key and value")
             return Map(pairs)
         return List(item)
 
-    def _fixed(self, schema: dict[str, Any]) -> Kind:
+    def _fixed(self, schema: dict[str, Any]) -> AvroType:
         size = schema.get("size")
         if not isinstance(size, int) or not 0 < size <= _MAX_FIXED_BYTES:
             raise ValueError(f"a fixed type of {str(size)[:40]} bytes")
@@ -476,8 +476,8 @@ def _names(schema: dict[str, Any]) -> list[str]:
     return [name, name.rpartition(".")[2], f"{space}.{name}"]
 
 
-def _with_meaning(name: str, schema: dict[str, Any]) -> Kind:
-    """Return a primitive type as what its logical type says, if that is known."""
+def _with_meaning(name: str, schema: dict[str, Any]) -> AvroType:
+    """Return a primitive type with its logical type, if that is known."""
     logical = str(schema.get("logicalType"))
     if name == "long" and logical in _INSTANTS:
         zone = None if schema.get("adjust-to-utc") is False else "UTC"
@@ -488,7 +488,7 @@ def _with_meaning(name: str, schema: dict[str, Any]) -> Kind:
 
 
 def _meaning(schema: dict[str, Any]) -> str | None:
-    """Return the logical type of bytes, if it is one that Arrow does not have (but UUID)."""
+    """Return the logical type of bytes if Arrow does not have it (except UUID)."""
     logical = schema.get("logicalType")
     precision = schema.get("precision")
     if logical == "decimal" and isinstance(precision, int) and precision > _MOST_DIGITS:
@@ -496,7 +496,7 @@ def _meaning(schema: dict[str, Any]) -> str | None:
     return logical if logical in _MEANINGS else None
 
 
-def _as_decimal(base: Kind, schema: dict[str, Any]) -> Kind:
+def _as_decimal(base: AvroType, schema: dict[str, Any]) -> AvroType:
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     is_decimal = schema.get("logicalType") == "decimal"
     if not is_decimal or not isinstance(precision, int) or not isinstance(scale, int):

@@ -1,6 +1,6 @@
-"""One Avro file that is being written, block by block, and its entry for a manifest.
+"""Write an Avro file block by block, and return its manifest entry.
 
-Avro files have no statistics, and as in Iceberg Java their entries count rows only.
+Avro files have no statistics; as in Iceberg Java, their entries contain only the row count.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 _PIECE_BYTES = 16 * 1024 * 1024
-# Splits end where blocks do: Avro's own default.
+# Splits end at blocks; Avro's default size.
 _BLOCK_BYTES = 64_000
 
 
 @dataclass(slots=True)
-class AvroForm:
-    """What Avro files of one schema have in common; see `lake.core.columns.data_file.FileForm`.
+class AvroFormat:
+    """The settings of Avro files with one schema; see `lake.core.columns.data_file.FileFormat`.
 
     Args:
-        schema: their columns.
-        properties: the table's that begin with ``write.``.
-        metadata: texts for every file's header.
+        schema: the columns of the files.
+        properties: the table's properties that begin with ``write.``.
+        metadata: fields to write to every file's header.
     """
 
     schema: Schema
@@ -57,24 +57,24 @@ class AvroForm:
         self.codec, self.level = codec_of(self.properties, AVRO_CODEC, AVRO_LEVEL)
 
     def create(self, storage: Storage, path: str) -> AvroFile:
-        """Begin a file."""
+        """Create a file."""
         return AvroFile(storage, self, path)
 
 
 class AvroFile(NewFile):
     """An Avro file that is being written."""
 
-    def __init__(self, storage: Storage, form: AvroForm, path: str) -> None:
+    def __init__(self, storage: Storage, file_format: AvroFormat, path: str) -> None:
         super().__init__(storage, path)
-        self._form = form
+        self._form = file_format
         self._rows = 0
-        header = {**form.metadata, "iceberg.schema": _json(form.schema)}
+        header = {**file_format.metadata, "iceberg.schema": _json(file_format.schema)}
         self._blocks = BlockWriter(
             self._sink,
-            defined_once(form.avro),
+            defined_once(file_format.avro),
             metadata=header,
-            codec=form.codec,
-            level=form.level,
+            codec=file_format.codec,
+            level=file_format.level,
             seed=path,
         )
 
@@ -86,11 +86,11 @@ class AvroFile(NewFile):
             for block in encode_records(self._form.avro, table, _BLOCK_BYTES):
                 self._blocks.write(block)
         except ValueError as error:
-            raise BadInputError(f"rows do not fit the table: {error}") from error
+            raise BadInputError(f"rows do not match the table's schema: {error}") from error
         self._rows += table.num_rows
 
     def close(self, **described: Any) -> DataFile:
-        """Finish the file, make it durable and return its entry, with whatever else that is to say."""
+        """Finish the file, make it durable and return its entry with the given additional fields."""
         size = self._persist()
         return DataFile(
             path=self._path, format="AVRO", record_count=self._rows, size_bytes=size, **described

@@ -1,7 +1,7 @@
-"""Nested columns made plain: nothing lies behind a NULL, and nothing before the first row.
+"""Normalise nested columns for PyArrow's ORC writer: propagate NULLs to nested fields and drop slice offsets.
 
-PyArrow's ORC writer writes other rows than it is given where a column is a part of a longer one, or where a part
-of a NULL struct is not NULL itself.
+PyArrow's ORC writer writes wrong rows if a nested column is a slice of a longer one, or if a field of a NULL struct
+is not NULL itself.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import pyarrow as pa
 
 
 def propagate_nulls(column: pa.Array) -> pa.Array:
-    """Return the same values, in memory of their own, with the parts of each NULL NULL or gone.
+    """Return a copy of a column in which the fields of a NULL struct are NULL, and NULL lists and maps are empty.
 
-    All parts but the keys of maps may be NULL then, whatever their fields said.
+    All nested fields of the result except the keys of maps are nullable.
     """
     kind = column.type
     if column.offset:
@@ -42,7 +42,7 @@ def propagate_nulls(column: pa.Array) -> pa.Array:
 
 
 def _offsets(column: pa.Array) -> pa.Array:
-    """Return the offsets of lists of which those that are NULL hold nothing."""
+    """Return the offsets of lists in which NULL lists are empty."""
     lengths = np.diff(column.offsets.to_numpy())
     lengths[column.is_null().to_numpy(zero_copy_only=False)] = 0
     return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())

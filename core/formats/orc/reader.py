@@ -1,7 +1,7 @@
-"""Rows out of an ORC file, a stripe at a time.
+"""Read rows from an ORC file, one stripe at a time.
 
-PyArrow reads a stripe whole, and times as nanoseconds in 64 bits, which end in the year 2262: a file that has
-others is refused by its statistics, for they would silently become wrong ones.
+PyArrow reads whole stripes, and times as 64-bit nanoseconds, which end in the year 2262. A file with other times by
+its statistics is refused, because PyArrow would silently return wrong times.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow.orc
 from lake.core.columns.column_mapping import FileColumns
 from lake.core.columns.data_file import Leaves, check_count
 from lake.core.columns.file_slice import FileSlice
-from lake.core.columns.row_ranges import Span, spans_of
+from lake.core.columns.row_ranges import RowRange, row_ranges
 from lake.core.errors import CorruptFileError, RefusedError
-from lake.core.formats.orc.tail import Tail, Times
+from lake.core.formats.orc.tail import OrcTail, Times
 from lake.core.formats.orc.timestamps import MOST_MILLIS
 from lake.core.formats.orc.types import table_type
 
@@ -40,65 +40,65 @@ class OrcRows:
     def batches(
         self, columns: FileColumns, leaves: Leaves | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows as the file has them, each batch with its first row's position."""
+        """Yield rows with the file's types, each batch with the position of its first row."""
         most_bytes = columns.settings.batch_bytes
-        for span in spans_of(self._stripes.places, self._file):
-            if leaves is None or leaves(span.start, span.rows):
-                yield from self._stripes.batches(span, columns.names, most_bytes)
+        for row_range in row_ranges(self._stripes.stripe_rows, self._file):
+            if leaves is None or leaves(row_range.start, row_range.rows):
+                yield from self._stripes.batches(row_range, columns.names, most_bytes)
 
 
 class OrcStripes:
     """An open ORC file, stripe by stripe.
 
     Args:
-        source: its bytes, for random access.
-        path: where it lies.
-        exact: read times with the nanoseconds that ORC has, unless the file says that they have none; else they
-            are cut to microseconds, as Iceberg Java does with data files.
+        source: the file, for random access.
+        path: the file's location.
+        exact: read times with nanoseconds, unless the file declares microseconds; otherwise truncate them to
+            microseconds, as Iceberg Java does for data files.
     """
 
     def __init__(self, source: Any, path: str, *, exact: bool = False) -> None:
         self._path = path
         self._orc = open_orc(source)
-        self._tail = Tail.of(self._orc, path)
+        self._tail = OrcTail.of(self._orc, path)
         self.rows = sum(stripe.rows for stripe in self._tail.stripes)
         if self.rows != self._orc.nrows:
-            raise CorruptFileError(f"{path} has other rows in its stripes than it says")
+            raise CorruptFileError(f"{path} has a row count that differs from its stripes")
         _check_times(self._tail.times, path)
         self._stored: pa.Schema = self._orc.schema
         self.schema = pa.schema([table_type(item, exact=exact) for item in self._stored])
 
     @property
-    def places(self) -> list[tuple[int, int]]:
-        """Of each stripe the offset of its first byte, and how many rows it has."""
+    def stripe_rows(self) -> list[tuple[int, int]]:
+        """The offset of the first byte and the number of rows of each stripe."""
         return [(stripe.offset, stripe.rows) for stripe in self._tail.stripes]
 
     def all_rows(self, most_bytes: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield all rows in batches, each with its first row's position."""
+        """Yield all rows in batches, each with the position of its first row."""
         position = 0
         for index, stripe in enumerate(self._tail.stripes):
-            span = Span(index, position, 0, stripe.rows)
-            yield from self.batches(span, self.schema.names, most_bytes)
+            row_range = RowRange(index, position, 0, stripe.rows)
+            yield from self.batches(row_range, self.schema.names, most_bytes)
             position += stripe.rows
 
     def batches(
-        self, span: Span, names: Sequence[str], most_bytes: int
+        self, row_range: RowRange, names: Sequence[str], most_bytes: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows of a stripe, exactly as many as the tail promises."""
-        promised = self._tail.stripes[span.piece].rows
-        stripe = self._stripe(span.piece, names, promised)
+        """Yield rows of a stripe, and check their number against the tail."""
+        promised = self._tail.stripes[row_range.piece].rows
+        stripe = self._stripe(row_range.piece, names, promised)
         if stripe.num_rows != promised:
             raise CorruptFileError(
-                f"{self._path} gave {stripe.num_rows} rows of a stripe of {promised}"
+                f"{self._path} has {stripe.num_rows} rows in a stripe that should have {promised}"
             )
         size = most_bytes * promised // max(stripe.nbytes, 1)
         size = max(1, min(size, _MAX_BATCH_ROWS))
-        for start in range(0, span.rows, size):
-            rows = stripe.slice(span.skip + start, min(size, span.rows - start))
-            yield span.start + start, rows
+        for start in range(0, row_range.rows, size):
+            rows = stripe.slice(row_range.skip + start, min(size, row_range.rows - start))
+            yield row_range.start + start, rows
 
     def _row_bytes(self, names: Sequence[str]) -> float:
-        """Return about how many bytes a row of some columns takes in memory."""
+        """Estimate the bytes of a row of the given columns in memory."""
         size, first = 0.0, 1
         for item in self._stored:
             end = first + _parts(item.type)
@@ -113,14 +113,14 @@ class OrcStripes:
             return pa.RecordBatch.from_arrays([pa.nulls(promised)], ["none"]).select([])
         if promised * self._row_bytes(names) > _MAX_STRIPE_BYTES:
             raise RefusedError(
-                f"{self._path} has a stripe of {promised} rows, more than memory holds at once"
+                f"{self._path} has a stripe of {promised} rows, which does not fit in memory"
             )
         found = self._orc.read_stripe(index, columns=list(names))
         parts = [self.schema.field(item.name) for item in found.schema]
         columns = []
         for column, item in zip(found.columns, parts, strict=True):
             column.validate(full=True)
-            # Times in files are finer than the table's, but not their values.
+            # The type in the file is finer than the table's, but the values are not.
             same = column.type == item.type
             columns.append(column if same else column.cast(item.type, safe=False))
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(parts))
@@ -128,7 +128,7 @@ class OrcStripes:
 
 def open_orc(source: Any) -> Any:
     """Open an ORC file with PyArrow."""
-    # ORC's library ends without the zones' files, which small systems lack but Python's `tzdata` brings.
+    # ORC's library fails without time zone files. Small systems lack them, but Python's `tzdata` contains them.
     if not os.path.isdir(_ZONES) and "TZDIR" not in os.environ:
         found = find_spec("tzdata")
         if found is not None and found.origin:
@@ -153,7 +153,7 @@ def _within(times: Times) -> bool:
 
 
 def _parts(kind: pa.DataType) -> int:
-    """Return how many columns a type has in ORC: itself and all its parts."""
+    """Return the number of ORC columns of a type: itself and all nested types."""
     if pa.types.is_map(kind):
         return 1 + _parts(kind.key_type) + _parts(kind.item_type)
     if pa.types.is_list(kind):
@@ -164,7 +164,7 @@ def _parts(kind: pa.DataType) -> int:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Return how many bytes a value takes at least."""
+    """Return the minimum size of a value in bytes."""
     if pa.types.is_struct(kind):
         return sum(_width(item.type) for item in kind)
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_string(kind):

@@ -1,4 +1,4 @@
-"""What an ORC file's tail tells that PyArrow does not: its stripes, and the ranges of its times.
+"""Parse the parts of an ORC file's tail that PyArrow does not expose: stripes and ranges of times.
 
 Format: https://orc.apache.org/specification/ORCv1/#file-tail; protocol buffers' wire format.
 """
@@ -15,7 +15,7 @@ from lake.core.errors import CorruptFileError
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
-# Numbers of fields: of the tail, its footer, a stripe, a type, statistics.
+# Field numbers of the tail, its footer, a stripe, a type, and statistics.
 _FOOTER = 2
 _STRIPES, _TYPES, _STATISTICS = 3, 4, 7
 _OFFSET, _INDEX_BYTES, _DATA_BYTES, _STRIPE_FOOTER_BYTES, _ROWS = 1, 2, 3, 4, 5
@@ -28,7 +28,7 @@ _TIMESTAMP, _INSTANT = 9, 18
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """Where a stripe begins, how many bytes it takes, and how many rows it has."""
+    """The offset, the size in bytes and the number of rows of a stripe."""
 
     offset: int
     size: int
@@ -37,7 +37,7 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The least and the greatest of a file's times, in milliseconds since 1970; None where not told."""
+    """The minimum and maximum of a column of times, in ms since 1970; None if not stored."""
 
     values: int
     low: int | None
@@ -45,14 +45,14 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
-    """What a tail tells.
+class OrcTail:
+    """The parsed tail.
 
     Args:
-        stripes: in their order.
-        times: the range of each column of timestamps, wherever it is nested; None without statistics.
-        text_bytes: how many bytes the texts or binaries of each column have in all, by the column's number in
-            ORC; 0 where that is not told.
+        stripes: the stripes in order.
+        times: the range of each timestamp column, including nested ones; None without statistics.
+        text_bytes: the total bytes of the texts or binaries of each column, by ORC column number; 0 if not
+            stored.
     """
 
     stripes: Sequence[Stripe]
@@ -60,15 +60,15 @@ class Tail:
     text_bytes: Sequence[int]
 
     @classmethod
-    def of(cls, file: Any, path: str) -> Tail:
+    def of(cls, file: Any, path: str) -> OrcTail:
         """Read an open file's tail.
 
         Args:
             file: a `pyarrow.orc.ORCFile`.
-            path: where it lies, for messages.
+            path: the file's location, for messages.
 
         Raises:
-            CorruptFileError: it contradicts itself.
+            CorruptFileError: it is not valid.
         """
         raw: bytes = file.reader.serialized_file_tail()
         try:
@@ -77,7 +77,7 @@ class Tail:
             raise CorruptFileError(f"{path} has a tail that cannot be read") from error
 
     @classmethod
-    def _parse(cls, raw: memoryview) -> Tail:
+    def _parse(cls, raw: memoryview) -> OrcTail:
         footer = _message(_bytes(_message(raw), _FOOTER))
         stripes = [_stripe(_message(item)) for item in footer.get(_STRIPES, ())]
         kinds = [_number(_message(item), _KIND) for item in footer.get(_TYPES, ())]
@@ -132,7 +132,7 @@ def _signed(value: int) -> int:
 
 
 def _message(raw: Any) -> Message:
-    """Return a message's fields by their numbers."""
+    """Return the fields of a message by their numbers."""
     if not isinstance(raw, memoryview):
         raise TypeError("a number where a message is expected")
     found: dict[int, list[Any]] = {}
@@ -155,7 +155,7 @@ def _fields(raw: memoryview) -> Iterator[tuple[int, Any]]:
         else:
             size = {_FIXED64: 8, _FIXED32: 4}[wire]
         if at + size > len(raw):
-            raise IndexError("a field behind the end")
+            raise IndexError("a field after the end")
         yield key >> 3, raw[at : at + size]
         at += size
 

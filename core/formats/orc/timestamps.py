@@ -1,8 +1,8 @@
-"""Times that ORC files cannot hold as every reader understands them.
+"""Refuse times that readers of ORC files interpret in different ways.
 
-A time is stored as seconds and a fraction. How fractions of negative seconds are stored is not specified: PyArrow
-writes them negative, which Iceberg Java reads a second too early, and what both write of the last second before
-1970 is read as a second later by Java itself. Beyond 64 bits of nanoseconds PyArrow reads other times than there are.
+A time is stored as seconds and a fraction. The storage of fractions of negative seconds is not specified: PyArrow
+writes them as negative, which Iceberg Java reads as one second earlier; and Java reads times in the last second
+before 1970, written by either, as one second later. Beyond 64 bits of nanoseconds PyArrow returns wrong times.
 Source: https://issues.apache.org/jira/browse/ORC-763.
 """
 
@@ -15,20 +15,20 @@ import pyarrow as pa
 
 from lake.core.errors import RefusedError
 
-# Milliseconds that nanoseconds in 64 bits reach, less a day for old writers' time zones.
+# The range of 64-bit nanoseconds in ms, less a day for the time zones of old writers.
 MOST_MILLIS = (2**63 - 1) // 1_000_000 - 86_400_000
 _MICROS, _NANOS = 1_000_000, 1_000_000_000
 _HINT = "choose another format: write.format.default=parquet"
 
 
 def check_times(rows: pa.RecordBatch) -> None:
-    """Look at all times of rows, wherever they are nested.
+    """Check all times of rows, including nested ones.
 
     Args:
-        rows: as they are written, nothing behind their NULLs (see `propagate_nulls`).
+        rows: the rows to write, after `propagate_nulls`.
 
     Raises:
-        RefusedError: there is one that readers of the file would take for another.
+        RefusedError: readers of the file would interpret a time in different ways.
     """
     for item, column in zip(rows.schema, rows.columns, strict=True):
         for times in _times(column):
@@ -42,12 +42,13 @@ def _check(times: pa.Array, name: str) -> None:
     if np.any((values < 0) & (values % second != 0)):
         raise RefusedError(
             f"column {name} has a time before 1970 with a fraction of a second, "
-            "which readers of ORC files take for different ones",
+            "which readers of ORC files interpret in different ways",
             hint=_HINT,
         )
     if np.any((values < -most) | (values > most)):
         raise RefusedError(
-            f"column {name} has a time before 1678 or after 2261, too far for ORC files", hint=_HINT
+            f"column {name} has a time before 1678 or after 2261, which is out of range for ORC files",
+            hint=_HINT,
         )
 
 

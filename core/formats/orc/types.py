@@ -1,4 +1,4 @@
-"""Iceberg's types in ORC files and back: what ORC cannot say is in attributes of its types.
+"""Convert Iceberg's types to ORC's and back; attributes of ORC types store what ORC lacks.
 
 Source: https://iceberg.apache.org/spec/#orc.
 """
@@ -41,15 +41,15 @@ _MOST_FIXED = (1 << 31) - 1
 def orc_schema(schema: Schema) -> pa.Schema:
     """Return the Arrow schema that PyArrow writes as the ORC schema of a table's rows.
 
-    What is required stands in an attribute; in ORC itself, and here, everything but a map's key may be NULL.
+    An attribute marks required fields; the ORC types themselves are nullable, except keys of maps.
     """
     return pa.schema([_orc_field(item) for item in schema.fields])
 
 
 def column_numbers(schema: Schema) -> dict[str, int]:
-    """Return the number that each column has in an ORC file, by its name with dots.
+    """Return the ORC column number of each column, by its dotted name.
 
-    The root is 0; a type comes before the types within it. Source: https://orc.apache.org/specification/ORCv1/#types.
+    The root is 0; a type precedes its nested types. Source: https://orc.apache.org/specification/ORCv1/#types.
     """
     found: dict[str, int] = {}
     for item in schema.fields:
@@ -106,11 +106,11 @@ def _attributes(kind: IcebergType) -> dict[bytes, bytes]:
 
 
 def table_type(item: pa.Field, *, exact: bool = False) -> pa.Field:
-    """Return a field that PyArrow found in an ORC file with its field id, and the type that it stands for.
+    """Return a field of an ORC file with its field id and the Iceberg type that its attributes describe.
 
     Args:
         item: the field.
-        exact: times of which the file does not say how fine they are have nanoseconds.
+        exact: times have nanoseconds if the file does not declare their unit.
     """
     attributes = item.metadata or {}
     metadata = {FIELD_ID: attributes[_ID]} if _ID in attributes else None

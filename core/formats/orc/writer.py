@@ -1,4 +1,4 @@
-"""One ORC file that is being written, and its entry for a manifest."""
+"""Write an ORC file, and return its manifest entry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lake.core.columns.nullability import null_in_required
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.formats.orc.null_propagation import propagate_nulls
 from lake.core.formats.orc.reader import open_orc
-from lake.core.formats.orc.tail import Tail
+from lake.core.formats.orc.tail import OrcTail
 from lake.core.formats.orc.timestamps import check_times
 from lake.core.formats.orc.types import column_numbers, orc_schema
 from lake.core.manifests.data_files import DataFile
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 _BLOCK_BYTES = 64 * 1024
-# Rows that are handed over at once. Were they more than a batch, PyArrow would write parts of nested columns,
-# and does that wrong (see `propagate_nulls`).
+# Rows to write at once. With more rows than a batch, PyArrow would slice nested columns, which it writes wrongly
+# (see `propagate_nulls`).
 _BATCH_ROWS = 4 * 1024
-# What is not yet in the file is reckoned as this part of its size in memory.
+# The estimated size in the file of buffered rows, as a fraction of their size in memory.
 _PACKED = 0.25
 _CODECS = {
     "zlib": "zlib",
@@ -51,12 +51,12 @@ _CODECS = {
 
 
 @dataclass(slots=True)
-class OrcForm:
-    """What ORC files of one schema have in common; see `lake.core.columns.data_file.FileForm`.
+class OrcFormat:
+    """The settings of ORC files with one schema; see `lake.core.columns.data_file.FileFormat`.
 
     Args:
-        schema: their columns.
-        properties: the table's that begin with ``write.``.
+        schema: the columns of the files.
+        properties: the table's properties that begin with ``write.``.
     """
 
     schema: Schema
@@ -85,31 +85,31 @@ class OrcForm:
         }
 
     def _bloom_filter_columns(self) -> list[int]:
-        """Return the ORC numbers of the columns that get a Bloom filter."""
+        """Return the ORC numbers of the columns with a Bloom filter."""
         numbers = column_numbers(self.schema)
         names = [name.strip() for name in ORC_BLOOM_COLUMNS.of(self.properties).split(",")]
         return [numbers[name] for name in names if name in numbers]
 
     def create(self, storage: Storage, path: str) -> OrcFile:
-        """Begin a file."""
+        """Create a file."""
         return OrcFile(storage, self, path)
 
 
 class OrcFile(NewFile):
     """An ORC file that is being written."""
 
-    def __init__(self, storage: Storage, form: OrcForm, path: str) -> None:
+    def __init__(self, storage: Storage, file_format: OrcFormat, path: str) -> None:
         super().__init__(storage, path)
-        self._form = form
-        self._writer = pyarrow.orc.ORCWriter(self._sink, **form.options)
-        self._metrics = ColumnMetrics(form.columns)
+        self._form = file_format
+        self._writer = pyarrow.orc.ORCWriter(self._sink, **file_format.options)
+        self._metrics = ColumnMetrics(file_format.columns)
         self._rows = 0
         self._flushed = 0
         self._waiting = 0
 
     @property
     def size(self) -> int:
-        """Bytes written so far, and about what the stripe that is not yet full will take."""
+        """The bytes written so far and the estimated size of the unfinished stripe."""
         flushed = int(self._sink.tell())
         if flushed > self._flushed:
             self._flushed, self._waiting = flushed, 0
@@ -126,28 +126,32 @@ class OrcFile(NewFile):
             try:
                 self._writer.write(pa.Table.from_batches([part]))
             except pa.ArrowInvalid as error:
-                raise BadInputError(f"rows do not fit the table: {error}") from error
+                raise BadInputError(f"rows do not match the table's schema: {error}") from error
             self._waiting += part.nbytes
             self._rows += part.num_rows
 
     def _check_required(self, table: pa.Table) -> None:
-        told = [
+        fields = [
             item.with_type(column.type)
             for item, column in zip(self._form.required, table.columns, strict=True)
         ]
         columns = [one_array(column) for column in table.columns]
-        if name := null_in_required(pa.RecordBatch.from_arrays(columns, schema=pa.schema(told))):
-            raise BadInputError(f"rows do not fit the table: NULL in the column {name}")
+        if name := null_in_required(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))):
+            raise BadInputError(
+                f"rows do not match the table's schema: column {name} contains NULL"
+            )
 
     def close(self, **described: Any) -> DataFile:
-        """Finish the file, make it durable and return its entry, with whatever else that is to say."""
+        """Finish the file, make it durable and return its entry with the given additional fields."""
         self._writer.close()
         size = self._persist()
-        # PyArrow does not tell where the stripes that it writes begin.
+        # PyArrow does not report the offsets of the stripes that it writes.
         with self._storage.open_input(self._path) as source:
-            stripes = Tail.of(open_orc(source), self._path).stripes
+            stripes = OrcTail.of(open_orc(source), self._path).stripes
         if sum(stripe.rows for stripe in stripes) != self._rows:
-            raise CorruptFileError(f"{self._path} holds other rows than were written to it")
+            raise CorruptFileError(
+                f"{self._path} has a row count that differs from the rows written to it"
+            )
         found = self._metrics.metrics()
         return DataFile(
             path=self._path,

@@ -1,8 +1,8 @@
-"""How many rows of a Parquet row group make a batch of bounded memory.
+"""Compute the number of rows of a Parquet row group for a batch of bounded size.
 
-A footer's sizes are of encoded values: runs and dictionaries may expand to a thousand times as much, so a
-few hundred bytes can hold thousands of rows of a mebibyte each. Numbers are reckoned by their width, texts
-by the longest entry of their dictionary. Source: https://parquet.apache.org/docs/file-format/data-pages/encodings/.
+The sizes in a footer are those of encoded values: runs and dictionaries may expand a thousandfold, so a few hundred
+bytes can contain thousands of rows of a mebibyte each. The size of numbers is estimated by their width, that of
+texts by the longest entry of their dictionary. Source: https://parquet.apache.org/docs/file-format/data-pages/encodings/.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _MOST_ROWS = 128 * 1024
-# So many times its target a batch may take if all its rows are the largest possible.
+# The factor by which a batch may exceed its target if all rows have the maximum size.
 _EXPANSION = 4
-# Prefixes are repeated without a dictionary that could be looked at.
+# Encodings that repeat prefixes without a dictionary.
 _PREFIX_ROWS = 1024
-# Enough for a page's header; the rest of a column is not read ahead of need.
+# Enough for a page header, without reading the rest of the column.
 _PROBE_BUFFER = 64 * 1024
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 _DICTIONARY = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
@@ -29,14 +29,14 @@ _PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}
 def batch_rows(
     parquet: Any, source: Any, group: int, columns: Sequence[int], batch_bytes: int
 ) -> int:
-    """Return how many rows of a row group to read at once.
+    """Return the number of rows of a row group to read at once.
 
     Args:
         parquet: the open `pyarrow.parquet.ParquetFile`.
-        source: what it was opened on.
+        source: the file that it was opened on.
         group: the row group's index.
-        columns: indexes of the Parquet columns that are read.
-        batch_bytes: about what a batch may take; rows of the largest possible size four times as much.
+        columns: indexes of the Parquet columns to read.
+        batch_bytes: the target size of a batch; with rows of the maximum size it may be four times as large.
     """
     stored = parquet.metadata.row_group(group)
     count = max(stored.num_rows, 1)
@@ -44,7 +44,7 @@ def batch_rows(
     expected = sum(_expected_bytes(parquet, index, chunk) for index, chunk in chunks.items())
     rows = _limited(min(count, _MOST_ROWS), batch_bytes, expected / count)
     most = _EXPANSION * batch_bytes
-    # A cell cannot be longer than its whole column.
+    # A value cannot be longer than its whole column.
     doubtful = {
         index: chunk
         for index, chunk in chunks.items()
@@ -85,7 +85,7 @@ def _is_text(parquet: Any, index: int, chunk: Any) -> bool:
 
 
 def _longest_entry(parquet: Any, source: Any, group: int, index: int) -> int | None:
-    """Return the length of the longest entry of a column's dictionary, None if it cannot be told."""
+    """Return the length of the longest entry of a column's dictionary; None if it is not known."""
     path = parquet.schema.column(index).path
     probe = pq.ParquetFile(
         source,

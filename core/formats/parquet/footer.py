@@ -1,4 +1,4 @@
-"""Parquet files opened for reading, by their footers.
+"""Open Parquet files for reading, and check their footers.
 
 Format: https://parquet.apache.org/docs/file-format/ and https://parquet.apache.org/docs/file-format/data-pages/encryption/.
 """
@@ -16,26 +16,26 @@ from lake.core.columns.reading_errors import unsupported_file
 from lake.core.errors import CorruptFileError
 
 _MAX_FOOTER_BYTES = 256 * 1024 * 1024
-# What follows a footer: its length and four letters.
+# The footer is followed by its length and four magic bytes.
 _END_BYTES = 8
 _MAGIC = b"PAR1"
-# Fetched at once, as PyArrow does: most footers are smaller.
+# The bytes to fetch at once, as in PyArrow; most footers are smaller.
 _FETCHED_BYTES = 64 * 1024
-# A file with encrypted columns may have a readable footer; it is signed by a nonce and a tag behind it.
+# A file with encrypted columns may have a readable footer, which is followed by a nonce and a tag.
 _SIGNATURE_BYTES = 28
 
 
 def open_parquet(source: Any, path: str, *, pre_buffer: bool = False) -> Any:
-    """Return an open `pyarrow.parquet.ParquetFile` that reads INT96 over the whole range of timestamps.
+    """Open a `pyarrow.parquet.ParquetFile` that reads INT96 in the full range of timestamps.
 
     Args:
-        source: its bytes, for random access.
+        source: the file, for random access.
         path: the file's name, for errors.
-        pre_buffer: fetch a row group in few large pieces.
+        pre_buffer: fetch a row group in a few large requests.
 
     Raises:
         CorruptFileError: its footer is larger than 256 MiB.
-        RefusedError: columns are encrypted. PyArrow ends the process where their metadata is looked at.
+        RefusedError: columns are encrypted. PyArrow ends the process when it reads their metadata.
     """
     return pq.ParquetFile(
         source,
@@ -73,15 +73,15 @@ def batches_of_group(
 
 
 def _metadata(source: Any, path: str) -> Any:
-    """Return what the footer says; None where PyArrow will say what is wrong with the file."""
+    """Return the parsed footer; None if the file is not valid, so that PyArrow reports the reason."""
     end = _last_bytes(source, _FETCHED_BYTES)
     if len(end) < _END_BYTES or end[-len(_MAGIC) :] != _MAGIC:
         return None
     length = int.from_bytes(end[-_END_BYTES : -len(_MAGIC)], "little")
     if length > _MAX_FOOTER_BYTES:
         raise CorruptFileError(
-            f"{path} cannot be read: its footer claims to have {length} bytes, "
-            f"and at most {_MAX_FOOTER_BYTES} are allowed"
+            f"{path} cannot be read: its footer claims {length} bytes, "
+            f"but at most {_MAX_FOOTER_BYTES} are allowed"
         )
     if length + _END_BYTES > len(end):
         end = _last_bytes(source, length + _END_BYTES)

@@ -1,8 +1,8 @@
-"""Sources that Spark wrote with dates of the hybrid Julian and Gregorian calendar.
+"""Refuse old dates in sources that Spark wrote in the hybrid Julian and Gregorian calendar.
 
-With `spark.sql.parquet.datetimeRebaseModeInWrite` or `int96RebaseModeInWrite` = LEGACY, Spark stores dates before
-1582-10-15, and times before 1900 by the historical offsets of a time zone, as other numbers, and says so in the
-footer. Source: Spark's DataSourceUtils and RebaseDateTime.
+With `spark.sql.parquet.datetimeRebaseModeInWrite` or `int96RebaseModeInWrite` = LEGACY, Spark writes different
+numbers for dates before 1582-10-15 and for times before 1900 (with the historical offsets of a time zone), and
+notes that in the footer. Source: Spark's DataSourceUtils and RebaseDateTime.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import pyarrow.compute as pc
 from lake.core.errors import RefusedError
 
 _NOTES = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-# From these on both calendars have the same numbers: days and seconds since 1970.
+# Both calendars have the same numbers from these days and seconds since 1970 on.
 _SAME_DAYS, _SAME_SECONDS = -141_427, -2_208_988_800
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def is_legacy(parquet: Any) -> bool:
-    """Return whether the footer of an open Parquet file has a note about the calendar."""
+    """Whether the footer of an open Parquet file notes the legacy calendar."""
     return any(note in (parquet.metadata.metadata or {}) for note in _NOTES)
 
 
 def refuse_old_times(batch: pa.RecordBatch, path: str) -> None:
-    """Refuse rows of a file with such a note whose values depend on the calendar.
+    """Refuse rows whose values depend on the calendar, in a file with such a note.
 
     Raises:
         RefusedError: a column has a date before 1582-10-15 or a time before 1900.
@@ -35,10 +35,10 @@ def refuse_old_times(batch: pa.RecordBatch, path: str) -> None:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if any(_is_old(values) for values in _leaves(column)):
             raise RefusedError(
-                f"column {name} of {path} has old dates or times in a calendar that is not supported: the file says "
-                "that Spark wrote it in LEGACY mode",
-                hint="Let Spark read the file and write it again with spark.sql.parquet.datetimeRebaseModeInWrite "
-                "and spark.sql.parquet.int96RebaseModeInWrite set to CORRECTED.",
+                f"column {name} of {path} has old dates or times in a calendar that is not supported: "
+                "Spark wrote the file in LEGACY mode",
+                hint="rewrite the file with Spark with spark.sql.parquet.datetimeRebaseModeInWrite "
+                "and spark.sql.parquet.int96RebaseModeInWrite set to CORRECTED",
             )
 
 

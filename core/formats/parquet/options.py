@@ -1,4 +1,4 @@
-"""How a table's properties configure the Parquet writer.
+"""Convert a table's properties to options of the Parquet writer.
 
 Names, defaults and meanings are those of Iceberg's `TableProperties`; see `Parquet.WriteBuilder` in Iceberg Java.
 """
@@ -41,7 +41,7 @@ _CODECS = {
     "uncompressed": "none",
     "none": "none",
 }
-# The codecs whose level Iceberg Java sets, and the names that Hadoop has for gzip's levels.
+# The codecs whose level Iceberg Java sets, and Hadoop's names for the levels of gzip.
 _WITH_LEVEL = ("gzip", "brotli", "zstd")
 _GZIP_LEVELS = {
     "BEST_SPEED": 1,
@@ -56,9 +56,9 @@ _GZIP_LEVELS = {
 }
 _DEFAULT_LEVEL = "DEFAULT_COMPRESSION"
 _PAGE_VERSIONS = {"v1": "1.0", "v2": "2.0"}
-# A block of a split-block Bloom filter; the most that PyArrow writes.
+# The size of a block of a split-block Bloom filter, and the largest filter that PyArrow writes.
 _LEAST_BLOOM_BYTES, _MOST_BLOOM_BYTES = 32, 128 * 1024 * 1024
-# Iceberg Java has no such settings for delete files.
+# Iceberg Java does not have these settings for delete files.
 OF_DATA_FILES_ONLY = (
     "write.parquet.bloom-filter-",
     PARQUET_STATS_OF_COLUMN.name,
@@ -71,10 +71,10 @@ def writer_options(schema: Schema, properties: Mapping[str, str]) -> dict[str, A
 
     Args:
         schema: the columns of the files.
-        properties: the table's; ``write.parquet.*`` count.
+        properties: the table's properties; those with ``write.parquet.*`` are used.
 
     Raises:
-        InvalidRequestError: a property has a value that it cannot have.
+        InvalidRequestError: the value of a property is not valid.
     """
     columns = _Columns(schema, properties)
     codec = PARQUET_CODEC.of(properties)
@@ -97,7 +97,7 @@ def writer_options(schema: Schema, properties: Mapping[str, str]) -> dict[str, A
 
 
 def _level(codec: str, text: str | None) -> int | None:
-    """Return the level to compress with; None for the codec's own."""
+    """Return the compression level; None for the codec's default."""
     if text is None or codec not in _WITH_LEVEL or text == _DEFAULT_LEVEL:
         return None
     level = _GZIP_LEVELS.get(text) if codec == "gzip" else None
@@ -110,7 +110,7 @@ def _level(codec: str, text: str | None) -> int | None:
 
 
 class _Columns:
-    """What properties say about columns by their names."""
+    """Evaluates properties that contain column names."""
 
     def __init__(self, schema: Schema, properties: Mapping[str, str]) -> None:
         self._properties = properties
@@ -120,7 +120,7 @@ class _Columns:
         }
 
     def enabled(self, setting: Setting[bool]) -> bool | list[str]:
-        """Return the paths of the columns for which a setting is true; True for all."""
+        """Return the paths of the columns for which a setting is true, or True for all columns."""
         setting.check(self._properties)
         off = {name for name in self._leaves if not setting.of(self._properties, name)}
         if not off:
@@ -130,7 +130,7 @@ class _Columns:
     def bloom_filters(self) -> dict[str, dict[str, Any]]:
         """Return the size of each Bloom filter, by the path of its column.
 
-        PyArrow folds a filter to the size that the values of a row group need, so a large one costs memory only.
+        PyArrow folds a filter to the size that a row group needs, so a large one only uses more memory.
         """
         for setting in (
             PARQUET_BLOOM_OF_COLUMN,
@@ -138,14 +138,14 @@ class _Columns:
             PARQUET_BLOOM_NDV_OF_COLUMN,
         ):
             setting.check(self._properties)
-        # The size of a filter is a power of two.
+        # The size of a filter must be a power of two.
         limit = PARQUET_BLOOM_BYTES.of(self._properties)
         limit = min(max(limit, _LEAST_BLOOM_BYTES), _MOST_BLOOM_BYTES)
         limit = 1 << (limit.bit_length() - 1)
         return {
             path: self._bloom_filter(name, limit)
             for name, (path, kind) in self._leaves.items()
-            # The format has no hash of a boolean.
+            # The format does not define a hash of booleans.
             if PARQUET_BLOOM_OF_COLUMN.of(self._properties, name)
             and not isinstance(kind, BooleanType)
         }
@@ -158,7 +158,7 @@ class _Columns:
 
 
 def _values_per_byte(false_positives: float) -> float:
-    """Return how many distinct values a byte of a filter holds.
+    """Return the number of distinct values for each byte of a filter.
 
     Source: https://parquet.apache.org/docs/file-format/bloomfilter/#sizing-an-sbbf.
     """
@@ -170,12 +170,12 @@ def _leaves(
 ) -> Iterator[tuple[int, str, IcebergType]]:
     """Yield the id of each primitive field, its path in Parquet as PyArrow writes it, and its type."""
     for item in fields:
-        here, kind = (*above, item.name), item.field_type
+        path, kind = (*above, item.name), item.field_type
         if isinstance(kind, StructType):
-            yield from _leaves(kind.fields, here)
+            yield from _leaves(kind.fields, path)
         elif isinstance(kind, ListType):
-            yield from _leaves((kind.element_field,), (*here, "list"))
+            yield from _leaves((kind.element_field,), (*path, "list"))
         elif isinstance(kind, MapType):
-            yield from _leaves((kind.key_field, kind.value_field), (*here, "key_value"))
+            yield from _leaves((kind.key_field, kind.value_field), (*path, "key_value"))
         else:
-            yield item.field_id, ".".join(here), kind
+            yield item.field_id, ".".join(path), kind

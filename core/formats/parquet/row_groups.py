@@ -1,4 +1,4 @@
-"""Which row groups of a Parquet file a filter leaves, and where columns lie in them."""
+"""Select the row groups of a Parquet file that may match a filter, and locate columns in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lake.core.columns.file_slice import ReadSettings
 from lake.core.columns.metrics import Mode, footer_metrics, leaves
-from lake.core.columns.row_ranges import Span
+from lake.core.columns.row_ranges import RowRange
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.manifests.data_files import DataFile
 from lake.core.manifests.entries import entries_of
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 
 def row_groups_of(metadata: Any) -> Iterator[tuple[int, int]]:
-    """Yield of each row group the offset of its first byte, and how many rows it has."""
+    """Yield the offset of the first byte and the number of rows of each row group."""
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
         yield row_group_start(group), group.num_rows
 
 
-def matching_spans(
+def matching_ranges(
     parquet: Any,
-    spans: list[Span],
+    ranges: list[RowRange],
     settings: ReadSettings,
     resolved: Mapping[int, pa.Field | None],
-) -> list[Span]:
-    """Drop row groups whose statistics exclude the filter, judged as if each were a file."""
+) -> list[RowRange]:
+    """Omit row groups whose statistics exclude the filter; each is evaluated like a file."""
     from lake.core.snapshots.pruning import prune_files  # noqa: PLC0415
 
     if settings.row_filter is None:
-        return spans
+        return ranges
     columns = _file_leaves(parquet, settings.schema, resolved)
     full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
     files = []
-    for span in spans:
-        group = parquet.metadata.row_group(span.piece)
+    for row_range in ranges:
+        group = parquet.metadata.row_group(row_range.piece)
         found = footer_metrics(
             _OneGroup(group, [position for position, _ in columns]),
             [leaf for _, leaf in columns],
@@ -51,7 +51,7 @@ def matching_spans(
         )
         files.append(
             DataFile(
-                path=str(span.piece),
+                path=str(row_range.piece),
                 spec_id=0,
                 record_count=group.num_rows,
                 size_bytes=1,
@@ -64,11 +64,11 @@ def matching_spans(
     spec = UNPARTITIONED_PARTITION_SPEC
     entries = entries_of(files, spec=spec, schema=settings.schema, status=1, snapshot_id=0)
     mask = prune_files(entries, spec, settings.schema, settings.row_filter)
-    return [span for span, keep in zip(spans, mask.to_pylist(), strict=True) if keep]
+    return [row_range for row_range, keep in zip(ranges, mask.to_pylist(), strict=True) if keep]
 
 
 class _OneGroup:
-    """A row group that looks like a footer with chosen columns."""
+    """A row group with the interface of a footer and only the given columns."""
 
     num_row_groups = 1
 
@@ -86,37 +86,37 @@ class _OneGroup:
 def _file_leaves(
     parquet: Any, schema: Schema, resolved: Mapping[int, pa.Field | None]
 ) -> list[tuple[int, Any]]:
-    """Return (position in the file, leaf of the table's schema) of flat columns of unchanged type."""
+    """Return (position in the file, leaf of the table's schema) of flat columns with the same type."""
     known = {leaf.field_id: leaf for leaf in leaves(schema) if len(leaf.path) == 1}
     by_name = {item.name: column for column, item in resolved.items() if item is not None}
     found = []
-    for item, places in _leaf_places(parquet):
+    for item, ranges in _leaf_ranges(parquet):
         leaf = known.get(by_name.get(item.name, -1))
-        if len(places) != 1 or leaf is None or item.type != arrow_type(leaf.kind):
+        if len(ranges) != 1 or leaf is None or item.type != arrow_type(leaf.kind):
             continue
-        # The order by which writers find the least INT96 value is not that of time.
-        if parquet.schema.column(places[0]).physical_type != "INT96":
-            found.append((places[0], leaf))
+        # Writers do not compute the minima and maxima of INT96 values in the order of time.
+        if parquet.schema.column(ranges[0]).physical_type != "INT96":
+            found.append((ranges[0], leaf))
     return found
 
 
 def leaf_indexes(parquet: Any, names: Sequence[str]) -> list[int]:
-    """Return the indexes of the Parquet columns of top-level columns; all if that cannot be told."""
+    """Return the indexes of the Parquet columns of top-level columns; all if they are not known."""
     wanted = set(names)
-    places = _leaf_places(parquet)
-    if not places:
+    ranges = _leaf_ranges(parquet)
+    if not ranges:
         return list(range(parquet.metadata.num_columns))
-    return [index for item, found in places if item.name in wanted for index in found]
+    return [index for item, found in ranges if item.name in wanted for index in found]
 
 
-def _leaf_places(parquet: Any) -> list[tuple[pa.Field, range]]:
-    """Return each top-level column with the indexes of its Parquet columns; none if they do not add up."""
-    places, start = [], 0
+def _leaf_ranges(parquet: Any) -> list[tuple[pa.Field, range]]:
+    """Return each top-level column with the indexes of its Parquet columns; empty if they do not match."""
+    ranges, start = [], 0
     for item in parquet.schema_arrow:
         end = start + _leaf_count(item.type)
-        places.append((item, range(start, end)))
+        ranges.append((item, range(start, end)))
         start = end
-    return places if start == parquet.metadata.num_columns else []
+    return ranges if start == parquet.metadata.num_columns else []
 
 
 def _leaf_count(kind: pa.DataType) -> int:

@@ -1,4 +1,4 @@
-"""What Parquet says of columns and Arrow's schema does not: VARIANT, GEOMETRY, GEOGRAPHY, INTERVAL and ENUM.
+"""Find Parquet types that Arrow's schema does not have: VARIANT, GEOMETRY, GEOGRAPHY, INTERVAL and ENUM.
 
 Source: https://github.com/apache/parquet-format/blob/master/LogicalTypes.md.
 """
@@ -15,12 +15,12 @@ from lake.core.columns.logical_types import LogicalType
 
 _VARIANT = re.compile(r" \(Variant(\(\d+\))?\) \{")
 _ENUM = "ENUM"
-# Parquet stores them as bytes, which are not what their values are.
+# Parquet stores them as bytes with another meaning.
 _MARKED = frozenset({"GEOMETRY", "GEOGRAPHY", "INTERVAL"})
 
 
 def source_schema(parquet: Any) -> pa.Schema:
-    """Return the schema of a file that is a source: with `Int96Type`, `LogicalType`, and texts for ENUM."""
+    """Return the schema of a source file with `Int96Type`, `LogicalType`, and strings for ENUM."""
     columns = parquet.schema
     meanings = [_meaning(columns.column(index)) for index in range(len(columns))]
 
@@ -37,14 +37,14 @@ def source_schema(parquet: Any) -> pa.Schema:
 
 
 def _meaning(column: Any) -> str:
-    """Return the name of a column's logical type; INTERVAL has the older kind of name only."""
+    """Return the name of a column's logical type; INTERVAL is only a converted type."""
     name = str(column.logical_type.type)
     return str(column.converted_type) if name in {"NONE", "UNKNOWN"} else name
 
 
 def variant_columns(parquet: Any) -> list[str]:
-    """Return the names of the columns, or parts of columns, that are VARIANT."""
-    # PyArrow reports the annotation of a group only in the schema's text.
+    """Return the names of the VARIANT columns and nested fields."""
+    # PyArrow contains the annotation of a group only in the schema's text.
     text, columns = str(parquet.schema), parquet.schema
     if _VARIANT.search(text) is None:
         return []

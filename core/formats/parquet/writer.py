@@ -1,4 +1,4 @@
-"""One Parquet file: how a table's properties want it, its rows as row groups, and its entry for a manifest."""
+"""Write a Parquet file with the options of a table's properties, and return its manifest entry."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ParquetFormat:
-    """What files of one schema have in common.
+    """The settings of Parquet files with one schema; see `lake.core.columns.data_file.FileFormat`.
 
     Args:
-        schema: their columns.
-        properties: the table's that begin with ``write.``.
-        metadata: texts for every file's footer.
-        repeated: columns that come as dictionaries.
+        schema: the columns of the files.
+        properties: the table's properties that begin with ``write.``.
+        metadata: fields to write to every file's footer.
+        repeated: columns with dictionary arrays.
     """
 
     schema: Schema
@@ -69,20 +69,20 @@ class ParquetFormat:
         self.piece_bytes = PARQUET_ROW_GROUP_BYTES.of(self.properties)
 
     def create(self, storage: Storage, path: str) -> ParquetFile:
-        """Begin a file."""
+        """Create a file."""
         return ParquetFile(storage, self, path)
 
 
 class ParquetFile(NewFile):
     """A Parquet file that is being written."""
 
-    def __init__(self, storage: Storage, form: ParquetFormat, path: str) -> None:
+    def __init__(self, storage: Storage, file_format: ParquetFormat, path: str) -> None:
         super().__init__(storage, path)
-        self._format = form
+        self._format = file_format
         self._footer: list[Any] = []
-        self._nans = metrics.NanCounter(form.columns)
+        self._nans = metrics.NanCounter(file_format.columns)
         self._writer = pq.ParquetWriter(
-            self._sink, form.arrow, metadata_collector=self._footer, **form.options
+            self._sink, file_format.arrow, metadata_collector=self._footer, **file_format.options
         )
 
     def write(self, table: pa.Table) -> None:
@@ -94,16 +94,18 @@ class ParquetFile(NewFile):
         try:
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         except pa.ArrowInvalid as error:
-            raise BadInputError(f"rows do not fit the table: {error}") from error
+            raise BadInputError(f"rows do not match the table's schema: {error}") from error
 
     def close(self, **described: Any) -> DataFile:
-        """Finish the file, make it durable and return its entry, with whatever else that is to say."""
+        """Finish the file, make it durable and return its entry with the given additional fields."""
         if self._format.metadata:
             self._writer.add_key_value_metadata(self._format.metadata)
         self._writer.close()
         size = self._persist()
-        footer, form = self._footer[0], self._format
-        found = metrics.footer_metrics(footer, form.columns, form.modes, self._nans.counts)
+        footer, file_format = self._footer[0], self._format
+        found = metrics.footer_metrics(
+            footer, file_format.columns, file_format.modes, self._nans.counts
+        )
         return DataFile(
             path=self._path,
             record_count=footer.num_rows,
@@ -122,7 +124,7 @@ class ParquetFile(NewFile):
 
     def abandon(self) -> None:
         """Stop writing."""
-        # After an error in the middle of a row group there is no footer to write.
+        # After an error inside a row group, a footer cannot be written.
         with suppress(RuntimeError, OSError, pa.ArrowException):
             self._writer.close()
         super().abandon()
@@ -138,7 +140,7 @@ def row_group_start(group: Any) -> int:
 
 
 def _file_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema to write: as lake's batches, but UUIDs are marked as such."""
+    """Return the Arrow schema to write: that of lake's batches, with UUIDs as the extension type."""
     pairs = zip(arrow_schema(schema), schema.fields, strict=True)
     return pa.schema([_file_field(item, field) for item, field in pairs])
 

@@ -16,11 +16,11 @@ from support.tiers import examples
 from lake.core.changelog import row_spool
 from lake.core.changelog.plan import plan_changelog
 from lake.core.changelog.read import changes_of
-from lake.core.changelog.task_unit import Unit
+from lake.core.changelog.task_unit import ChangeUnit
 from lake.core.changelog.task_units import units_of
 from lake.core.scan.plan import ScanOptions
 
-CAME = {"insert", "update_after"}
+ADDING = {"insert", "update_after"}
 
 ids = st.none() | st.integers(0, 6)
 names = st.none() | st.sampled_from("ab")
@@ -46,7 +46,7 @@ def changes(history: History, start: int | None, end: int, **options: Any) -> li
     plan = plan_changelog(history.session.table("db.t"), asked, key)
     rows = []
     for unit in units_of(plan):
-        sent = Unit.from_plain(json.loads(json.dumps(unit.to_plain())))
+        sent = ChangeUnit.from_plain(json.loads(json.dumps(unit.to_plain())))
         for batch in changes_of(history.table.storage, sent, plan.projection, Counter()):
             assert batch.num_rows
             rows += batch.to_pylist()
@@ -58,7 +58,7 @@ def applied(rows: Counter[Row], log: list[dict[str, Any]]) -> Counter[Row]:
     now = Counter(rows)
     for change in log:
         row = change["id"], change["name"]
-        if change["_change_type"] in CAME:
+        if change["_change_type"] in ADDING:
             now[row] += 1
         else:
             assert now[row] > 0, change
@@ -136,7 +136,7 @@ def test_each_commit_is_told_by_the_least_changes(
         mine = [row for row in log if row["_commit_snapshot_id"] == snapshot_id]
         came, went = Counter(), Counter()  # type: ignore[var-annotated]
         for row in mine:
-            side = came if row["_change_type"] in CAME else went
+            side = came if row["_change_type"] in ADDING else went
             side[row["id"], row["name"]] += 1
         assert not mine or kinds[snapshot_id] != "replace"
         assert came == after - before
@@ -151,7 +151,7 @@ def check_updates(log: list[dict[str, Any]]) -> None:
     for row in log:
         by_key.setdefault(row["id"], []).append(row["_change_type"])
     for kinds in by_key.values():
-        went, came = (sum((kind in CAME) == side for kind in kinds) for side in (False, True))
+        went, came = (sum((kind in ADDING) == side for kind in kinds) for side in (False, True))
         if went == came == 1:
             assert kinds == ["update_before", "update_after"]
         else:

@@ -110,8 +110,8 @@ def test_rows_come_back_whatever_holds_a_field_of_the_type_unknown(kind: str, da
 
 @pytest.mark.parametrize("kind", ["parquet", "avro"])
 def test_a_file_that_holds_the_column_anyway_reads_as_null(kind: str, tmp_path: Path) -> None:
-    form = format_for(kind, SCHEMA, {})
-    file = form.create(Storage(), f"file://{tmp_path}/with.{kind}")
+    file_format = format_for(kind, SCHEMA, {})
+    file = file_format.create(Storage(), f"file://{tmp_path}/with.{kind}")
     file.write(pa.Table.from_batches([ROWS]))
     entry: DataFile = file.close(spec_id=0, partition=())
 
@@ -130,7 +130,7 @@ def test_values_of_a_column_that_is_unknown_are_never_taken_for_null(
     batch = pa.RecordBatch.from_pylist([values], arrow_schema(written))
     files = write(write_settings(tmp_path, written), batch)
 
-    with pytest.raises(CorruptFileError, match="has values, and its type in the table is unknown"):
+    with pytest.raises(CorruptFileError, match="has values, but type unknown in the table"):
         read(read_settings(SCHEMA), *files)
 
 

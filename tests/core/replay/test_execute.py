@@ -436,7 +436,9 @@ def test_manifests_at_a_configured_place_are_removed_and_others_elsewhere_stay(
 
     assert list(shared_folder.iterdir()) == []
     assert len(list(elsewhere.iterdir())) == 1
-    assert job.session.warnings == ["1 temporary manifests could not be removed"]
+    assert job.session.warnings == [
+        "1 temporary manifests of committed checkpoints could not be removed"
+    ]
     assert job.ids == [1, 2]
 
 

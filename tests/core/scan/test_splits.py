@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.tiers import examples
 
 from lake.core.errors import InvalidRequestError
-from lake.core.scan.splits import Piece, SplitOptions, cut, cut_all, merged, pack, weights
+from lake.core.scan.splits import SplitOptions, SplitPiece, cut, cut_all, merged, pack, weights
 
 
 def packed_by_the_book(weights: list[int], size: int, lookback: int) -> list[list[int]]:
@@ -61,7 +61,7 @@ def test_pieces_of_a_file_cover_it_once(length: int, size: int, offsets: list[in
 def test_split_offsets_decide_and_the_split_size_does_not() -> None:
     pieces = cut(0, 1000, [4, 300, 900], SplitOptions(size=10))
 
-    assert pieces == [Piece(0, 4, 296), Piece(0, 300, 600), Piece(0, 900, 100)]
+    assert pieces == [SplitPiece(0, 4, 296), SplitPiece(0, 300, 600), SplitPiece(0, 900, 100)]
 
 
 @pytest.mark.parametrize("offsets", [None, [], [300, 4], [4, 4], [4, 2000]])
@@ -72,9 +72,9 @@ def test_offsets_that_do_not_rise_are_not_believed(offsets: list[int] | None) ->
 
 
 def test_neighbouring_pieces_of_a_file_become_one_again() -> None:
-    pieces = [Piece(0, 0, 10), Piece(0, 10, 5), Piece(1, 0, 5), Piece(0, 20, 5)]
+    pieces = [SplitPiece(0, 0, 10), SplitPiece(0, 10, 5), SplitPiece(1, 0, 5), SplitPiece(0, 20, 5)]
 
-    assert merged(pieces) == [Piece(0, 0, 15), Piece(1, 0, 5), Piece(0, 20, 5)]
+    assert merged(pieces) == [SplitPiece(0, 0, 15), SplitPiece(1, 0, 5), SplitPiece(0, 20, 5)]
 
 
 def test_a_piece_weighs_its_bytes_but_at_least_its_opening() -> None:
@@ -106,7 +106,7 @@ def test_cutting_many_files_at_once_is_cutting_each(
         for piece in cut(number, size, starts, options)
     ]
     columns = (found.file.tolist(), found.start.tolist(), found.length.tolist())
-    assert [Piece(*row) for row in zip(*columns, strict=True)] == expected
+    assert [SplitPiece(*row) for row in zip(*columns, strict=True)] == expected
 
 
 @pytest.mark.parametrize("wrong", [{"size": 0}, {"lookback": 0}, {"open_cost": -1}])
