@@ -1,4 +1,4 @@
-"""Files to ingest: discovery, formats, inference and parsing.
+"""Source files of an ingest: discovery, formats, type inference and parsing.
 
-Does not belong here: data files of tables (`lake.core.rows`).
+Data files of tables do not belong here (`lake.core.rows`).
 """

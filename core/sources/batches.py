@@ -1,6 +1,6 @@
-"""What a source holds: its columns, and its rows as a table has them, in batches of bounded size.
+"""Read the columns of a source, and its rows with the types of a table, in batches of bounded size.
 
-Columns are matched by name; the field ids that a Parquet file may carry are another table's.
+Columns are matched by name; field ids in a Parquet file belong to another table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lake.core.formats.parquet.types import source_schema, variant_columns
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.sources import csv_files, json_lines
 from lake.core.sources.discovery import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
-from lake.core.sources.text_values import Place, from_text
+from lake.core.sources.text_values import ValueContext, from_text
 from lake.core.storage.storage import Storage
 from lake.core.types.arrow_schema import arrow_schema, arrow_type
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
-# What PyArrow says of them.
+# PyArrow's message about lost nanoseconds.
 _LOST_NANOSECONDS = re.compile(r"Casting from time(stamp|64)\[ns.* would lose data")
-_ROUND = "Round the values to microseconds."
+_ROUND = "round the values to microseconds"
 _KEEP_NANOSECONDS = (
-    "In a table of format version 3 a column can be timestamp_ns or timestamptz_ns: --create with --property "
-    "format-version=3 makes such columns of times with nanoseconds."
+    "format version 3 supports timestamp_ns and timestamptz_ns: --create with --property "
+    "format-version=3 creates such columns for times with nanoseconds"
 )
 _MOST_COLUMNS = 10_000
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -50,13 +50,13 @@ _PROBED_ROWS = 64
 def source_columns(
     storage: Storage, source: Source, known: Schema | None, *, infer: bool
 ) -> pa.Schema | None:
-    """Return a source's columns; None for a text file without a line, or whose columns only reading tells.
+    """Return a source's columns; None if a text file is empty, or must be read to find them.
 
     Args:
-        storage: where it lies.
+        storage: the storage of the file.
         source: the file.
-        known: the table's columns: CSV files hold what these are.
-        infer: find the types of other columns of text files, over the whole file.
+        known: the table's columns, which define the types of CSV columns.
+        infer: infer the types of other columns of text files from the whole file.
     """
     columns = _columns(storage, source, known, infer=infer)
     if columns is not None:
@@ -66,7 +66,9 @@ def source_columns(
 
 def _refuse_many(source: Source, columns: int) -> None:
     if columns > _MOST_COLUMNS:
-        raise BadInputError(f"{source.path} has {columns} columns, lake reads {_MOST_COLUMNS}")
+        raise BadInputError(
+            f"{source.path} has {columns} columns, but lake reads at most {_MOST_COLUMNS}"
+        )
 
 
 def _columns(
@@ -96,8 +98,8 @@ def _columns(
 def _parquet_schema(parquet: Any, path: str) -> pa.Schema:
     if names := variant_columns(parquet):
         raise RefusedError(
-            f"column {names[0]} of {path} is Parquet's VARIANT, whose values lake can neither read nor write",
-            hint="Give the file its values as text, or as columns of other types.",
+            f"column {names[0]} of {path} is Parquet's VARIANT, which lake cannot read",
+            hint="write its values to the file as text, or as columns of other types",
         )
     return source_schema(parquet)
 
@@ -123,11 +125,11 @@ def _csv_columns(
 def source_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
     """Yield a source's rows with exactly the columns of a table's schema.
 
-    A column that the source lacks holds its write default, or NULL.
+    A column that is not in the source gets its write default, or NULL.
 
     Raises:
-        CorruptFileError: the file is broken.
-        BadInputError: a value does not fit its column; the message names the first.
+        CorruptFileError: the file is corrupt.
+        BadInputError: a value does not match its column; the message contains the first such value.
     """
     with readable(source.path):
         if source.format == JSON:
@@ -145,9 +147,9 @@ def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.R
         columns = []
         for item in schema.fields:
             if item.name in batch.schema.names:
-                place = Place(item.name, source.path, numbers)
+                context = ValueContext(item.name, source.path, numbers)
                 parse = from_text if item.field_type.is_primitive else json_lines.from_json_texts
-                columns.append(parse(batch.column(item.name), item.field_type, place))
+                columns.append(parse(batch.column(item.name), item.field_type, context))
             else:
                 columns.append(write_column(item, batch.num_rows))
         yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
@@ -173,17 +175,17 @@ def as_table_rows(
 ) -> pa.RecordBatch:
     """Return a batch of rows with the columns of a table's schema, matched by name.
 
-    A column that the batch lacks holds its write default, or NULL.
+    A column that is not in the batch gets its write default, or NULL.
 
     Args:
-        batch: the rows as they were read.
-        schema: the table's.
+        batch: the rows as read from the file.
+        schema: the table's schema.
         where: the file's name, for errors.
         first_row: the number of the first row in the file, for errors.
-        types: the types that the columns have in the file, where PyArrow reads them as others.
+        types: the types of the columns in the file, if PyArrow reads them as other types.
 
     Raises:
-        BadInputError: a value does not fit its column; the message names the first.
+        BadInputError: a value does not match its column; the message contains the first such value.
     """
     columns = []
     for item in schema.fields:
@@ -191,35 +193,35 @@ def as_table_rows(
         if index < 0:
             columns.append(write_column(item, batch.num_rows))
         else:
-            place = Place(item.name, where, range(first_row, first_row + batch.num_rows))
+            context = ValueContext(item.name, where, range(first_row, first_row + batch.num_rows))
             labels = None if types is None else types.field(item.name).type
-            columns.append(_converted(batch.column(index), item, place, labels))
+            columns.append(_converted(batch.column(index), item, context, labels))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
 def _converted(
-    column: pa.Array, item: NestedField, place: Place, labels: pa.DataType | None
+    column: pa.Array, item: NestedField, context: ValueContext, labels: pa.DataType | None
 ) -> pa.Array:
     def attempt(part: pa.Array) -> pa.Array:
-        return convert(part, item, place.where, by_name=True, labels=labels)
+        return convert(part, item, context.where, by_name=True, labels=labels)
 
     try:
         return attempt(column)
     except CorruptFileError as error:
-        # The file is sound; it is not this table's.
+        # The file is valid, but does not match the table.
         raise BadInputError(error.message) from error
     except BadInputError as error:
         index = _first_refused(column, attempt)
-        problem = place.problem(index, _shown(column[index]), item.field_type)
+        problem = context.problem(index, _shown(column[index]), item.field_type)
         raise _with_reason(problem, error) from error
 
 
 def _with_reason(problem: BadInputError, error: BadInputError) -> BadInputError:
-    """Return the error for a value, which says so if its nanoseconds would be lost."""
+    """Return the error for a value, with the reason if its nanoseconds would be lost."""
     if not _LOST_NANOSECONDS.search(error.message):
         return problem
     return BadInputError(
-        f"{problem.message}: it has nanoseconds, and the table's column has microseconds",
+        f"{problem.message}: it has nanoseconds, but the table's column has microseconds",
         hint=_KEEP_NANOSECONDS if "timestamp[ns" in error.message else _ROUND,
     )
 
@@ -228,7 +230,7 @@ def _shown(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
     except (OverflowError, ValueError):
-        # A time that Python has no value for.
+        # A time outside the range of Python's datetime.
         return str(value.cast(pa.string()).as_py())
 
 
@@ -251,7 +253,7 @@ def _first_refused(column: pa.Array, attempt: Callable[[pa.Array], pa.Array]) ->
 def _parquet_batches(
     storage: Storage, source: Source, names: Sequence[str]
 ) -> Iterator[tuple[int, pa.RecordBatch, pa.Schema]]:
-    """Yield batches of columns, each with its first row's number in the file and the types in the file."""
+    """Yield batches of columns, each with the number of its first row and the types in the file."""
     with storage.open_input(source.path, follow_link=True) as file:
         parquet = open_parquet(file, source.path)
         types, legacy = source_schema(parquet), is_legacy(parquet)
@@ -271,14 +273,14 @@ def _parquet_batches(
                 row += batch.num_rows
             if row - first != counts[index]:
                 raise CorruptFileError(
-                    f"{source.path} gave {row - first} rows of the {counts[index]} that it promises"
+                    f"{source.path} has {row - first} rows in a row group that should have {counts[index]}"
                 )
 
 
 def _batch_rows(parquet: Any, path: str, group: int, columns: Sequence[str] | None) -> int:
-    """Return how many rows of a row group make a batch of bounded size.
+    """Return the number of rows of a row group for a batch of bounded size.
 
-    What the footer says of sizes may be far from what its pages expand to: a few rows are looked at too.
+    The sizes in the footer may differ much from the decoded sizes, so a few rows are read too.
     """
     stored = parquet.metadata.row_group(group)
     probed = next(batches_of_group(parquet, path, group, columns, _PROBED_ROWS), None)
@@ -338,7 +340,7 @@ def _arrow_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.R
     row = 1
     with _open_arrow(storage, source.path) as (_, batches):
         for batch in batches:
-            # Offsets in a broken file lead anywhere: even asking for its size may end the process.
+            # Offsets in a corrupt file are arbitrary; even computing its size may crash the process.
             batch.validate(full=True)
             rows = max(1, min(_BATCH_ROWS, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1)))
             for start in range(0, batch.num_rows, rows):
@@ -351,7 +353,7 @@ def _arrow_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.R
 def _open_arrow(
     storage: Storage, path: str
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Open a file or a stream of Arrow IPC; local files are mapped, so that large batches stay on disk."""
+    """Open an Arrow IPC file or stream. Local files are memory-mapped, so that large batches stay on disk."""
     location = locations.parse(path)
     opened = (
         pa.memory_map(location.path)

@@ -1,8 +1,8 @@
-"""CSV and TSV files as batches of texts: one header line, RFC 4180 quoting, UTF-8.
+"""Read CSV and TSV files as batches of strings: one header line, RFC 4180 quoting, UTF-8.
 
-Every column is read as text and parsed by `lake.core.sources.text_values`. So an error can name a bad value, and
-types that were inferred from the whole file are the types that are read. An empty cell is NULL; ``""`` in
-quotes is the empty text.
+Every column is read as text and parsed by `lake.core.sources.text_values`. So errors can show the invalid value,
+and types inferred from the whole file are the types that are read. An empty cell is NULL; ``""`` in quotes is the
+empty text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyarrow import csv as arrow_csv
 
 from lake.core.errors import CorruptFileError
 from lake.core.sources.discovery import Source, open_stream
-from lake.core.sources.inference import Kind, joined, kind_of
+from lake.core.sources.inference import InferredType, infer_type, joined
 from lake.core.storage.storage import Storage
 
 _BLOCK_BYTES = 8 * 1024 * 1024
@@ -27,7 +27,7 @@ _CUT = "unexpected end of data"
 
 
 def column_names(storage: Storage, source: Source) -> list[str] | None:
-    """Return the header's names; None for a file without a byte."""
+    """Return the column names in the header; None for an empty file."""
     with open_stream(storage, source) as stream:
         try:
             reader = _open(stream, source, {})
@@ -39,10 +39,10 @@ def column_names(storage: Storage, source: Source) -> list[str] | None:
 
 
 def text_batches(storage: Storage, source: Source) -> Iterator[pa.RecordBatch]:
-    """Yield the rows, every column a text column.
+    """Yield the rows, with all columns as text.
 
     Raises:
-        CorruptFileError: the file ends inside a quoted value; told after the last row.
+        CorruptFileError: the file ends inside a quoted value; raised after the last row.
     """
     names = column_names(storage, source)
     if names is None:
@@ -51,9 +51,9 @@ def text_batches(storage: Storage, source: Source) -> Iterator[pa.RecordBatch]:
     with open_stream(storage, source) as stream:
         counted = _QuoteCounter(stream)
         yield from _open(counted, source, types)
-    # PyArrow takes such an end for the value's. Quotes inside unquoted values may make the number odd, too.
+    # PyArrow accepts such a value. The number of quotes may also be odd because of quotes in unquoted values.
     if counted.quotes % 2 and _ends_in_quotes(storage, source):
-        raise CorruptFileError(f"{source.path} ends inside a quoted value: it was cut short")
+        raise CorruptFileError(f"{source.path} ends inside a quoted value: the file is incomplete")
 
 
 class _QuoteCounter:
@@ -66,14 +66,14 @@ class _QuoteCounter:
         self.quotes = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most so many bytes."""
+        """Read at most ``size`` bytes."""
         data = self._stream.read(size)
         self.quotes += data.count(b'"')
         return bytes(data)
 
 
 def _ends_in_quotes(storage: Storage, source: Source) -> bool:
-    """Whether the file's last value was begun with a quote that nothing ends."""
+    """Whether the file's last value begins with a quote that is not closed."""
     with open_stream(storage, source) as stream:
         text = TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
         reader = csv.reader(text, delimiter=_delimiter(source), strict=True)
@@ -93,14 +93,15 @@ def _delimiter(source: Source) -> str:
 
 
 def infer_types(storage: Storage, source: Source, names: Collection[str]) -> dict[str, pa.DataType]:
-    """Return the narrowest type of each named column that holds all of its values in the whole file."""
-    kinds = dict.fromkeys(names, Kind.NOTHING)
+    """Return the narrowest type for all values of each named column in the whole file."""
+    kinds = dict.fromkeys(names, InferredType.NOTHING)
     for batch in text_batches(storage, source):
         for name, kind in kinds.items():
-            if kind is not Kind.TEXT:
-                kinds[name] = joined(kind, kind_of(batch.column(name)))
+            if kind is not InferredType.TEXT:
+                kinds[name] = joined(kind, infer_type(batch.column(name)))
     return {
-        name: pa.string() if kind is Kind.NOTHING else kind.arrow for name, kind in kinds.items()
+        name: pa.string() if kind is InferredType.NOTHING else kind.arrow
+        for name, kind in kinds.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Files to load, found: names, globs and folders resolved to files of known formats, each once."""
+"""Find the files to load: resolve names, globs and folders to distinct files of known formats."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WILD = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(PlainData):
-    """A file to load, or some row groups of a Parquet file (None: all of it)."""
+    """A file to load, or some row groups of a Parquet file (None for all)."""
 
     path: str
     format: str
@@ -51,16 +51,16 @@ class Source(PlainData):
 
     @property
     def is_text(self) -> bool:
-        """Whether the file has no types of its own."""
+        """Whether the file's values are text without types."""
         return self.format in TEXT_FORMATS
 
 
 def find_sources(storage: Storage, names: Iterable[str], format_name: str | None) -> list[Source]:
-    """Return the files that names, globs and folders mean, each once, in their order.
+    """Return the distinct files that names, globs and folders refer to, in order.
 
     Raises:
-        NotFoundError: a name means no file.
-        BadInputError: a file is named twice, in whatever spelling, or its format cannot be told.
+        NotFoundError: a name does not refer to a file.
+        BadInputError: a file is named twice, in any spelling, or its format is not known.
     """
     found: dict[str, Source] = {}
     for name in names:
@@ -110,7 +110,7 @@ def _expand_remote(storage: Storage, name: str) -> list[str]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """Return a glob as a regular expression: ``**`` crosses folders, ``*`` and ``?`` do not."""
+    """Convert a glob to a regular expression: ``**`` matches across folders, ``*`` and ``?`` do not."""
     parts = []
     for piece in re.split(r"(\*\*/?|\*|\?|\[[^\]]+\])", text):
         if piece.startswith("**"):
@@ -128,7 +128,7 @@ def _data_below(storage: Storage, folder: str) -> list[str]:
 
 
 def _is_data(relative: str) -> bool:
-    """Whether a file below a folder is meant: markers and hidden files belong to the tools that wrote it."""
+    """Whether a file in a folder is data; markers and hidden files belong to the tools that wrote the folder."""
     return not any(part.startswith((".", "_")) and "=" not in part for part in relative.split("/"))
 
 
@@ -144,14 +144,14 @@ def _format_of(path: str, given: str | None) -> str:
     kind = given or (_SUFFIXES.get(suffixes[-1]) if suffixes else None)
     if kind is None:
         raise BadInputError(
-            f"cannot tell the format of {path}", hint=f"say --format {'|'.join(FORMATS)}"
+            f"the format of {path} is not known", hint=f"add --format {'|'.join(FORMATS)}"
         )
     return kind
 
 
 @contextmanager
 def open_stream(storage: Storage, source: Source) -> Iterator[Any]:
-    """Open a file of text for reading from its beginning, unpacked if its name says that it is packed."""
+    """Open a text file for reading from its beginning; decompress it if its name has such a suffix."""
     codec = _COMPRESSED.get(source.path.rsplit(".", 1)[-1].lower())
     with storage.open_input(source.path, follow_link=True) as file:
         yield pa.CompressedInputStream(file, codec) if codec else file
@@ -159,11 +159,11 @@ def open_stream(storage: Storage, source: Source) -> Iterator[Any]:
 
 @contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Turn what PyArrow says of a file that it cannot read into an error that names it.
+    """Convert PyArrow's errors about unreadable files to errors that name the file.
 
     Raises:
-        CorruptFileError: in place of PyArrow's and the file system's errors.
-        RefusedError: in place of those about a feature that PyArrow does not have.
+        CorruptFileError: for errors of PyArrow and the file system.
+        RefusedError: for errors about features that PyArrow does not support.
     """
     try:
         yield

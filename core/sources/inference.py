@@ -1,7 +1,7 @@
-"""The type of a column of texts, found over all of its rows, so that every row is read as it is written.
+"""Infer the type of a column of strings from all of its rows.
 
-A type is taken only if it keeps every value: numbers with leading zeros and integers beyond 64 bits stay text,
-as do integers too large for a double in a column that also holds fractions.
+A type is chosen only if it preserves every value: numbers with leading zeros and integers beyond 64 bits remain
+text, and so do integers too large for a double in a column that also contains fractions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _EXACT_IN_DOUBLE = 2**53
 _FIRST = 32
 
 
-class Kind(Enum):
-    """What texts may be; the values are the Arrow types."""
+class InferredType(Enum):
+    """The inferred types; the values are Arrow types."""
 
     NOTHING = pa.null()
     BOOLEAN = pa.bool_()
@@ -36,65 +36,67 @@ class Kind(Enum):
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type."""
-        return pa.int64() if self is Kind.LARGE_INTEGER else self.value
+        return pa.int64() if self is InferredType.LARGE_INTEGER else self.value
 
 
-# Each is tried in turn; the first that takes every value of a block is the block's.
+# Tried in this order; the first that accepts all values of a block is the type of the block.
 _NARROW_TO_WIDE = (
-    Kind.BOOLEAN,
-    Kind.INTEGER,
-    Kind.FLOATING,
-    Kind.DATE,
-    Kind.TIMESTAMP,
-    Kind.ZONED_TIMESTAMP,
+    InferredType.BOOLEAN,
+    InferredType.INTEGER,
+    InferredType.FLOATING,
+    InferredType.DATE,
+    InferredType.TIMESTAMP,
+    InferredType.ZONED_TIMESTAMP,
 )
 _JOINS = {
-    frozenset({Kind.INTEGER, Kind.LARGE_INTEGER}): Kind.LARGE_INTEGER,
-    frozenset({Kind.INTEGER, Kind.FLOATING}): Kind.FLOATING,
-    frozenset({Kind.DATE, Kind.TIMESTAMP}): Kind.TIMESTAMP,
+    frozenset({InferredType.INTEGER, InferredType.LARGE_INTEGER}): InferredType.LARGE_INTEGER,
+    frozenset({InferredType.INTEGER, InferredType.FLOATING}): InferredType.FLOATING,
+    frozenset({InferredType.DATE, InferredType.TIMESTAMP}): InferredType.TIMESTAMP,
 }
-TIMES = (Kind.TIMESTAMP, Kind.ZONED_TIMESTAMP, Kind.DATE)
+TIMES = (InferredType.TIMESTAMP, InferredType.ZONED_TIMESTAMP, InferredType.DATE)
 
 
-def joined(first: Kind, second: Kind) -> Kind:
-    """Return the narrowest kind that holds the values of both."""
-    if first is second or second is Kind.NOTHING:
+def joined(first: InferredType, second: InferredType) -> InferredType:
+    """Return the narrowest type for the values of both."""
+    if first is second or second is InferredType.NOTHING:
         return first
-    if first is Kind.NOTHING:
+    if first is InferredType.NOTHING:
         return second
-    return _JOINS.get(frozenset({first, second}), Kind.TEXT)
+    return _JOINS.get(frozenset({first, second}), InferredType.TEXT)
 
 
-def kind_of(texts: pa.Array) -> Kind:
-    """Return the narrowest kind that takes every one of the texts."""
+def infer_type(texts: pa.Array) -> InferredType:
+    """Return the narrowest type for all of the strings."""
     values = tidied(texts).drop_null()
     if not len(values):
-        # Blank texts and words for NULL say nothing, unless the column turns out to be text.
-        return Kind.NOTHING
-    for kind in _NARROW_TO_WIDE:
-        if _takes(kind, values):
-            return _sized(values) if kind is Kind.INTEGER else kind
-    return Kind.TEXT
+        # Blank strings and words for NULL do not matter, unless the column is text.
+        return InferredType.NOTHING
+    for inferred in _NARROW_TO_WIDE:
+        if _takes(inferred, values):
+            return _sized(values) if inferred is InferredType.INTEGER else inferred
+    return InferredType.TEXT
 
 
-def _takes(kind: Kind, values: pa.Array) -> bool:
-    if kind is Kind.BOOLEAN:
-        if not _casts(kind, values):
+def _takes(inferred: InferredType, values: pa.Array) -> bool:
+    if inferred is InferredType.BOOLEAN:
+        if not _casts(inferred, values):
             return False
         words = pc.is_in(pc.utf8_lower(values), value_set=pa.array(["true", "false"]))
         return bool(pc.all(words).as_py())
-    if not _casts(kind, values):
+    if not _casts(inferred, values):
         return False
-    if kind in {Kind.INTEGER, Kind.FLOATING} and _any(values, _LEADING_ZERO):
+    if inferred in {InferredType.INTEGER, InferredType.FLOATING} and _any(values, _LEADING_ZERO):
         return False
-    return kind is not Kind.FLOATING or (_any(values, _DIGIT) and not _any(values, _LONG_INTEGER))
+    return inferred is not InferredType.FLOATING or (
+        _any(values, _DIGIT) and not _any(values, _LONG_INTEGER)
+    )
 
 
-def _casts(kind: Kind, values: pa.Array) -> bool:
+def _casts(inferred: InferredType, values: pa.Array) -> bool:
     try:
-        # A refusal costs time for every value that is refused: most kinds fail on the first few.
-        values.slice(0, _FIRST).cast(kind.arrow)
-        values.cast(kind.arrow)
+        # A failing cast is slow for every invalid value, but most types fail on the first few values.
+        values.slice(0, _FIRST).cast(inferred.arrow)
+        values.cast(inferred.arrow)
     except pa.ArrowInvalid:
         return False
     return True
@@ -104,7 +106,7 @@ def _any(values: pa.Array, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(values, pattern)).as_py())
 
 
-def _sized(values: pa.Array) -> Kind:
+def _sized(values: pa.Array) -> InferredType:
     extremes = pc.min_max(values.cast(pa.int64())).as_py()
     small = max(abs(extremes["min"]), abs(extremes["max"])) <= _EXACT_IN_DOUBLE
-    return Kind.INTEGER if small else Kind.LARGE_INTEGER
+    return InferredType.INTEGER if small else InferredType.LARGE_INTEGER

@@ -1,7 +1,7 @@
-"""JSON lines as batches: one object a line, read fast by Arrow, and slowly but exactly where Arrow cannot.
+"""Read JSON lines as batches: one object per line, fast with Arrow, or slowly but exactly if Arrow cannot.
 
-Arrow's reader takes a block of whole lines. What it refuses (a bad value, an unknown field, a map, a double
-written as "NaN") is read again by Python's own parser, which takes it or names line, field and value.
+Arrow reads blocks of whole lines. A block that it refuses (for an invalid value, an unknown field, a map, or a
+double written as "NaN") is read again by Python's parser, which accepts it or reports line, field and value.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from lake.core.arrow import one_array
 from lake.core.columns.defaults import defaulted_fields, json_defaults, write_column
 from lake.core.errors import BadInputError
 from lake.core.sources.discovery import Source, open_stream
-from lake.core.sources.inference import TIMES, Kind, joined, kind_of
-from lake.core.sources.text_values import Place, from_text, tidied
+from lake.core.sources.inference import TIMES, InferredType, infer_type, joined
+from lake.core.sources.text_values import ValueContext, from_text, tidied
 from lake.core.storage.storage import Storage
 from lake.core.types.arrow_schema import arrow_schema, arrow_type, parts_of
 
 _BLOCK_BYTES = 8 * 1024 * 1024
 _DEEPEST = 200
 _NO_OBJECT = re.compile(rb"^[ \t\r]*+[^{ \t\r\n]", re.MULTILINE)
-# One without an end goes to the end of the line: nothing is read twice.
+# A string that is not closed extends to the end of the line, so that nothing is read twice.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _LONGEST_LINE = 64 * 1024 * 1024
 _INTEGERS = (IntegerType, LongType)
 _FLOATING = (FloatType, DoubleType)
 _DIRECT = (BooleanType, *_INTEGERS, DoubleType, DecimalType)
 _SPECIAL_DOUBLES = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
-_HINT = "JSON lines are read: one object a line"
+_HINT = "the file must contain one JSON object per line, e.g. from: jq -c '.[]' FILE"
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Whole lines and the number of the first, from 1."""
+    """Whole lines and the number of the first line, from 1."""
 
     data: bytes
     first_line: int
 
 
 def json_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with the schema's columns; one that a line lacks holds its write default, or NULL.
+    """Yield the rows with the schema's columns; a column that a line does not have gets its write default, or NULL.
 
     Raises:
-        BadInputError: a line is no object, or a value does not fit its column.
+        BadInputError: a line is not an object, or a value does not match its column.
     """
     whole = _forms(schema)
     defaulted = list(defaulted_fields(schema.fields))
@@ -83,13 +83,13 @@ def json_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[p
 
 
 def infer_columns(storage: Storage, source: Source) -> pa.Schema | None:
-    """Return the columns of all lines, of types that hold all of their values; None for no lines.
+    """Return the columns of all lines, with types for all of their values; None for no lines.
 
     Raises:
-        BadInputError: a line is no object, or a column is of two kinds that no type holds.
+        BadInputError: a line is not an object, or a column has values without a common type.
     """
     types: dict[str, pa.DataType] = {}
-    texts: dict[str, Kind] = {}
+    texts: dict[str, InferredType] = {}
     seen = False
     for block in _blocks(storage, source):
         found = _inferred(block, source.path)
@@ -98,14 +98,14 @@ def infer_columns(storage: Storage, source: Source) -> pa.Schema | None:
             column = found.column(name)
             types[name] = _joined(types.get(name, pa.null()), column.type, name, source.path)
             if pa.types.is_string(column.type):
-                texts[name] = joined(texts.get(name, Kind.NOTHING), _time_kind(column))
+                texts[name] = joined(texts.get(name, InferredType.NOTHING), _time_kind(column))
     refined = {name: kind.arrow for name, kind in texts.items() if kind in TIMES}
     columns = [(name, refined.get(name, kind)) for name, kind in types.items()]
     return pa.schema(columns) if seen else None
 
 
 def first_columns(storage: Storage, source: Source) -> pa.Schema | None:
-    """Return the columns of the first lines; None where reading them will say what is wrong."""
+    """Return the columns of the first lines; None if they are not valid, which reading reports."""
     for block in _blocks(storage, source):
         try:
             found = _inferred(block, source.path)
@@ -115,20 +115,20 @@ def first_columns(storage: Storage, source: Source) -> pa.Schema | None:
     return None
 
 
-def from_json_texts(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
-    """Return a column of JSON texts, as cells of a CSV file hold nested values, as a type's values.
+def from_json_texts(column: pa.Array, kind: IcebergType, context: ValueContext) -> pa.Array:
+    """Convert a column of JSON texts, such as nested values in CSV cells, to a type.
 
     Raises:
-        BadInputError: a text is no JSON, or not of the type; the message names the first.
+        BadInputError: a text is not JSON or not of the type; the message contains the first one.
     """
     values, defaults = [], json_defaults(parts_of(kind))
     for index, text in enumerate(column.to_pylist()):
         try:
             value = None if not text else _loads(text)
         except (ValueError, RecursionError) as error:
-            raise place.problem(index, text, kind) from error
-        values.append(_shaped(value, kind, place, index, defaults))
-    return from_text(pa.array(values, _exact_form(kind)), kind, place)
+            raise context.problem(index, text, kind) from error
+        values.append(_shaped(value, kind, context, index, defaults))
+    return from_text(pa.array(values, _exact_form(kind)), kind, context)
 
 
 # Blocks of lines
@@ -159,10 +159,10 @@ def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
 
 
 def _refuse_fatal(block: _Block, where: str) -> None:
-    """Refuse what Arrow's reader goes down with, taking the process along: deep lines, and such as `null`.
+    """Refuse lines that crash Arrow's reader and the process: deeply nested ones, and lines such as `null`.
 
     Raises:
-        BadInputError: there is such a line.
+        BadInputError: a line is of this kind.
     """
     data = block.data
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
@@ -184,7 +184,7 @@ def _refuse_fatal(block: _Block, where: str) -> None:
 
 
 def _depth(line: bytes) -> int:
-    """Return how deeply the lists and objects of a line are nested."""
+    """Return the nesting depth of a line."""
     raw = np.frombuffer(_STRING.sub(b"", line), np.uint8)
     opens = ((raw == ord("[")) | (raw == ord("{"))).astype(np.int64)
     closes = (raw == ord("]")) | (raw == ord("}"))
@@ -195,11 +195,11 @@ def _depth(line: bytes) -> int:
 
 
 def _forms(schema: Schema, left_out: Collection[int] = ()) -> pa.Schema | None:
-    """Return how Arrow shall read the columns; None if it cannot (maps, and structs without fields).
+    """Return the Arrow types for reading the columns; None if Arrow cannot (maps, and structs without fields).
 
     Args:
         schema: the columns.
-        left_out: ids of fields, at any level, that the lines do not name.
+        left_out: ids of fields, at any level, that do not occur in the lines.
     """
     parts = _form_parts(schema.fields, left_out)
     return None if parts is None else pa.schema(parts)
@@ -233,9 +233,9 @@ def _form(kind: IcebergType, left_out: Collection[int]) -> pa.DataType | None:
 
 
 def _not_named(fields: Sequence[NestedField], data: bytes) -> frozenset[int]:
-    """Return the ids of the fields whose names do not occur in quotes.
+    """Return the ids of the fields whose quoted names do not occur in the lines.
 
-    One that occurs with an escaped character is unexpected to Arrow, so those lines are read exactly.
+    A name with an escaped character is unexpected to Arrow, so those lines are read by Python's parser.
     """
     return frozenset(item.field_id for item in fields if f'"{item.name}"'.encode() not in data)
 
@@ -254,7 +254,7 @@ def _read(data: bytes, schema: pa.Schema | None, unexpected: str) -> pa.Table:
 
 
 def _fast(block: _Block, forms: pa.Schema, schema: Schema, where: str) -> pa.RecordBatch | None:
-    """Return the rows; None where Arrow does not show whether a line gives NULL or lacks a field with a default."""
+    """Return the rows; None if Arrow cannot distinguish NULL from a missing field with a default."""
     found = _read(block.data, forms, "error")
     columns = []
     for item in schema.fields:
@@ -262,14 +262,14 @@ def _fast(block: _Block, forms: pa.Schema, schema: Schema, where: str) -> pa.Rec
             column = one_array(found[item.name])
             if _null_with_default(item, column):
                 return None
-            columns.append(from_text(column, item.field_type, Place(item.name, where)))
+            columns.append(from_text(column, item.field_type, ValueContext(item.name, where)))
         else:
             columns.append(write_column(item, found.num_rows))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
 def _null_with_default(item: NestedField, column: pa.Array) -> bool:
-    """Whether a field that has a write default, at any level, is NULL in a struct that is not."""
+    """Whether a field with a write default, at any level, is NULL in a struct that is not NULL."""
     if item.write_default is not None and column.null_count:
         return True
     kind = item.field_type
@@ -298,19 +298,19 @@ def _exact(block: _Block, schema: Schema, where: str) -> pa.RecordBatch:
     for row, number in zip(rows, lines, strict=True):
         if unknown := row.keys() - known:
             raise BadInputError(
-                f"line {number} of {where} has {min(unknown)!r}, which is no column of the table",
-                hint="--evolve adds new columns",
+                f"line {number} of {where} has {min(unknown)!r}, which is not a column of the table",
+                hint="add --evolve to add new columns",
             )
     defaults = json_defaults(schema.fields)
     columns = []
     for item in schema.fields:
-        place, kind = Place(item.name, where, lines, "line"), item.field_type
+        context, kind = ValueContext(item.name, where, lines, "line"), item.field_type
         lacking = defaults.get(item.field_id)
         values = [
-            _shaped(row.get(item.name, lacking), kind, place, index, defaults)
+            _shaped(row.get(item.name, lacking), kind, context, index, defaults)
             for index, row in enumerate(rows)
         ]
-        columns.append(from_text(pa.array(values, _exact_form(kind)), kind, place))
+        columns.append(from_text(pa.array(values, _exact_form(kind)), kind, context))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
@@ -329,7 +329,7 @@ def _parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
             f"line {number} of {where} cannot be read: {error}", hint=_HINT
         ) from error
     if not isinstance(row, dict):
-        raise BadInputError(f"line {number} of {where} is no JSON object", hint=_HINT)
+        raise BadInputError(f"line {number} of {where} is not a JSON object", hint=_HINT)
     if "\ufffd" in text and b"\xef\xbf\xbd" not in line:
         raise BadInputError(f"line {number} of {where} is not UTF-8")
     return row
@@ -341,14 +341,14 @@ def _loads(text: str) -> Any:
         try:
             json.dumps(value, default=str, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise ValueError("half of a character (a lone surrogate)") from error
+            raise ValueError("a lone surrogate") from error
     return value
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
     if len(row) != len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("an object has a name twice")
     return row
 
 
@@ -365,19 +365,19 @@ def _exact_form(kind: IcebergType) -> pa.DataType:
 
 
 def _shaped(
-    value: Any, kind: IcebergType, place: Place, index: int, defaults: Mapping[int, Any]
+    value: Any, kind: IcebergType, context: ValueContext, index: int, defaults: Mapping[int, Any]
 ) -> Any:
-    """Return a JSON value as Arrow takes it for `_exact_form`; `defaults` are those of `json_defaults`."""
+    """Convert a JSON value for `_exact_form`; `defaults` are those of `json_defaults`."""
     if value is None:
         return None
     if isinstance(kind, StructType) and isinstance(value, Mapping):
-        return _shaped_struct(value, kind, place, index, defaults)
+        return _shaped_struct(value, kind, context, index, defaults)
     if isinstance(kind, ListType) and isinstance(value, list):
-        inner = place.inside("element", counted=True)
+        inner = context.inside("element", counted=True)
         return [_shaped(one, kind.element_type, inner, index, defaults) for one in value]
     if isinstance(kind, MapType) and _pairs(value) is not None:
-        keys = place.inside("key", counted=True)
-        values = place.inside("value", counted=True)
+        keys = context.inside("key", counted=True)
+        values = context.inside("value", counted=True)
         return [
             (
                 _shaped(key, kind.key_type, keys, index, defaults),
@@ -387,12 +387,12 @@ def _shaped(
         ]
     shaped = _shaped_leaf(value, kind) if kind.is_primitive else None
     if shaped is None:
-        raise place.problem(index, json.dumps(value, default=str), kind)
+        raise context.problem(index, json.dumps(value, default=str), kind)
     return shaped
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return a map's entries: it is written as an object, or as a list of pairs."""
+    """Return the entries of a map, which is an object or a list of pairs."""
     if isinstance(value, Mapping):
         return list(value.items())
     paired = isinstance(value, list) and all(
@@ -405,26 +405,26 @@ def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
 def _shaped_struct(
     value: Mapping[str, Any],
     kind: StructType,
-    place: Place,
+    context: ValueContext,
     index: int,
     defaults: Mapping[int, Any],
 ) -> dict[str, Any]:
     fields = {item.name: item.field_type for item in kind.fields}
     if unknown := value.keys() - fields.keys():
-        raise place.inside(min(unknown), counted=True).problem(
+        raise context.inside(min(unknown), counted=True).problem(
             index, json.dumps(value[min(unknown)], default=str), kind
         )
     lacking = {
         item.name: defaults[item.field_id] for item in kind.fields if item.field_id in defaults
     }
     return {
-        name: _shaped(one, fields[name], place.inside(name, counted=True), index, defaults)
+        name: _shaped(one, fields[name], context.inside(name, counted=True), index, defaults)
         for name, one in {**lacking, **value}.items()
     }
 
 
 def _shaped_leaf(value: Any, kind: IcebergType) -> Any:
-    """Return a leaf's value, None if it is not of the kind."""
+    """Convert a leaf's value; None if it is not of the type."""
     if isinstance(kind, BooleanType):
         return value if isinstance(value, bool) else None
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
@@ -465,11 +465,11 @@ def _inferred(block: _Block, where: str) -> pa.Table:
         found = _read(block.data, None, "infer")
         timed = [item for item in found.schema if _has_time(item.type)]
         if timed:
-            # Arrow takes times for whole seconds and drops their zones.
+            # Arrow infers whole seconds for times and drops their zones.
             texts = pa.schema([item.with_type(_without_times(item.type)) for item in found.schema])
             found = _read(block.data, texts, "error")
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        for _ in _lines(block, where):  # where one cannot be read, it is named
+        for _ in _lines(block, where):  # raises an error for an unreadable line
             pass
         end = block.first_line + block.data.count(b"\n")
         raise BadInputError(
@@ -495,13 +495,13 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
-def _time_kind(column: pa.ChunkedArray) -> Kind:
-    """Return which time a column of texts holds, TEXT if any of them is none."""
+def _time_kind(column: pa.ChunkedArray) -> InferredType:
+    """Return the type of time in a column of strings, TEXT if any is not a time."""
     texts = one_array(column)
     if tidied(texts).null_count > texts.null_count:
-        return Kind.TEXT
-    kind = kind_of(texts)
-    return kind if kind in TIMES or kind is Kind.NOTHING else Kind.TEXT
+        return InferredType.TEXT
+    kind = infer_type(texts)
+    return kind if kind in TIMES or kind is InferredType.NOTHING else InferredType.TEXT
 
 
 def _joined(first: pa.DataType, second: pa.DataType, name: str, where: str) -> pa.DataType:

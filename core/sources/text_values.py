@@ -1,8 +1,8 @@
-"""Values that CSV and JSON lines write as text: parsed as the table's types, exactly or not at all.
+"""Parse values that CSV and JSON lines contain as text to the table's types, exactly or not at all.
 
-Accepted are ISO 8601 dates and times (UTC where a zoned time has no zone), decimal numbers, UUIDs with or
-without hyphens, and base64 for binaries. In columns that are neither text nor binary (where any word may be a value),
-an empty text and the words in `NULL_WORDS` mean NULL, and blanks around a value do not count.
+Accepted are ISO 8601 dates and times (UTC if a time with zone has none), decimal numbers, UUIDs with or without
+hyphens, and base64 for binaries. Except in text and binary columns, where any word may be a value, an empty text
+and the words in `NULL_WORDS` mean NULL, and blanks around a value are ignored.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a column comes from, for errors.
+class ValueContext:
+    """The origin of a column's values, for errors.
 
     Args:
-        column: its name.
-        where: its file.
-        numbers: the number of each of its rows in the file; None where they cannot be told.
-        unit: what is numbered, ``row`` or ``line``, from 1.
+        column: the name of the column.
+        where: the name of the file.
+        numbers: the number of each row in the file, from 1; None if not known.
+        unit: what `numbers` count, ``row`` or ``line``.
     """
 
     column: str
@@ -77,8 +77,8 @@ class Place:
     numbers: Sequence[int] | None = None
     unit: str = "row"
 
-    def inside(self, name: str, *, counted: bool = False) -> Place:
-        """Return the place of a nested field; `counted` if it has one value a row."""
+    def inside(self, name: str, *, counted: bool = False) -> ValueContext:
+        """Return the context of a nested field; `counted` if it has one value per row."""
         numbers = self.numbers if counted else None
         return replace(self, column=f"{self.column}.{name}", numbers=numbers)
 
@@ -88,17 +88,19 @@ class Place:
         row = f", {self.unit} {self.numbers[index]}" if known else ""  # type: ignore[index]
         text = str(value)
         shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
-        return BadInputError(f"column {self.column} of {self.where}{row}: {shown} is no {kind}")
+        return BadInputError(
+            f"column {self.column} of {self.where}{row}: {shown} is not a valid {kind}"
+        )
 
 
-def from_text(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
-    """Return a column, in which text stands for some values, as a type's values.
+def from_text(column: pa.Array, kind: IcebergType, context: ValueContext) -> pa.Array:
+    """Convert a column in which some values are text to a type.
 
-    What has the type already stays; nested columns are parsed leaf by leaf. A field that a struct lacks holds its
+    Values of the type remain; nested columns are parsed leaf by leaf. A field that a struct does not have gets its
     write default, or NULL.
 
     Raises:
-        BadInputError: a text is no value of the type; the message names the first.
+        BadInputError: a text is not a value of the type; the message contains the first one.
     """
     target = arrow_type(kind)
     if column.type == target:
@@ -106,24 +108,24 @@ def from_text(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), target)
     if isinstance(kind, StructType):
-        return _struct(column, kind, place)
+        return _struct(column, kind, context)
     if isinstance(kind, ListType):
-        values = from_text(column.values, kind.element_type, place.inside("element"))
+        values = from_text(column.values, kind.element_type, context.inside("element"))
         return pa.ListArray.from_arrays(column.offsets, values, type=target, mask=_nulls(column))
     if isinstance(kind, MapType):
-        keys = from_text(column.keys, kind.key_type, place.inside("key"))
-        items = from_text(column.items, kind.value_type, place.inside("value"))
+        keys = from_text(column.keys, kind.key_type, context.inside("key"))
+        items = from_text(column.items, kind.value_type, context.inside("value"))
         return pa.MapArray.from_arrays(
             column.offsets, keys, items, type=target, mask=_nulls(column)
         )
     if pa.types.is_string(column.type):
-        return _parsed(column, kind, place)
-    return _narrowed(column, kind, place)
+        return _parsed(column, kind, context)
+    return _narrowed(column, kind, context)
 
 
-def _struct(column: pa.Array, kind: StructType, place: Place) -> pa.Array:
+def _struct(column: pa.Array, kind: StructType, context: ValueContext) -> pa.Array:
     parts = [
-        from_text(column.field(item.name), item.field_type, place.inside(item.name, counted=True))
+        from_text(column.field(item.name), item.field_type, context.inside(item.name, counted=True))
         if column.type.get_field_index(item.name) >= 0
         else write_column(item, len(column))
         for item in kind.fields
@@ -135,21 +137,21 @@ def _nulls(column: pa.Array) -> pa.Array | None:
     return column.is_null() if column.null_count else None
 
 
-def _narrowed(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
-    """Return numbers as a smaller type's; a value beyond it is refused."""
+def _narrowed(column: pa.Array, kind: IcebergType, context: ValueContext) -> pa.Array:
+    """Convert numbers to a smaller type; a value out of range is refused."""
     values = column.cast(arrow_type(kind))
     if isinstance(kind, _FLOATING):
         lost = pc.and_(pc.is_inf(values), pc.invert(pc.is_inf(column)))
         if pc.any(lost).as_py():
             index = pc.index(lost, pa.scalar(value=True)).as_py()
-            raise place.problem(index, column[index].as_py(), kind)
+            raise context.problem(index, column[index].as_py(), kind)
     return values
 
 
 # Text
 
 
-def _parsed(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
+def _parsed(column: pa.Array, kind: IcebergType, context: ValueContext) -> pa.Array:
     if isinstance(kind, StringType):
         return column
     parse = _parser(kind)
@@ -161,11 +163,11 @@ def _parsed(column: pa.Array, kind: IcebergType, place: Place) -> pa.Array:
         return parse(tidy)
     except (pa.ArrowInvalid, ValueError) as error:
         index = _first_refused(tidy, parse)
-        raise place.problem(index, column[index].as_py(), kind) from error
+        raise context.problem(index, column[index].as_py(), kind) from error
 
 
 def tidied(column: pa.Array) -> pa.Array:
-    """Return texts without blanks around them, the words for NULL as NULL."""
+    """Strip blanks around texts, and replace the words for NULL."""
     trimmed = pc.utf8_trim_whitespace(column)
     words = pc.is_in(trimmed, value_set=pa.array(NULL_WORDS))
     return pc.if_else(words, pa.scalar(None, pa.string()), trimmed)
@@ -223,7 +225,7 @@ def _zoned(column: pa.Array, target: pa.DataType) -> pa.Array:
     try:
         return column.cast(target)
     except pa.ArrowInvalid:
-        # Without a zone UTC is meant, as everywhere in lake.
+        # Times without a zone are UTC, as everywhere in lake.
         days = pc.match_substring_regex(column, r"^\d{4}-\d{2}-\d{2}$")
         column = pc.if_else(days, pc.binary_join_element_wise(column, "T00:00:00", ""), column)
         bare = pc.invert(pc.match_substring_regex(column, _ZONE))

@@ -197,7 +197,7 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
     [
         (["missing.parquet"], 7, "no such file"),
         (["missing*.parquet"], 7, "no file matches"),
-        (["x.unknown"], 7, "cannot tell the format"),
+        (["x.unknown"], 7, "the format of x.unknown is not known"),
         (["x.orc"], 7, "x.orc cannot be read"),
         (["x.avro"], 7, "x.avro is cut short"),
         (["x.parquet", "--format", "xml"], 2, "is not one of"),
@@ -391,7 +391,7 @@ def test_a_failing_row_leaves_no_table_and_no_folder(
 
     assert result.exit_code == 7
     assert "column id of" in result.stderr
-    assert "row 1: '9223372036854775808' is no long" in result.stderr
+    assert "row 1: '9223372036854775808' is not a valid long" in result.stderr
     assert not warehouse.exists() or list(warehouse.iterdir()) == []
 
 
@@ -690,19 +690,27 @@ def test_narrow_numbers_widen_and_inexact_times_are_refused(
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("x.csv", "id,name\n1,a\nx,b\n", "column id of {path}, row 2: 'x' is no long"),
+        ("x.csv", "id,name\n1,a\nx,b\n", "column id of {path}, row 2: 'x' is not a valid long"),
         ("x.csv", "id,name\n1,a\n2\n", "cannot be read"),
         ("x.csv", "id,nome\n1,a\n", "has column nome (string), which the table lacks"),
         ("x.csv", "id,id\n1,2\n", "has two columns named id"),
         ("x.csv", 'id,name\n1,"a"\n2,"cut he', "{path} ends inside a quoted value"),
         ("x.csv", 'id,name\n1,"a ""b"\n2,"cut here""', "{path} ends inside a quoted value"),
-        ("x.csv", "id\n99999999999999999999\n", "row 1: '99999999999999999999' is no long"),
-        ("x.json", '{"id": 1}\n\n{"id": "x"}\n', "column id of {path}, line 3: '\"x\"' is no long"),
+        (
+            "x.csv",
+            "id\n99999999999999999999\n",
+            "row 1: '99999999999999999999' is not a valid long",
+        ),
+        (
+            "x.json",
+            '{"id": 1}\n\n{"id": "x"}\n',
+            "column id of {path}, line 3: '\"x\"' is not a valid long",
+        ),
         ("x.json", '{"id": 1}\n{"id": 1.5}\n', "line 2"),
         ("x.json", '{"id": 1}\n{"id": 2, "nope": 3}\n', "column nope (int64)"),
         ("x.json", '{"id": 1}\n{"id": 2\n', "line 2 of {path} cannot be read"),
-        ("x.json", '[{"id": 1}]\n', "line 1 of {path} is no JSON object"),
-        ("x.json", '{"id": 1, "id": 2}\n', "a name stands twice"),
+        ("x.json", '[{"id": 1}]\n', "line 1 of {path} is not a JSON object"),
+        ("x.json", '{"id": 1, "id": 2}\n', "an object has a name twice"),
         ("x.parquet", "PAR1 oh no PAR1", "cannot be read"),
         ("x.arrow", "ARROW1 oh no", "cannot be read"),
     ],
@@ -1057,7 +1065,7 @@ def test_a_bad_row_stops_each_engine_and_leaves_nothing(
     result = lake_on("ingest", "db.t", good, bad)
 
     assert result.exit_code == 7
-    assert f"column id of {bad}, row 2: 'two' is no long" in result.stderr
+    assert f"column id of {bad}, row 2: 'two' is not a valid long" in result.stderr
     assert files_below(warehouse) == before
 
 
@@ -1165,7 +1173,7 @@ def test_csv_cells_of_nested_columns_hold_json(
     lines = lake("scan", "db.t", "--output", "-", "--output-format", "json").stdout.splitlines()
     rows = sorted((json.loads(line) for line in lines), key=lambda row: row["id"])
     assert [row["tags"] for row in rows] == [[{"k": "a"}], [{"k": "b"}], None]
-    assert f"column tags of {path}, row 1: 'oops' is no list" in result.stderr
+    assert f"column tags of {path}, row 1: 'oops' is not a valid list" in result.stderr
 
 
 _NUMBERS = [

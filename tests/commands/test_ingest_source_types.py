@@ -150,7 +150,7 @@ def test_a_time_with_nanoseconds_is_refused_with_what_to_do(
     refused = lake("ingest", "db.t", path, "--create", *V3)
 
     assert refused.exit_code == 7
-    assert "Round the values to microseconds." in refused.stderr
+    assert "round the values to microseconds" in refused.stderr
     assert "column at is time64[ns]" in refused.stderr
 
 

@@ -1,4 +1,4 @@
-"""The JVM that runs Spark's driver: finding Java, starting it fast, and ending it.
+"""The JVM of Spark's driver: find Java, start it fast, and end it.
 
-Does not belong here: Spark's configuration (`lake.core.engine.spark`).
+Spark's configuration does not belong here (`lake.core.engine.spark`).
 """

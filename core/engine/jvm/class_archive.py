@@ -1,9 +1,9 @@
-"""A cached archive of the classes that Spark loads, which takes seconds off every start.
+"""A cached archive of the classes that Spark loads, which shortens every start by seconds.
 
-Class-data sharing of HotSpot: ``-XX:ArchiveClassesAtExit`` writes the archive at the end of a run that does
-what lake does (`lake.core.engine.spark.build_class_archive`), ``-XX:SharedArchiveFile`` maps it. A Java without
-an archive of its own classes gets one first (``-Xshare:dump``). With ``-Xshare:auto`` the JVM checks the file against
-itself and the class path, and starts without it when they do not fit.
+This is HotSpot's class data sharing: ``-XX:ArchiveClassesAtExit`` writes the archive at the end of a representative
+run (`lake.core.engine.spark.build_class_archive`), ``-XX:SharedArchiveFile`` maps it. For a Java without an archive
+of its own classes, that is created first (``-Xshare:dump``). With ``-Xshare:auto`` the JVM checks the file against
+itself and the class path, and starts without it if they do not match.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lake.core.storage.flock import locked
 
 _CACHE = "LAKE_CACHE_DIR"
 _MS_PER_DAY = 24 * 3600 * 1000
-# After a failure it is tried again, for its cause may be gone.
+# Retry after a failure, because its cause may be fixed.
 _RETRY_DAYS = 7
 _UNUSED_DAYS = 90
 
 
 def cache_folder() -> Path:
-    """Return lake's folder for what can be made again: LAKE_CACHE_DIR, or in the user's cache."""
+    """Return lake's cache folder: LAKE_CACHE_DIR, or a folder in the user's cache."""
     if chosen := os.environ.get(_CACHE):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lake"
@@ -41,9 +41,9 @@ class ClassArchive:
     """The archive for one Java with one class path and one set of options.
 
     Args:
-        folder: where archives are kept; only its owner may write there.
-        key: tells apart everything that an archive depends on.
-        needs_base: the Java has no archive of its own classes.
+        folder: the folder of archives, which only its owner may write to.
+        key: a hash of everything that the archive depends on.
+        needs_base: whether the Java lacks an archive of its own classes.
     """
 
     folder: Path
@@ -52,47 +52,47 @@ class ClassArchive:
 
     @classmethod
     def of(cls, java: Java, class_path: Sequence[str], options: Sequence[str]) -> ClassArchive:
-        """Return the archive that suits a command line."""
+        """Return the archive for a command line."""
         parts = [str(java.home), java.build, *class_path, "", *options]
         key = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
         return cls(cache_folder(), f"spark-{key}", not java.has_class_archive)
 
     @property
     def path(self) -> Path:
-        """The archive."""
+        """The location of the archive."""
         return self.folder / f"{self.key}.jsa"
 
     @property
     def base(self) -> Path:
-        """The archive of Java's own classes."""
+        """The location of the archive of Java's own classes."""
         return self.folder / f"{self.key}-base.jsa"
 
     @property
     def failure(self) -> Path:
-        """What tells that making it failed."""
+        """The location of the file that marks a failed build."""
         return self.folder / f"{self.key}.failed"
 
     def options(self) -> list[str]:
-        """Return the options that use it; none if it is not there or others could have written it."""
+        """Return the options to use it; empty if it does not exist or other users could have written it."""
         files = [self.base, self.path] if self.needs_base else [self.path]
         if not private(self.folder) or not all(path.is_file() for path in files):
             return []
         for path in files:
             os.utime(path)
         return [
-            # Bytes changed on the disk would otherwise crash the JVM at some later moment.
+            # Otherwise corruption on disk would crash the JVM at some later time.
             "-XX:+UnlockDiagnosticVMOptions",
             "-XX:+VerifySharedSpaces",
             f"-XX:SharedArchiveFile={':'.join(map(str, files))}",
         ]
 
     def discard(self) -> None:
-        """Remove it: the JVM did not start with it."""
+        """Remove the archive, because the JVM did not start with it."""
         for path in (self.path, self.base):
             path.unlink(missing_ok=True)
 
     def build_in_background(self, java: Java, clock: Clock | None = None) -> None:
-        """Start a process that makes it, of low priority and nobody's child, unless it is there."""
+        """Start a detached process of low priority that builds the archive, unless it exists."""
         if self.options() or not self._worth_trying(clock or SystemClock()):
             return
         train = [
@@ -102,7 +102,7 @@ class ClassArchive:
             "lake.core.engine.spark.build_class_archive",
             str(java.home),
         ]
-        # The shell leaves the process to the system's init, so nobody waits for it.
+        # The shell exits and leaves the process to init, so that no parent has to wait for it.
         subprocess.run(  # noqa: S603 - our own module
             ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", *train],
             start_new_session=True,
@@ -125,7 +125,7 @@ class ClassArchive:
 
 
 def private(folder: Path) -> bool:
-    """Whether a folder is there and only this user can write to it: archives are code."""
+    """Whether a folder exists and only this user can write to it, because archives are code."""
     try:
         found = folder.stat()
     except OSError:
@@ -138,10 +138,10 @@ def private(folder: Path) -> bool:
 
 
 @contextmanager
-def making(archive: ClassArchive) -> Iterator[bool]:
-    """Hold the right to make an archive; gives False when another process has it.
+def build_lock(archive: ClassArchive) -> Iterator[bool]:
+    """Hold the lock to build an archive; yield False if another process holds it.
 
-    What earlier attempts left behind is removed.
+    Files of earlier attempts are removed.
     """
     descriptor = os.open(archive.folder / f"{archive.key}.lock", os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -159,7 +159,7 @@ def making(archive: ClassArchive) -> Iterator[bool]:
 
 
 def remove_unused(folder: Path, clock: Clock) -> None:
-    """Delete archives that no start has used for long: of a Java or PySpark that is gone."""
+    """Delete archives that were not used for long, such as those of an uninstalled Java or PySpark."""
     for path in folder.glob("spark-*.jsa"):
         try:
             unused_ms = clock.now_ms() - int(path.stat().st_mtime * 1000)

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: the machine's own where it suits, else the one that the `java` extra brings."""
+"""Find the Java that runs Spark: the machine's, if suitable, else that of the `java` extra."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 from lake.core.errors import EngineError
 
 OLDEST = 17
-# From Java 24 on Hadoop's classes, as PySpark up to 4.1 has them, find no security manager and fail.
+# Hadoop's classes in PySpark up to 4.1 fail from Java 24 on, which has no security manager.
 FIRST_DOUBTFUL = 24
 _ASK_SECONDS = 20
-_HINT = "install Java 17 or 21 and set JAVA_HOME, or let pip bring one: pip install 'lake-iceberg[java]'"
+_HINT = "install Java 17 or 21 and set JAVA_HOME, or install one with pip: pip install 'lake-iceberg[java]'"
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime; `build` tells two builds of one version apart."""
+    """A Java runtime; `build` distinguishes builds of one version."""
 
     home: Path
     version: int
@@ -35,17 +35,17 @@ class Java:
 
     @property
     def has_class_archive(self) -> bool:
-        """Whether it came with an archive of its own classes, on which others can build."""
+        """Whether it contains an archive of its own classes, which other archives extend."""
         return any((self.home / "lib").glob("*/classes.jsa"))
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """Return the first suitable Java of JAVA_HOME, the search path and the `java` extra.
 
-    One too new for some PySpark is taken only if there is no other.
+    A Java that is too new for some PySpark is used only if there is no other.
 
     Raises:
-        EngineError: there is none.
+        EngineError: no suitable Java was found.
     """
     found = [java for java in _candidates(environment or os.environ) if java.version >= OLDEST]
     for java in found:
@@ -53,7 +53,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
             return java
     if found:
         return found[0]
-    raise EngineError(f"Spark needs Java {OLDEST} or newer, and there is none", hint=_HINT)
+    raise EngineError(f"Spark needs Java {OLDEST} or newer, but none was found", hint=_HINT)
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Java]:
@@ -75,7 +75,7 @@ def _bundled() -> Path | None:
 
 
 def _describe(home: Path) -> Java | None:
-    """Read what a runtime tells about itself in its ``release`` file."""
+    """Read the description of a runtime from its ``release`` file."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -87,7 +87,7 @@ def _describe(home: Path) -> Java | None:
 
 
 def _ask(command: str) -> Java | None:
-    """Run a ``java`` that is not where a runtime's command lies (a launcher script) to learn its home."""
+    """Run a ``java`` outside of a runtime's folder, such as a launcher script, to find its home."""
     if _describe(Path(command).resolve().parent.parent):
         return None
     try:

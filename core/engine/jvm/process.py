@@ -1,8 +1,8 @@
-"""The JVM that holds Spark: started without Spark's launcher scripts, heard, and ended.
+"""The JVM of Spark: start it without Spark's launcher scripts, collect its output, and end it.
 
-PySpark's own start runs two shells and a second JVM to find out the command line that is written here,
-and cannot pass the options that make a start fast. What is started speaks PySpark's protocol: the JVM
-writes the port and the secret of its Py4J gateway to a file, and ends when its standard input closes.
+PySpark's own start runs two shells and a second JVM to compute the command line that is built here, and cannot pass
+the options for a fast start. The process follows PySpark's protocol: the JVM writes the port and the secret of its
+Py4J gateway to a file, and ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lake.core.errors import EngineError
 _POLL_SECONDS = 0.01
 _TAIL_BYTES = 16 * 1024
 
-# Packages that Spark reaches into, as org.apache.spark.launcher.JavaModuleOptions opens them.
+# Packages that Spark accesses by reflection, from org.apache.spark.launcher.JavaModuleOptions.
 _OPENED = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -43,7 +43,7 @@ _OPENED = (
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
-# A short run never profits from the optimising compiler; a small heap never from a parallel collector.
+# A short run does not benefit from the optimising compiler, nor a small heap from a parallel collector.
 FAST_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
@@ -60,11 +60,12 @@ FAST_OPTIONS = (
 )
 
 
-class Tail:
-    """The last lines that a process wrote; whatever it writes is read, so that it never waits.
+class OutputTail:
+    """Keeps the last lines of a process's output; reads all of it, so that the process never blocks.
 
-    `descriptor` is what the process gets as its standard output and error; `close_descriptor` gives up
-    this process's own copy, and the reading ends with the last process that holds one.
+    `descriptor` is the standard output and error of the process. `close_descriptor` closes this process's copy;
+    reading
+    ends when the last process with a copy has ended.
     """
 
     def __init__(self) -> None:
@@ -74,15 +75,15 @@ class Tail:
         self._thread.start()
 
     def close_descriptor(self) -> None:
-        """Give up this process's copy of the descriptor."""
+        """Close this process's copy of the descriptor."""
         os.close(self.descriptor)
 
     def text(self) -> str:
-        """Return what is kept."""
+        """Return the last lines."""
         return self._kept.decode("utf-8", "replace")
 
     def wait(self, seconds: float) -> None:
-        """Wait until the process has closed its end."""
+        """Wait until the process has closed its descriptor."""
         self._thread.join(seconds)
 
     def _read(self) -> None:
@@ -93,7 +94,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where PySpark reaches the JVM."""
+    """The address of the JVM for PySpark."""
 
     port: int
     secret: str
@@ -103,11 +104,11 @@ class Jvm:
     """A running JVM.
 
     Args:
-        process: started with a pipe as its standard input.
-        output: what it wrote.
+        process: the process, with a pipe as its standard input.
+        output: its output.
     """
 
-    def __init__(self, process: subprocess.Popen[Any], output: Tail) -> None:
+    def __init__(self, process: subprocess.Popen[Any], output: OutputTail) -> None:
         self.process = process
         self.output = output
 
@@ -121,9 +122,9 @@ class Jvm:
         folder: Path,
         environment: Mapping[str, str],
     ) -> Jvm:
-        """Start Spark's gateway; it tells its port in ``folder``.
+        """Start Spark's gateway, which writes its port to a file in ``folder``.
 
-        It gets a session of its own, so that Ctrl-C in a terminal reaches lake alone.
+        It runs in its own session, so that Ctrl-C in a terminal reaches only lake.
         """
         command = [
             str(java.executable),
@@ -134,18 +135,18 @@ class Jvm:
             *arguments,
             "pyspark-shell",
         ]
-        output = Tail()
+        output = OutputTail()
         try:
             process = subprocess.Popen(  # noqa: S603 - the Java that was found
                 command,
                 stdin=subprocess.PIPE,
                 stdout=output.descriptor,
                 stderr=output.descriptor,
-                env={**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_told_in(folder))},
+                env={**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_port_file(folder))},
                 start_new_session=True,
             )
         except OSError as error:
-            raise EngineError(f"{java.executable} does not run: {error.strerror}") from error
+            raise EngineError(f"cannot run {java.executable}: {error.strerror}") from error
         finally:
             output.close_descriptor()
         return cls(process, output)
@@ -157,29 +158,29 @@ class Jvm:
         seconds: float,
         clock: Clock | None = None,
     ) -> Gateway:
-        """Wait until the gateway is up, for so many seconds.
+        """Wait for the gateway, for at most ``seconds``.
 
         Raises:
             EngineError: the JVM ended, took too long, or ``stopped`` was set.
         """
         clock = clock or SystemClock()
         deadline = clock.monotonic() + seconds
-        told = _told_in(folder)
-        while not told.exists():
+        port_file = _port_file(folder)
+        while not port_file.exists():
             if ended := self.ended():
                 raise EngineError(ended)
             if clock.monotonic() > deadline:
                 raise EngineError(f"Java did not answer in {seconds:.0f} s")
             if stopped.wait(_POLL_SECONDS):
                 raise EngineError("the engine was stopped")
-        data = told.read_bytes()
-        told.unlink()
-        # A 4-byte port, then a text with its 4-byte length, as PySpark's serialisers write them.
+        data = port_file.read_bytes()
+        port_file.unlink()
+        # A 4-byte port, then a text with a 4-byte length, in the format of PySpark's serialisers.
         port, length = struct.unpack_from(">ii", data)
         return Gateway(port, data[8 : 8 + length].decode())
 
     def ended(self, seconds: float = 0) -> str | None:
-        """Return what tells of its end, where it has come or comes within so many seconds."""
+        """Return a message about its end, if it has ended or ends within ``seconds``."""
         try:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -188,7 +189,7 @@ class Jvm:
         return f"Java ended with {code}{self._last_words()}"
 
     def close(self, seconds: float) -> None:
-        """Let it end by itself; kill it if that takes longer."""
+        """Wait for its end; kill it if that takes longer than ``seconds``."""
         if self.process.stdin:
             with suppress(OSError):
                 self.process.stdin.close()
@@ -198,7 +199,7 @@ class Jvm:
             self.kill()
 
     def kill(self) -> None:
-        """End it at once; the Python workers' parent ends when the JVM does."""
+        """Kill the process. The parent of the Python workers ends when the JVM does."""
         if self.process.poll() is not None:
             return
         with suppress(ProcessLookupError):
@@ -216,5 +217,5 @@ class Jvm:
         return f": {' / '.join(lines[-3:])}" if lines else ""
 
 
-def _told_in(folder: Path) -> Path:
+def _port_file(folder: Path) -> Path:
     return folder / "gateway"

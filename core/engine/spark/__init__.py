@@ -1,4 +1,4 @@
 """The Spark engine: sessions, jobs, and Python workers.
 
-Does not belong here: starting a JVM (`lake.core.engine.jvm`), or what a task does.
+Starting a JVM (`lake.core.engine.jvm`) and the work of tasks do not belong here.
 """

@@ -1,6 +1,6 @@
-"""Build the class archive; lake runs this module as a process of its own, with ``JAVA_HOME`` as argument.
+"""Build the class archive. lake runs this module in a separate process with ``JAVA_HOME`` as its argument.
 
-A Spark that does what lake does loads its classes; when it ends by itself the JVM writes them down.
+It runs typical Spark tasks of lake, which load the classes; the JVM writes the archive at its normal end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from lake.core.clock import SystemClock
-from lake.core.engine.jvm.class_archive import ClassArchive, making, remove_unused
+from lake.core.engine.jvm.class_archive import ClassArchive, build_lock, remove_unused
 from lake.core.engine.jvm.java import Java, find_java
 from lake.core.engine.jvm.process import FAST_OPTIONS
 from lake.core.engine.spark import plans
@@ -26,17 +26,17 @@ from lake.core.errors import EngineError, LakeError
 from lake.core.storage.credentials import Credentials
 
 _LOWEST_PRIORITY = 19
-# For each step: of the lowest priority, it waits while everything else on a busy machine goes on.
+# The timeout of each step. With the lowest priority, it may wait long on a busy machine.
 _PATIENCE_SECONDS = 1800.0
 
 
 def main(java_home: str) -> None:
-    """Make the archive, unless it is there or another process is at it."""
+    """Build the archive, unless it exists or another process is building it."""
     os.nice(_LOWEST_PRIORITY)
     forget_server()
     java = find_java({"JAVA_HOME": java_home})
     archive = archive_for(java)
-    with making(archive) as allowed:
+    with build_lock(archive) as allowed:
         if not allowed or archive.options():
             return
         try:
@@ -49,10 +49,10 @@ def main(java_home: str) -> None:
 
 
 def make(archive: ClassArchive, java: Java) -> None:
-    """Write the archive, and first that of Java's own classes where it is missing.
+    """Write the archive, and before it that of Java's own classes if it is missing.
 
     Raises:
-        EngineError: Spark does not start, or the JVM wrote nothing.
+        EngineError: Spark does not start, or the JVM did not write an archive.
     """
     options = []
     if archive.needs_base:
@@ -62,7 +62,7 @@ def make(archive: ClassArchive, java: Java) -> None:
     with tempfile.TemporaryDirectory(prefix="lake-train-") as folder:
         _run_spark(java, Path(folder), [*options, f"-XX:ArchiveClassesAtExit={made}"])
     if not made.is_file():
-        raise EngineError("Java wrote no class archive")
+        raise EngineError("Java did not write a class archive")
     made.replace(archive.path)
 
 

@@ -1,4 +1,4 @@
-"""lake's own code as one file, for the Pythons of a cluster: they run what the driver runs, to the letter."""
+"""Pack lake's code into one file, so that the workers of a cluster run exactly the driver's code."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 _PACKAGE = "lake.core"
-# The same code makes the same file, which a server that has it takes again.
+# Equal code gives an equal file, which a server accepts again.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def pack(folder: Path) -> Path:
-    """Write lake's core to a zip file in a folder; the name tells its content."""
+    """Write lake's core to a zip file in a folder; the name contains a hash of the content."""
     modules = list(_modules(files(_PACKAGE), _PACKAGE.replace(".", "/")))
     digest = hashlib.sha256()
     for name, source in modules:
         digest.update(b"%d %d %s" % (len(name), len(source), name.encode()) + source)
     path = folder / f"lake-{digest.hexdigest()[:16]}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        # Without an entry of its own Python does not see a folder that is no package.
+        # Python finds a folder that is not a package only if it has its own entry.
         archive.writestr(zipfile.ZipInfo(f"{_PACKAGE.partition('.')[0]}/", _EPOCH), b"")
         for name, source in modules:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source, zipfile.ZIP_DEFLATED)

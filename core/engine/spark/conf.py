@@ -1,4 +1,4 @@
-"""How Spark is set up: lake's own settings, under those of the user."""
+"""The configuration of Spark: lake's defaults, overridden by the user's settings."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from lake.core.units import natural_number
 _MEMORY = "spark.driver.memory"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
-# S1's words, so that neither Spark's log nor its UI shows the value of a setting that has one in its name.
+# Spark's log and UI redact the values of settings whose names contain one of these words.
 _REDACTED = (
     "(?i)secret|password|passwd|passphrase|token|credential|access[.-]?key|account[.-]?key|api[.-]?key"
     "|private|authorization|sas|session[.-]?key|signature|oauth"
 )
-# The longest path that a Unix socket may have on every system, and what Spark appends to its folder.
+# The maximum length of a Unix socket's path on all systems, and the suffix that Spark appends to its folder.
 _SOCKET_PATH = 103
 _SOCKET_NAME = 43
-# Unless the user says how wide a cluster is.
+# The default if the user does not configure the size of the cluster.
 _PARALLELISM = whole("spark.default.parallelism", 32, least=1)
 _MOST_THREADS = 256
 
@@ -32,7 +32,7 @@ _ALWAYS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
-    # A shuffle's files hold the storage's secrets, for those who reduce.
+    # Shuffle files contain the storage's secrets for the reducers.
     "spark.io.encryption.enabled": "true",
     "spark.log.level": "ERROR",
     "spark.redaction.regex": _REDACTED,
@@ -43,11 +43,11 @@ _ALWAYS = {
 _OF_SESSION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Rows may hold megabytes, so a batch of them is bounded twice.
+    # A row may have megabytes, so batches are bounded by rows and by bytes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 1024 * 1024),
     "spark.sql.adaptive.enabled": "false",
-    # No rows are computed in the JVM: compiling code for them costs more than it saves.
+    # The JVM computes no rows, so code generation costs more than it saves.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -55,11 +55,11 @@ _OF_SESSION = {
 
 @dataclass(frozen=True, slots=True)
 class SparkConf:
-    """What Spark is told.
+    """The settings of Spark.
 
     Args:
         master: a master URL.
-        given: the user's settings, which win.
+        given: the user's settings, which override lake's.
     """
 
     master: str
@@ -73,17 +73,17 @@ class SparkConf:
     @property
     def is_local(self) -> bool:
         """Whether tasks run on this machine, as children of the driver."""
-        # local-cluster is for Spark's own tests and needs a built Spark.
+        # local-cluster is for Spark's own tests and needs a build of Spark.
         return self.master == "local" or self.master.startswith("local[")
 
     @property
     def is_plain(self) -> bool:
-        """Whether a driver needs nothing of an installation's scripts, as those of YARN and Kubernetes may."""
+        """Whether the driver starts without the scripts of an installation, which YARN and Kubernetes may need."""
         return self.is_local or self.master.startswith("spark://")
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once, as far as can be known before a start; each is waited for by a thread."""
+        """The number of concurrent tasks, as far as it is known before the start; a thread waits for each."""
         if self.is_local:
             threads = self.master.partition("[")[2].partition("]")[0].partition(",")[0]
             return natural_number(threads) or (usable_cores() if threads else 1)
@@ -91,25 +91,25 @@ class SparkConf:
 
     @property
     def cluster_parallelism(self) -> int:
-        """How many tasks run at once on a cluster: what the user says, for nobody else knows before a start."""
+        """The number of concurrent tasks on a cluster, which only the user's settings define before the start."""
         return min(_PARALLELISM.of(self.given), _MOST_THREADS)
 
     @property
     def speculates(self) -> bool:
-        """Whether Spark begins a slow task a second time while the first attempt runs on."""
+        """Whether Spark starts a second attempt at a slow task while the first one continues."""
         return self.given.get("spark.speculation", "").strip().lower() == "true"
 
     def complete(self, folder: Path) -> dict[str, str]:
-        """Return all settings; what Spark writes down lies in the folder if it runs here."""
+        """Return all settings; a local Spark writes its files to the folder."""
         local = self._local(folder) if self.is_local else {}
         return {**_ALWAYS, **_OF_SESSION, **local, **self.given, "spark.master": self.master}
 
     def session(self) -> dict[str, str]:
-        """Return the settings that a running server takes."""
+        """Return the settings that a running server accepts."""
         return {**_OF_SESSION, **self.given}
 
     def arguments(self) -> list[str]:
-        """Return the user's settings for a command line, where all can read them: without secrets."""
+        """Return the user's settings for a command line, without secrets, because other users can read it."""
         redact = Redactor()
         redact.learn(self.given)
         settings = {**self.given, "spark.master": self.master}
@@ -119,19 +119,19 @@ class SparkConf:
 
     @property
     def changes_classes(self) -> bool:
-        """Whether the user has the JVM load other classes, or load them otherwise, than lake alone does."""
+        """Whether the user's settings change the classes of the JVM or how it loads them."""
         return bool(self.given.get(_JAVA_OPTIONS) or self.given.get(_CLASS_PATH))
 
     def java_options(self) -> list[str]:
-        """Return the options that the user's settings mean for the JVM itself."""
+        """Return the JVM options of the user's settings."""
         return [f"-Xmx{self._memory()}", *shlex.split(self.given.get(_JAVA_OPTIONS, ""))]
 
     def class_path(self) -> list[str]:
-        """Return what the user puts before Spark's own classes."""
+        """Return the user's entries of the class path, which precede Spark's."""
         return [part for part in self.given.get(_CLASS_PATH, "").split(":") if part]
 
     def _memory(self) -> str:
-        # Spark takes "1024", "1g" and "1gb"; Java "1024m" and "1g".
+        # Spark accepts "1024", "1g" and "1gb"; Java "1024m" and "1g".
         wanted = self.given.get(_MEMORY, "1g").strip().lower()
         return f"{wanted}m" if wanted.isdigit() else wanted.removesuffix("b")
 
@@ -143,7 +143,7 @@ class SparkConf:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(folder),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            # By TCP each small message waits 40 ms for its acknowledgement.
+            # With TCP each small message waits 40 ms for its acknowledgement.
             "spark.python.unix.domain.socket.enabled": "true" if short else "false",
             "spark.python.unix.domain.socket.dir": str(folder),
         }

@@ -1,4 +1,4 @@
-"""Tasks on Spark: rows of plain data go out, `mapInArrow` runs them, results come back as tasks finish."""
+"""Run tasks on Spark: send them as rows of plain data, run them with `mapInArrow`, and yield their results."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ from lake.core.storage.errors import is_refusal
 from lake.core.storage.storage import Storage
 
 _JOIN_SECONDS = 5.0
-# Spark looks every 2 s for cancelled tasks, and kills their workers 2 s later.
+# Spark checks for cancelled tasks every 2 s, and kills their workers 2 s later.
 _KILL_SECONDS = 6.0
 _POLL_SECONDS = 0.1
-# Between the end of its connections and that of a process.
+# The time between the end of a process's connections and its exit.
 _END_SECONDS = 0.3
 
 
 @dataclass(slots=True)
 class _Attempts:
-    """What is known of Spark's attempts at tasks, which it numbers from 0 through the application.
+    """Spark's attempts at tasks, which are numbered from 0 through the whole application.
 
-    A task whose attempt came to nothing gets another one later, with a larger number. So as long as no number
-    reaches the count of the tasks there was one attempt at each.
+    A task whose attempt failed gets another attempt with a larger number. So if all numbers are less than the count
+    of
+    tasks, each task had one attempt.
 
     Args:
-        doubtful: numbers do not tell: others use the application too, or tasks get a second attempt in time.
-        tasks: how many Spark was given.
-        numbers: of attempts that gave results; any thread may append.
+        doubtful: whether the numbers prove nothing, because others use the application or Spark speculates.
+        tasks: the number of tasks given to Spark.
+        numbers: the numbers of attempts with results; any thread may append.
     """
 
     doubtful: bool
@@ -63,13 +64,13 @@ class _Attempts:
 
     @property
     def may_be_lost(self) -> bool:
-        """Whether there may have been an attempt that gave no result."""
+        """Whether an attempt may have ended without a result."""
         return bool(self.tasks) and (self.doubtful or max(self.numbers, default=0) >= self.tasks)
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """One call of `run` or `exchange`: its name, its threads, and where its workers hold their locks."""
+    """One call of `run` or `exchange`: its name, its threads, and the folder of its workers' locks."""
 
     name: str
     jobs: Jobs
@@ -84,9 +85,9 @@ class _Batch:
 
         def work(index: int) -> Generator[TaskResult]:
             self.jobs.tag(self.name)
-            for told in pieces.run(index):
-                self.attempts.numbers.append(told["attempt"])
-                yield from _results(told["results"])
+            for reported in pieces.run(index):
+                self.attempts.numbers.append(reported["attempt"])
+                yield from _results(reported["results"])
 
         yield from self.pool.spread(len(pieces), work)
 
@@ -94,7 +95,7 @@ class _Batch:
         return self.jobs.pieces(plan.rows(self.name, str(self.folder or ""), credentials), plan)
 
     def end_workers(self, clock: Clock) -> None:
-        """Return when none of its tasks runs: killed here, given time to be killed by Spark elsewhere."""
+        """Wait until none of its tasks runs: kill local workers, and give Spark time to kill remote ones."""
         if self.folder:
             end_workers(str(self.folder), clock)
             return
@@ -105,10 +106,11 @@ class _Batch:
 
 
 class _Pieces:
-    """The parts of a plan, with credentials that are fresh when a part begins.
+    """The parts of a plan, each with fresh credentials when it begins.
 
-    Workers cannot renew them: they know nothing of the catalog. A part whose store refused its credentials runs
-    once more with those that the catalog vends then; one that takes longer than they live fails for good.
+    Workers cannot renew credentials, because they have no catalog. A part whose store refused its credentials runs
+    once
+    more with newly vended ones; a part that takes longer than their lifetime fails permanently.
     """
 
     def __init__(
@@ -125,14 +127,14 @@ class _Pieces:
         return len(self._pieces)
 
     def run(self, index: int) -> list[dict[str, Any]]:
-        """Run a part and return what its workers told."""
-        # What is before a shuffle is computed once: only a refusal is worth doing that again.
+        """Run a part and return the reports of its workers."""
+        # Stages before a shuffle are computed once; repeat them only after a refusal.
         number, piece = self._piece(index, fresh=not self._plan.shuffled)
-        told = [json.loads(text) for text in piece()]
-        if any(map(_is_refused, told)) and self._renewed.renew(number):
+        reported = [json.loads(text) for text in piece()]
+        if any(map(_is_refused, reported)) and self._renewed.renew(number):
             _, piece = self._piece(index, fresh=True)
-            told = [json.loads(text) for text in piece()]
-        return told
+            reported = [json.loads(text) for text in piece()]
+        return reported
 
     def _piece(self, index: int, *, fresh: bool) -> tuple[int, Piece]:
         with self._lock:
@@ -167,11 +169,11 @@ class SparkEngine:
 
     @property
     def may_have_lost_attempts(self) -> bool:
-        """Whether tasks may have been tried more often than they gave results."""
+        """Whether attempts at tasks may have ended without results."""
         return self._attempts.may_be_lost
 
     def start_in_background(self) -> None:
-        """Begin to start Spark and return at once; a failure is raised by the first use."""
+        """Start Spark in the background; the first use raises its failure."""
         if self._launch is None and not self._stopped:
             self._launch = Launch(self._conf, self._remote)
 
@@ -196,10 +198,11 @@ class SparkEngine:
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
-        """Send what tasks give through Spark's shuffle, one key for each reducer, and reduce it.
+        """Send the output of tasks through Spark's shuffle, with one key for each reducer, and reduce it.
 
-        The map function must give the same for the same payload: Spark runs it again when it loses an
-        executor, while some reducers may have read what it gave before.
+        The map function must be deterministic: Spark runs it again when it loses an executor, while some reducers
+        may
+        have read its earlier output.
         """
         send, reduce = name_of(map_function), name_of(reduce_function)
         plan = plans.exchange(tasks, send, reduce, reduce_payloads, self.parallelism)
@@ -207,13 +210,13 @@ class SparkEngine:
             yield from batch.stream(plan, storage)
 
     def stop(self) -> None:
-        """End Spark and every process of it on this machine; may be called twice."""
+        """End Spark and all of its processes on this machine. May be called twice."""
         self._stopped = True
         launch, self._launch = self._launch, None
         if launch is None:
             return
         batches = list(self._batches)
-        # First, or its threads would take the JVM's end for a failure.
+        # Cancel first; otherwise its threads would report the JVM's end as a failure.
         for batch in batches:
             batch.pool.cancel()
         launch.end()
@@ -226,7 +229,7 @@ class SparkEngine:
 
     @contextmanager
     def _batch(self) -> Iterator[_Batch]:
-        """Give a batch that `stop` knows of; after the block none of its tasks runs."""
+        """Provide a batch that `stop` can cancel; after the block none of its tasks runs."""
         self.start_in_background()
         if self._launch is None:
             raise EngineError("the engine was stopped")
@@ -246,10 +249,10 @@ class SparkEngine:
         try:
             yield batch
         except BaseException as error:
-            # Some of its tasks may never have begun.
+            # Some of its tasks may not have begun.
             self._attempts.doubtful = True
             failed = isinstance(error, EngineError) and not self._stopped
-            # What is asked of a JVM that ended fails in many ways, none of which tells why.
+            # Calls to an ended JVM fail in many ways, none of which contains the reason.
             if failed and running.jvm and (ended := running.jvm.ended(_END_SECONDS)):
                 raise EngineError(ended, hint=MEMORY_HINT) from error
             raise
@@ -259,17 +262,17 @@ class SparkEngine:
                 batch.end_workers(self._clock)
 
     def _cancel(self, jobs: Jobs, name: str) -> None:
-        # Spark may be the reason why the batch ends.
+        # Spark itself may have failed.
         if not self._stopped or self._remote or not self._conf.is_local:
             with suppress(EngineError):
                 jobs.cancel(name)
 
 
-def _is_refused(told: Mapping[str, Any]) -> bool:
+def _is_refused(reported: Mapping[str, Any]) -> bool:
     """Whether a part ended because a store refused its credentials."""
-    if not told["results"] or told["results"][-1][0] is not None:
+    if not reported["results"] or reported["results"][-1][0] is not None:
         return False
-    return is_refusal(decode_error(told["results"][-1][1]))
+    return is_refusal(decode_error(reported["results"][-1][1]))
 
 
 def _results(pairs: Sequence[tuple[int | None, Any]]) -> Iterator[TaskResult]:

@@ -1,4 +1,4 @@
-"""Spark jobs over rows of tasks, in pieces whose results can be had one by one."""
+"""Spark jobs over rows of tasks, divided into pieces whose results are collected one by one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from lake.core.engine.spark.pyspark_internals import (
 )
 from lake.core.engine.spark.worker import TASK_ROWS
 
-# Runs a part of a job and returns its texts of results.
+# Runs a part of a job and returns its results as texts.
 Piece = Callable[[], list[str]]
 
 
 class Jobs(Protocol):
-    """What differs between a driver in a JVM of ours and a Spark Connect server."""
+    """The interface of jobs on a driver of this process and on a Spark Connect server."""
 
     def pieces(self, rows: Sequence[TaskRow], plan: Plan) -> list[Piece]:
-        """Return the parts of the job that a plan makes of its rows."""
+        """Return the parts of the job for the rows of a plan."""
 
     def tag(self, tag: str) -> None:
         """Name the jobs that this thread starts from now on."""
@@ -32,14 +32,14 @@ class Jobs(Protocol):
         """Cancel the jobs of a name."""
 
     def running(self) -> int:
-        """Return how many tasks run, as far as can be known: cancelled ones run on for a while."""
+        """Return the number of running tasks, if known; cancelled tasks continue for a while."""
 
 
 class DriverJobs:
-    """Jobs of a driver that this process holds.
+    """Jobs of a driver of this process.
 
-    The plan is made once; each piece is a job over one partition of its result. So a job's fixed cost is
-    a few hundredths of a second, and a shuffle, being part of the plan, is computed once for all.
+    The plan is created once; each piece is a job over one partition of its result. So a job's overhead is a few
+    hundredths of a second, and a shuffle in the plan is computed once for all pieces.
     """
 
     def __init__(self, spark: Any) -> None:
@@ -56,8 +56,9 @@ class DriverJobs:
     def tag(self, tag: str) -> None:
         """Name the jobs that this thread starts from now on.
 
-        Spark does not interrupt the thread of a cancelled task: it would leave a Python worker to itself,
-        which then works on. Not interrupted, Spark kills the worker.
+        Interruption of cancelled tasks stays off: an interrupted task leaves its Python worker running, while
+        otherwise
+        Spark kills the worker.
         """
         with spark_errors("Spark does not answer"):
             self._spark.sparkContext.addJobTag(tag)
@@ -69,7 +70,7 @@ class DriverJobs:
             self._spark.sparkContext.cancelJobsWithTag(tag)
 
     def running(self) -> int:
-        """Return how many tasks run on the executors."""
+        """Return the number of tasks that run on the executors."""
         with spark_errors("Spark does not answer"):
             return running_tasks(self._spark)
 
@@ -80,13 +81,13 @@ class DriverJobs:
 
 
 class ConnectJobs:
-    """Jobs of a Spark Connect server, where plans are all there is: a piece is a query of its own."""
+    """Jobs of a Spark Connect server, which only runs plans: each piece is a separate query."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
 
     def pieces(self, rows: Sequence[TaskRow], plan: Plan) -> list[Piece]:
-        """Return a piece for each row, or one for all that meet in a shuffle."""
+        """Return a piece for each row, or one piece for all rows of a shuffle."""
         parts = [rows] if plan.shuffled and rows else [[row] for row in rows]
         return [partial(self._collect, plan, part) for part in parts]
 
@@ -101,7 +102,7 @@ class ConnectJobs:
             self._spark.interruptTag(tag)
 
     def running(self) -> int:
-        """Return 0: the server does not tell."""
+        """Return 0, because the server does not report it."""
         return 0
 
     def _collect(self, plan: Plan, rows: Sequence[TaskRow]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What Spark is to compute for a batch of tasks: rows of plain data, and what to make of them."""
+"""Plans of Spark jobs for a batch of tasks: the rows of plain data, and the transformation of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lake.core.engine.task_functions import encode_payload
 from lake.core.engine.tasks import Task
 from lake.core.storage.credentials import Credentials
 
-# A job costs some hundredths of a second: small tasks share one, but every core gets a few to balance.
+# A job costs some hundredths of a second: small tasks share one, but each core gets several for balance.
 _JOB_BYTES = 8 * 1024 * 1024
 _FEWEST_PER_CORE = 4
 _MOST_PER_CORE = 16
@@ -34,10 +34,10 @@ class Plan:
     """A batch of tasks for Spark.
 
     Args:
-        function: what each row's tasks call.
-        groups: JSON-ready tasks of each row.
-        build: makes of a frame of TASK_ROWS one of RESULT_ROWS.
-        shuffled: rows meet rows of other partitions on the way.
+        function: the name of the function that the tasks call.
+        groups: the JSON-ready tasks of each row.
+        build: transforms a frame of TASK_ROWS to one of RESULT_ROWS.
+        shuffled: whether the plan contains a shuffle.
     """
 
     function: str
@@ -46,13 +46,13 @@ class Plan:
     shuffled: bool = False
 
     def rows(self, batch: str, folder: str, credentials: Credentials) -> list[TaskRow]:
-        """Return the rows; ``folder`` is where workers hold locks, empty on a cluster."""
+        """Return the rows; ``folder`` contains the workers' locks and is empty on a cluster."""
         secrets = credentials.to_bytes()
         return [(json.dumps(group), self.function, batch, folder, secrets) for group in self.groups]
 
 
 def run(tasks: Sequence[Task[Any]], function: str, cores: int) -> Plan:
-    """Return the plan of independent tasks for so many cores."""
+    """Return the plan of independent tasks for a number of cores."""
     return Plan(function, list(_groups(tasks, _jobs(tasks, cores))), _run)
 
 
@@ -63,7 +63,7 @@ def exchange(
     reduce_payloads: Sequence[Any],
     cores: int,
 ) -> Plan:
-    """Return the plan of tasks that send and reducers that receive, for so many cores."""
+    """Return the plan of tasks that send and reducers that receive, for a number of cores."""
     jobs = _jobs(tasks, cores)
     partitions = min(len(reduce_payloads), jobs)
     shared = {
@@ -71,7 +71,7 @@ def exchange(
         "places": keys_of_partitions(partitions),
         "function": reduce_function,
     }
-    # The first row brings the reducers' payloads along.
+    # The first row contains the reducers' payloads.
     payloads: list[Any] = [encode_payload(payload) for payload in reduce_payloads]
     groups = [
         {**shared, "tasks": group, "payloads": [] if number else payloads}
@@ -91,13 +91,13 @@ def _exchange(partitions: int, frame: Any) -> Any:
 
 
 def _jobs(tasks: Sequence[Task[Any]], cores: int) -> int:
-    """Return into about how many jobs the tasks are to be cut."""
+    """Return the approximate number of jobs for the tasks."""
     by_size = sum(task.input_bytes for task in tasks) // _JOB_BYTES
     return min(max(by_size, _FEWEST_PER_CORE * cores), _MOST_PER_CORE * cores)
 
 
 def _groups(tasks: Sequence[Task[Any]], most: int) -> Iterator[list[tuple[int, Any]]]:
-    """Cut tasks into runs of neighbours, alike in number and bytes; gives (number, payload)."""
+    """Divide tasks into consecutive groups of similar count and bytes; yield lists of (number, payload)."""
     count_limit = -(-len(tasks) // most)
     bytes_limit = sum(task.input_bytes for task in tasks) / most
     group: list[tuple[int, Any]] = []

@@ -1,4 +1,4 @@
-"""Whether anybody listens where Spark is said to be: Spark itself would try for minutes, and tell little."""
+"""Check that a Spark server listens at an address; Spark itself would retry for minutes without a clear error."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from lake.core.engine.spark.pyspark_internals import spark_errors
 from lake.core.errors import EngineError
 
 _ANSWER_SECONDS = 10.0
-# For the first words of the protocol, which a server that just starts may be slow to say.
+# The timeout of the protocol's first messages; a starting server may be slow.
 _READY_SECONDS = 60.0
 _MASTER = "spark://"
 _MASTER_PORT = 7077
 _CONNECT_PORT = 15002
-# Behind one of these a server may be reached though its address is not.
+# With one of these settings a server may be reachable although its address is not.
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 
 def require_master(master: str) -> None:
-    """Refuse a standalone master, or several of which one leads, where nobody listens.
+    """Refuse the address of a standalone master, or of several, if none answers.
 
     Raises:
-        EngineError: nobody does.
+        EngineError: no master answers.
     """
     if not master.startswith(_MASTER):
         return
@@ -37,34 +37,32 @@ def require_master(master: str) -> None:
             return
     raise EngineError(
         f"no Spark master answers at {'; '.join(reasons)}",
-        hint="--master takes the address that the master's page shows, such as spark://host:7077",
+        hint="--master takes the address on the master's web page, such as spark://host:7077",
     )
 
 
 def require_server(url: str) -> None:
-    """Refuse the address of a Spark Connect server at which none answers.
+    """Refuse the address of a Spark Connect server that does not answer.
 
     Raises:
-        EngineError: none does.
+        EngineError: no server answers.
     """
-    place = urlsplit(url).netloc.rpartition("@")[2]
+    address = urlsplit(url).netloc.rpartition("@")[2]
     hint = "--remote takes an address such as sc://host:15002"
     if not any(os.environ.get(name) for name in _PROXIES):
         try:
-            _probe_port(place.partition(";")[0], _CONNECT_PORT)
+            _probe_port(address.partition(";")[0], _CONNECT_PORT)
         except (OSError, ValueError) as error:
             raise EngineError(
-                f"no Spark Connect server answers at {place}: {error}", hint=hint
+                f"no Spark Connect server answers at {address}: {error}", hint=hint
             ) from error
     if not _is_ready(url):
-        raise EngineError(
-            f"what listens at {place} is no Spark Connect server, or does not answer", hint=hint
-        )
+        raise EngineError(f"{address} does not answer as a Spark Connect server", hint=hint)
 
 
 def _probe_port(address: str, usual_port: int) -> None:
-    place = urlsplit(f"//{address}")
-    host, port = place.hostname or "", place.port or usual_port
+    parsed = urlsplit(f"//{address}")
+    host, port = parsed.hostname or "", parsed.port or usual_port
     socket.create_connection((host, port), _ANSWER_SECONDS).close()
 
 

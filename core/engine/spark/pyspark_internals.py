@@ -1,6 +1,6 @@
-"""What lake needs of PySpark's Java side: the only module that names PySpark's inner parts.
+"""Access to PySpark's internals and its Java objects: the only module that uses private names of PySpark.
 
-They are the same in PySpark 4.0 to 4.3. What is called beyond them is Spark's public Java interface.
+These names are equal in PySpark 4.0 to 4.3. All other calls use Spark's public Java interface.
 """
 # ruff: noqa: SLF001
 
@@ -15,17 +15,17 @@ from typing import Any
 from lake.core.errors import EngineError
 
 _MESSAGE_LIMIT = 400
-# What Spark says of a Python process that ended without a word.
+# Spark's message about a Python process that ended without an error.
 _CRASHED = "Python worker exited unexpectedly"
 MEMORY_HINT = (
-    "the system kills a process that takes too much memory: --master 'local[1]' needs least"
+    "the system may have killed it for lack of memory: --master 'local[1]' needs the least memory"
 )
 
 
 def frame_of(spark: Any, rows: Sequence[Sequence[Any]], schema: str) -> Any:
-    """Return a DataFrame with a partition for each row; cells are texts and bytes.
+    """Create a DataFrame with one partition for each row; cells are texts and bytes.
 
-    PySpark's own ways choose the number of partitions themselves, or put a Python step before ours.
+    PySpark's public functions choose the number of partitions themselves, or add a Python step.
     """
     from pyspark.sql import DataFrame  # noqa: PLC0415 - only when Spark is wanted
 
@@ -42,7 +42,7 @@ def frame_of(spark: Any, rows: Sequence[Sequence[Any]], schema: str) -> Any:
 
 
 class Partitions:
-    """A DataFrame of one text column, planned once, whose partitions are computed when asked for."""
+    """A DataFrame of one text column that is planned once, and whose partitions are computed on demand."""
 
     def __init__(self, frame: Any) -> None:
         self._spark = frame.sparkSession
@@ -52,31 +52,31 @@ class Partitions:
         return int(self._rows.getNumPartitions())
 
     def collect(self, number: int) -> list[str]:
-        """Compute a partition by a job of its own, and return its texts."""
+        """Compute a partition in a separate job, and return its texts."""
         numbers = self._spark.sparkContext._gateway.new_array(self._spark._jvm.int, 1)
         numbers[0] = number
         return [row.getString(0) for row in self._rows.collectPartitions(numbers)[0]]
 
 
 def running_tasks(spark: Any) -> int:
-    """Return how many of Spark's tasks run on its executors, those of cancelled jobs too."""
+    """Return the number of tasks that run on Spark's executors, including those of cancelled jobs."""
     executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     return sum(int(executor.numRunningTasks()) for executor in executors)
 
 
 def silence_shutdown(spark: Any) -> None:
-    """Keep PySpark's server thread from telling on stderr that the JVM's connection broke."""
+    """Keep PySpark's server thread from reporting the JVM's closed connection on stderr."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is None:
         return
     server.handle_error = lambda *_: None
-    # Not waited for: its thread looks once a second.
+    # Do not wait for its thread, which checks once a second.
     threading.Thread(target=server.shutdown, daemon=True).start()
     spark.sparkContext._accumulatorServer = None
 
 
 def reset_jvm_state() -> None:
-    """Let PySpark forget a JVM that is gone, so that this process can start another."""
+    """Reset PySpark's state of an ended JVM, so that this process can start another."""
     from pyspark import SparkContext  # noqa: PLC0415 - only when Spark was wanted
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -88,14 +88,14 @@ def reset_jvm_state() -> None:
 
 
 def forget_server() -> None:
-    """Let PySpark forget a Spark Connect server: of one in the environment it takes every session for its own."""
+    """Remove the Spark Connect server from PySpark's environment, because otherwise it uses it for every session."""
     for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
         os.environ.pop(name, None)
 
 
 @contextmanager
 def spark_errors(what: str) -> Iterator[None]:
-    """Turn PySpark's and Py4J's errors into lake's."""
+    """Convert errors of PySpark and Py4J to lake's."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - only when Spark is wanted
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -107,7 +107,7 @@ def spark_errors(what: str) -> Iterator[None]:
 
 
 def _brief(error: BaseException) -> str:
-    """Return the lines of an error that say what happened, without Java's stack."""
+    """Return the message lines of an error, without Java's stack."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("at ", "..."))]
-    return " ".join(told)[:_MESSAGE_LIMIT]
+    message = [line for line in lines if line and not line.startswith(("at ", "..."))]
+    return " ".join(message)[:_MESSAGE_LIMIT]

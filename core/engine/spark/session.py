@@ -1,9 +1,9 @@
-"""A Spark session: started as fast as the machine allows, as PySpark does it otherwise, or found remotely.
+"""Open a Spark session: start Spark directly, with PySpark's own start, or connect to a server.
 
 - A master of this machine, or a standalone one: the JVM is started directly, with the class archive if there
-  is one. When that fails for any reason, PySpark's own start is tried.
+  is one. If that fails for any reason, PySpark's own start is tried.
 - Another cluster manager, or a Spark of the user's own (SPARK_HOME, SPARK_CONF_DIR): PySpark's own start, which
-  runs what the installation's scripts set up.
+  runs the installation's scripts.
 - A Spark Connect address: nothing is started.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 
 from lake.core.engine.jvm.class_archive import ClassArchive
 from lake.core.engine.jvm.java import Java, find_java
-from lake.core.engine.jvm.process import FAST_OPTIONS, Gateway, Jvm, Tail
+from lake.core.engine.jvm.process import FAST_OPTIONS, Gateway, Jvm, OutputTail
 from lake.core.engine.spark.code_archive import pack
 from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.preflight import require_master, require_server
@@ -36,22 +36,22 @@ from lake.core.errors import EngineError
 
 _STOP_SECONDS = 10.0
 _START_SECONDS = 120.0
-# They tell of a Spark of the user's own.
+# These variables refer to the user's own Spark.
 _INSTALLED = ("SPARK_HOME", "SPARK_CONF_DIR")
-# What PySpark's client for Spark Connect imports.
+# The modules that PySpark's client for Spark Connect imports.
 _CLIENT_MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
 
 @dataclass(slots=True)
 class Running:
-    """A session and what it takes to end it.
+    """A session and the processes to end with it.
 
     Args:
         spark: the `pyspark.sql.SparkSession`.
-        jvm: the driver's JVM; None when Spark runs elsewhere.
-        is_local: tasks run on this machine and end with the JVM.
-        java: what runs it, if the start was a direct one.
-        archive: the class archive that a direct start uses or lacks.
+        jvm: the driver's JVM; None if Spark runs elsewhere.
+        is_local: whether tasks run on this machine and end with the JVM.
+        java: the Java of a direct start.
+        archive: the class archive of a direct start, which may not exist yet.
     """
 
     spark: Any
@@ -61,7 +61,7 @@ class Running:
     archive: ClassArchive | None = None
 
     def end(self) -> None:
-        """End Spark; a local one is killed, for it has nothing to tell and its files lie in one folder."""
+        """End Spark. A local Spark is killed, because all of its files are in one folder."""
         if self.jvm:
             silence_shutdown(self.spark)
         if not self.is_local:
@@ -73,19 +73,19 @@ class Running:
             forget_server()
 
     def make_archive(self) -> None:
-        """Have the class archive made aside, if this start lacked it."""
+        """Build the class archive in the background if this start did not have it."""
         if self.java and self.archive:
             self.archive.build_in_background(self.java)
 
 
 @dataclass(slots=True)
 class Attempt:
-    """A start that is under way, and what it takes to give it up.
+    """A start in progress, which can be cancelled.
 
     Args:
-        folder: private to this start; the caller removes it.
-        answered: a JVM came up: what fails now, another way to start one does not mend.
-        seconds: how long a JVM may take to come up.
+        folder: a private folder of this start; the caller removes it.
+        answered: whether a JVM answered, so that another kind of start would not help.
+        seconds: the timeout of the JVM's start.
     """
 
     folder: Path
@@ -95,7 +95,7 @@ class Attempt:
     seconds: float = _START_SECONDS
 
     def give_up(self) -> None:
-        """Kill what was started; nothing more is."""
+        """Cancel the start and kill the processes that it started."""
         self.stopped.set()
         for jvm in list(self.jvms):
             jvm.kill()
@@ -107,16 +107,17 @@ class Attempt:
 
 
 def start(conf: SparkConf, attempt: Attempt) -> Running:
-    """Start Spark, directly if that suits, else by PySpark's own means.
+    """Start Spark, directly if possible, else with PySpark's own start.
 
     Raises:
-        EngineError: there is no Java, nobody listens where the master is, or Spark does not start.
+        EngineError: there is no Java, the master does not answer, or Spark does not start.
     """
     java = find_java()
     require_master(conf.master)
     forget_server()
-    # Py4J tells the root logger of calls that a stop cuts off; with no handler there, that would
-    # make one which writes to the user's terminal.
+    # Py4J logs calls that a stop interrupts to the root logger; without a handler there, logging would create one
+    # that
+    # writes to the user's terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     if not conf.is_plain or any(os.environ.get(name) for name in _INSTALLED):
         return _start_ordinarily(conf, attempt, java)
@@ -128,12 +129,12 @@ def start(conf: SparkConf, attempt: Attempt) -> Running:
         try:
             return _start_ordinarily(conf, attempt, java)
         except EngineError:
-            # Its scripts ask more of a Java; why the simple command failed says more.
+            # PySpark's scripts need more of a Java, so the error of the direct start is more useful.
             raise error from None
 
 
 def connect(url: str, conf: SparkConf, folder: Path) -> Running:
-    """Open a session on a Spark Connect server, and bring lake's code there.
+    """Open a session on a Spark Connect server, and send lake's code there.
 
     Raises:
         EngineError: PySpark's client for it is not installed, or the server does not answer.
@@ -150,10 +151,10 @@ def connect(url: str, conf: SparkConf, folder: Path) -> Running:
     with spark_errors("no session from the Spark Connect server"):
         spark = SparkSession.builder.remote(url).getOrCreate()
     for key, value in conf.session().items():
-        # A server need not know, or allow, every setting of ours.
+        # A server may not know or allow some of the settings.
         with suppress(EngineError), spark_errors(f"setting {key}"):
             spark.conf.set(key, value)
-    with spark_errors("the Spark Connect server takes no code"):
+    with spark_errors("the Spark Connect server does not accept lake's code"):
         spark.addArtifacts(str(pack(folder)), pyfile=True)
     return Running(spark)
 
@@ -162,7 +163,7 @@ def _start_with_archive(conf: SparkConf, attempt: Attempt, java: Java) -> Runnin
     archive = None if conf.changes_classes else archive_for(java)
     options = archive.options() if archive else []
     if archive and options:
-        # One that passes the JVM's checks may still be what a start fails for.
+        # An archive that passes the JVM's checks may still be the reason of a failed start.
         try:
             return replace(start_directly(conf, attempt, java, options), java=java, archive=archive)
         except EngineError:
@@ -175,20 +176,20 @@ def _start_with_archive(conf: SparkConf, attempt: Attempt, java: Java) -> Runnin
 
 
 def _is_final(conf: SparkConf, attempt: Attempt) -> bool:
-    """Whether a failed start is not to be tried in another way: the cluster, or the user, does not want it."""
+    """Whether a failed start must not be retried in another way, because of the cluster or the user."""
     attempt.check()
     return attempt.answered and not conf.is_local
 
 
 def archive_for(java: Java) -> ClassArchive:
-    """Return the class archive of direct starts on a Java."""
+    """Return the class archive of direct starts with a Java."""
     return ClassArchive.of(java, [_spark_classes()], FAST_OPTIONS)
 
 
 def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence[str]) -> Running:
-    """Start a Spark of this machine without PySpark's scripts, with further JVM options.
+    """Start Spark on this machine without PySpark's scripts, with additional JVM options.
 
-    Whoever calls it has called `forget_server`.
+    The caller must have called `forget_server`.
     """
     class_path = [*conf.class_path(), _spark_classes()]
     options = [*FAST_OPTIONS, *conf.java_options(), *more]
@@ -196,7 +197,7 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
     jvm = Jvm.launch(java, class_path, options, conf.arguments(), folder, _jvm_environment())
     attempt.jvms.append(jvm)
     with _killed_on_failure(jvm):
-        # Loaded while the JVM starts.
+        # Import it while the JVM starts.
         import pyspark.java_gateway  # noqa: PLC0415
         import pyspark.sql  # noqa: F401, PLC0415
 
@@ -210,12 +211,12 @@ def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
     from pyspark import SparkConf as PySparkConf  # noqa: PLC0415 - only when Spark is wanted
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    output = Tail()
+    output = OutputTail()
     shown = PySparkConf(loadDefaults=False)
     shown.setAll([tuple(text.split("=", 1)) for text in conf.arguments()[1::2]])
     streams = {"stdout": output.descriptor, "stderr": output.descriptor, "start_new_session": True}
     try:
-        # A gateway that someone else announced is not ours to end.
+        # A gateway in the environment belongs to another process, which ends it.
         own = {"JAVA_HOME": str(java.home), "PYSPARK_GATEWAY_PORT": None}
         with _environment(own), spark_errors("Spark does not start"):
             gateway = launch_gateway(conf=shown, popen_kwargs=streams)
@@ -229,11 +230,11 @@ def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
 
 
 def _ship(spark: Any, folder: Path) -> None:
-    """Bring lake's code to the executors, before what may be installed there."""
+    """Send lake's code to the executors, where it precedes an installed version."""
     before = list(sys.path)
-    with spark_errors("Spark does not take lake's code"):
+    with spark_errors("Spark does not accept lake's code"):
         spark.sparkContext.addPyFile(str(pack(folder)))
-    # PySpark has put it on this process's path too, where it outlives the file.
+    # PySpark has added it to this process's path too, where it would outlive the file.
     sys.path[:] = before
 
 
@@ -274,7 +275,7 @@ def _session_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
     settings = conf.complete(folder)
     python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     if not python or conf.is_local:
-        # Tasks on another Python would miss what lake is made of.
+        # Another Python would not have lake's dependencies.
         python = sys.executable
     wanted = PySparkConf(loadDefaults=False).setAll(list(settings.items()))
     with _environment({"PYSPARK_PYTHON": python}), spark_errors("Spark does not start"):
@@ -285,7 +286,7 @@ def _session_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
 
 
 def _jvm_environment() -> dict[str, str]:
-    # Spark's class for a missing build is skipped, and a worker takes no module from the current folder.
+    # Skip Spark's check for a build, and keep workers from importing modules of the current folder.
     added = {"SPARK_SCALA_VERSION": "2.13", "PYTHONSAFEPATH": "1", "SPARK_CONNECT_MODE": "0"}
     unwanted = {"PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"}
     kept = {key: value for key, value in os.environ.items() if key not in unwanted}
@@ -293,7 +294,7 @@ def _jvm_environment() -> dict[str, str]:
 
 
 def _stop_session(spark: Any) -> None:
-    """Tell the cluster, which takes a moment; one that does not answer is left."""
+    """Stop the session on the cluster, which takes a moment; do not wait for a cluster that does not answer."""
     thread = threading.Thread(target=_quietly, args=(spark.stop,), daemon=True)
     thread.start()
     thread.join(_STOP_SECONDS)
@@ -313,7 +314,7 @@ def _importable(name: str) -> bool:
 
 @contextmanager
 def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Set variables for the block, or unset them: PySpark takes some arguments from there only."""
+    """Set or unset environment variables in the block, because PySpark reads some arguments only from there."""
     before = {key: os.environ.get(key) for key in values}
     _put(values)
     try:

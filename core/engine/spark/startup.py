@@ -1,4 +1,4 @@
-"""Spark's start on a thread of its own, so that planning goes on meanwhile, and its end."""
+"""Start Spark in a thread, so that planning continues meanwhile, and end it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.session import Attempt, Running, connect, start
 from lake.core.errors import EngineError
 
-# The main thread waits in steps, so that a signal's exception reaches it on every platform.
+# The main thread waits in steps, so that it handles signals on every platform.
 _WAIT_SECONDS = 0.2
 _STOP_SECONDS = 2.0
 
 
 class Launch:
-    """One Spark from its start to its end; begun on construction.
+    """One Spark from its start to its end. The constructor begins the start.
 
     Args:
-        conf: how it is set up.
-        remote: a Spark Connect address, or None to start one.
+        conf: the configuration.
+        remote: a Spark Connect address; None to start a Spark.
     """
 
     def __init__(self, conf: SparkConf, remote: str | None) -> None:
@@ -34,7 +34,7 @@ class Launch:
         self._thread.start()
 
     def running(self) -> Running:
-        """Return what was started, waiting for it.
+        """Wait for the start and return the session.
 
         Raises:
             EngineError: it did not start, or `end` was called.
@@ -45,21 +45,21 @@ class Launch:
         self._attempt.check()
         if isinstance(self._outcome, Running):
             return self._outcome
-        raise self._outcome or EngineError("Spark's start came to nothing")
+        raise self._outcome or EngineError("Spark did not start")
 
     def end(self) -> None:
-        """End Spark, or its start; on this machine no process of it is left."""
+        """End Spark, or its start, and all of its processes on this machine."""
         if isinstance(self._outcome, Running):
             self._outcome.end()
         self._attempt.give_up()
         self._thread.join(_STOP_SECONDS)
 
     def remove(self) -> None:
-        """Remove what Spark kept on the disk; after `end`."""
+        """Remove Spark's files; to be called after `end`."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def make_archive(self) -> None:
-        """Have the class archive made aside, if this start lacked it."""
+        """Build the class archive in the background if this start did not have it."""
         if isinstance(self._outcome, Running):
             self._outcome.make_archive()
 
@@ -69,5 +69,5 @@ class Launch:
                 self._outcome = connect(self._remote, self._conf, self.folder)
             else:
                 self._outcome = start(self._conf, self._attempt)
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever asks for the outcome
+        except BaseException as error:  # noqa: BLE001 - `running` raises it again
             self._outcome = error

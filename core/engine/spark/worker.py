@@ -1,10 +1,9 @@
-"""What Spark's Python workers run: rows that describe tasks come in, rows that hold results go out.
+"""The functions of Spark's Python workers, which convert rows with tasks to rows with results.
 
-Everything a task needs is in its row; storage properties are in the binary column and nowhere else.
-Failures travel as rows too, so that an error keeps its class and no text of Spark's repeats it.
-
-An exchange's rows are ordered by (reducer, task, number): first failures, under reducer -1, then for each
-reducer its own payload, under task -1, then the blobs in the order in which its tasks sent them.
+Everything that a task needs is in its row; storage properties, with secrets, are only in the binary column.
+Failures are rows too, so that an error keeps its class and Spark's messages do not repeat its text. The rows of an
+exchange are ordered by (reducer, task, number): first failures, with reducer -1, then for each reducer its payload,
+with task -1, and the blobs in the order of sending.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from lake.core.errors import EngineError, LakeError
 from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.storage import Storage
 
-# What each step of a job takes and gives, in Spark's words and in Arrow's.
+# The input and output schemas of each step of a job, for Spark and for Arrow.
 TASK_ROWS = "tasks string, function string, batch string, folder string, secrets binary"
 RESULT_ROWS = "results string"
 BLOB_ROWS = f"place int, reducer int, task int, number int, blob binary, {TASK_ROWS}"
@@ -44,7 +43,7 @@ _BLOB_SCHEMA = pa.schema(
         ("secrets", pa.binary()),
     ]
 )
-# Results are gathered into texts of about this many characters.
+# Results are joined to texts of about this many characters.
 _TEXT_CHARACTERS = 256 * 1024
 _FAILURE = -1
 _PAYLOAD = -1
@@ -62,7 +61,8 @@ def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the tasks of each row; rows are TASK_ROWS, results RESULT_ROWS.
 
     A text is ``{"attempt", "results"}``: Spark's number of this attempt, and a list of ``[task, value]``, which
-    ``[null, error]`` ends. There is at least one, so that the driver learns of every attempt that ended well.
+    ends with
+    ``[null, error]`` after a failure. There is at least one text, so that every successful attempt is reported.
     """
     _forget_archives()
     yield from _texts(chain.from_iterable(_run_row(row) for row in _rows(batches)))
@@ -88,9 +88,9 @@ def _task_values(row: Row, storage: Storage, number: int, payload: Any) -> Itera
 def send_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the first half of an exchange; rows are TASK_ROWS, results BLOB_ROWS.
 
-    A row's ``tasks`` is ``{"tasks", "reducers", "places", "function", "payloads"}``: besides the tasks, how
-    many reducers there are, the keys by which Spark brings a reducer's rows to its partition, and what the
-    second half is to run. ``payloads`` is in one row only.
+    A row's ``tasks`` is ``{"tasks", "reducers", "places", "function", "payloads"}``: besides the tasks, the
+    number of reducers, the keys by which Spark assigns a reducer's rows to its partition, and the function and the
+    payloads of the second half. ``payloads`` is in one row only.
     """
     _forget_archives()
     for row in _rows(batches):
@@ -113,7 +113,7 @@ def _send_row(row: Row, plan: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         sent = _sent(row, storage, task, payload, plan["reducers"])
         for number, item in enumerate(_guarded(storage, sent)):
             if isinstance(item, _Failed):
-                # Every partition learns of it first, so none reduces half of what it was to get.
+                # Send it first to every partition, so that none reduces incomplete input.
                 for place in places:
                     yield _blob_record({"tasks": item}, place=place, reducer=_FAILURE, task=task)
                 return
@@ -147,7 +147,7 @@ def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str]]:
         if reducer == _FAILURE:
             yield reducer, _Failed(first["tasks"])
             return
-        blob = next(group, None)  # noqa: B031 - a group is read on, not again
+        blob = next(group, None)  # noqa: B031 - the rest of the group is read later, not again
         if blob is None:
             continue
         storage = _storage(first)
@@ -169,12 +169,12 @@ def _reducer_values(first: Row, storage: Storage, blobs: Iterator[bytes]) -> Ite
 
 
 def _guarded(storage: Storage, values: Iterator[Any]) -> Iterator[Any]:
-    """Yield values; a failure becomes the last of them."""
+    """Yield values; a failure becomes the last value."""
     try:
         yield from values
     except LakeError as error:
         yield _Failed(encode_error(error))
-    except Exception as error:  # noqa: BLE001 - told to the driver, which raises it
+    except Exception as error:  # noqa: BLE001 - reported to the driver, which raises it
         yield _Failed(encode_defect(error, storage))
 
 
@@ -183,12 +183,12 @@ def _storage(row: Row) -> Storage:
 
 
 def _attempt(row: Row, number: int) -> str:
-    """Return a text that no other attempt has."""
+    """Return a text that is unique to this attempt."""
     return f"{row['batch']}-{_attempt_number()}-{number}"
 
 
 def _attempt_number() -> int:
-    """Return Spark's number of this attempt, counted through the whole application from 0."""
+    """Return Spark's number of this attempt, which counts from 0 through the whole application."""
     from pyspark import TaskContext  # noqa: PLC0415 - a worker has loaded it already
 
     context = TaskContext.get()
@@ -203,7 +203,7 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def _texts(results: Iterator[tuple[int, str]]) -> Iterator[pa.RecordBatch]:
-    """Gather results into rows."""
+    """Join results to rows."""
     parts: list[str] = []
     length = 0
     for number, value in results:
@@ -249,10 +249,11 @@ def _cell(value: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _forget_archives() -> None:
-    """Take Spark's own jar off the import path.
+    """Remove Spark's jar from the import path.
 
-    Spark puts it there for clusters that ship PySpark in it, and has every task read the path's archives
-    again: 60 ms of each task for a jar that holds no module which a worker has not imported.
+    Spark adds it for clusters that ship PySpark in it, and every task reads the archives of the path again. That
+    takes
+    60 ms of each task, although workers have imported all modules of the jar.
     """
     for path in [path for path in sys.path if path.endswith(".jar")]:
         sys.path.remove(path)

@@ -1,8 +1,8 @@
-"""Which worker processes of this machine work on a batch of tasks, and their end.
+"""Track and end the worker processes of this machine that work on a batch of tasks.
 
-A worker that works holds a lock on a file named by its process id. The system drops the lock when the
-process ends, however it ends, so a free lock proves that nobody writes any more, and a held one that the
-id still means that worker.
+A working process holds a lock on a file named by its process id. The system releases the lock when the process
+ends, however it ends. So a free lock proves that the process no longer writes, and a held lock that the id is still
+that of the worker.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _PATIENCE_SECONDS = 5.0
 
 @contextmanager
 def working(folder: str) -> Iterator[bool]:
-    """Hold this process's lock in the block; gives False when the batch has been ended already.
+    """Hold this process's lock in the block; yield False if the batch has already ended.
 
-    Without a folder (on a cluster, where the driver sees no executor's files) nothing is held.
+    Without a folder (on a cluster, where the driver cannot see the executors' files) no lock is held.
     """
     if not folder:
         yield True
@@ -35,7 +35,7 @@ def working(folder: str) -> Iterator[bool]:
     try:
         with locked(descriptor):
             try:
-                # Looked at under the lock: either this worker sees the mark, or `end_workers` sees its lock.
+                # Check with the lock held: either this worker sees the mark, or `end_workers` sees its lock.
                 yield not os.path.exists(os.path.join(folder, _STOP))
             finally:
                 with suppress(FileNotFoundError):
@@ -45,10 +45,10 @@ def working(folder: str) -> Iterator[bool]:
 
 
 def end_workers(folder: str, clock: Clock | None = None) -> None:
-    """Kill the workers that hold a lock in the folder and let no further one begin.
+    """Kill the workers that hold a lock in the folder, and keep others from starting.
 
     Raises:
-        EngineError: one would not go.
+        EngineError: a worker did not end.
     """
     clock = clock or SystemClock()
     with suppress(FileExistsError):

@@ -137,12 +137,12 @@ def test_values_of_a_column_that_is_unknown_are_never_taken_for_null(
 @pytest.mark.parametrize(
     ("kind", "named"),
     [
-        (ListType(2, UnknownType(), element_required=False), "c.element of the type unknown"),
-        (MapType(2, StringType(), 3, UnknownType(), value_required=False), "c.value of the type"),
-        (StructType(NestedField(2, "u", UnknownType(), required=False)), "column c of the type"),
+        (ListType(2, UnknownType(), element_required=False), "c.element of type unknown"),
+        (MapType(2, StringType(), 3, UnknownType(), value_required=False), "c.value of type"),
+        (StructType(NestedField(2, "u", UnknownType(), required=False)), "column c of type"),
         (
             ListType(2, StructType(NestedField(3, "u", UnknownType())), element_required=False),
-            "column c.element of the type struct",
+            "column c.element of type struct",
         ),
     ],
 )

@@ -356,7 +356,7 @@ def test_a_null_in_a_required_column_is_not_written(kind: str, tmp_path: Path) -
     schema = Schema(NestedField(1, "a", IntegerType(), required=True))
     rows = pa.RecordBatch.from_arrays([pa.array([1, None], pa.int32())], ["a"])
 
-    with pytest.raises(BadInputError, match="do not fit"):
+    with pytest.raises(BadInputError, match="do not match"):
         write(write_settings(tmp_path, schema, write__format__default=kind), rows)
 
 

@@ -124,7 +124,7 @@ def test_a_value_that_does_not_fit_is_named_with_its_row_in_the_file(tmp_path: P
     pq.write_table(pa.table({"at": times}), tmp_path / "x.parquet", row_group_size=1000)
 
     with pytest.raises(
-        BadInputError, match=r"column at of .*x\.parquet, row 2501: .* is no timestamp"
+        BadInputError, match=r"column at of .*x\.parquet, row 2501: .* is not a valid timestamp"
     ):
         rows_of(source_of(tmp_path / "x.parquet"), pa.schema([("at", pa.timestamp("us"))]))
 

@@ -128,7 +128,7 @@ def test_the_format_is_told_by_the_name(tmp_path: Path, name: str, expected: str
 def test_a_format_that_no_name_tells_is_asked_for(tmp_path: Path) -> None:
     for name in ("x", "x.gz", "x.txt"):
         (tmp_path / name).touch()
-        with pytest.raises(BadInputError, match="cannot tell the format"):
+        with pytest.raises(BadInputError, match="is not known"):
             find_sources(Storage(), [str(tmp_path / name)], None)
 
 

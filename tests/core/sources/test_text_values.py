@@ -33,10 +33,10 @@ from pyiceberg.types import (
 from support.tiers import examples
 
 from lake.core.errors import BadInputError
-from lake.core.sources.inference import Kind, joined, kind_of
-from lake.core.sources.text_values import NULL_WORDS, Place, from_text
+from lake.core.sources.inference import InferredType, infer_type, joined
+from lake.core.sources.text_values import NULL_WORDS, ValueContext, from_text
 
-PLACE = Place("c", "f.csv", range(11, 1000))
+PLACE = ValueContext("c", "f.csv", range(11, 1000))
 
 
 def parsed(texts: list[str | None], kind: IcebergType) -> list[Any]:
@@ -115,7 +115,7 @@ def test_a_text_that_is_no_such_value_is_named_with_its_row(kind: IcebergType, b
     with pytest.raises(BadInputError) as caught:
         parsed([None, None, bad, bad], kind)
 
-    assert caught.value.message == f"column c of f.csv, row 13: {bad!r} is no {kind}"
+    assert caught.value.message == f"column c of f.csv, row 13: {bad!r} is not a valid {kind}"
 
 
 def test_zoned_times_without_a_zone_are_utc() -> None:
@@ -150,31 +150,31 @@ def test_in_text_columns_words_for_null_are_words() -> None:
 @pytest.mark.parametrize(
     ("texts", "kind"),
     [
-        ([], Kind.NOTHING),
-        ([None, "", "NA", " NULL "], Kind.NOTHING),
-        (["true", "False"], Kind.BOOLEAN),
-        (["true", "1"], Kind.TEXT),
-        (["1", "-2", "NA", "0"], Kind.INTEGER),
-        (["1", "007"], Kind.TEXT),
-        (["1", "0.5"], Kind.FLOATING),
-        (["00.5"], Kind.TEXT),
-        (["9007199254740993"], Kind.LARGE_INTEGER),
-        (["9007199254740993", "0.5"], Kind.TEXT),
-        (["12345678901234567890"], Kind.TEXT),
-        (["nan", "inf"], Kind.TEXT),
-        (["nan", "1.5"], Kind.FLOATING),
-        (["2020-01-01"], Kind.DATE),
-        (["2020-01-01", "2020-01-01 10:00:00"], Kind.TIMESTAMP),
-        (["2020-01-01T10:00:00Z", "2020-01-01T10:00:00+01:00"], Kind.ZONED_TIMESTAMP),
-        (["2020-01-01T10:00:00Z", "2020-01-01T10:00:00"], Kind.TEXT),
-        (["2020-13-01"], Kind.TEXT),
-        (["1", "x"], Kind.TEXT),
+        ([], InferredType.NOTHING),
+        ([None, "", "NA", " NULL "], InferredType.NOTHING),
+        (["true", "False"], InferredType.BOOLEAN),
+        (["true", "1"], InferredType.TEXT),
+        (["1", "-2", "NA", "0"], InferredType.INTEGER),
+        (["1", "007"], InferredType.TEXT),
+        (["1", "0.5"], InferredType.FLOATING),
+        (["00.5"], InferredType.TEXT),
+        (["9007199254740993"], InferredType.LARGE_INTEGER),
+        (["9007199254740993", "0.5"], InferredType.TEXT),
+        (["12345678901234567890"], InferredType.TEXT),
+        (["nan", "inf"], InferredType.TEXT),
+        (["nan", "1.5"], InferredType.FLOATING),
+        (["2020-01-01"], InferredType.DATE),
+        (["2020-01-01", "2020-01-01 10:00:00"], InferredType.TIMESTAMP),
+        (["2020-01-01T10:00:00Z", "2020-01-01T10:00:00+01:00"], InferredType.ZONED_TIMESTAMP),
+        (["2020-01-01T10:00:00Z", "2020-01-01T10:00:00"], InferredType.TEXT),
+        (["2020-13-01"], InferredType.TEXT),
+        (["1", "x"], InferredType.TEXT),
     ],
 )
 def test_the_narrowest_type_that_keeps_every_value_is_inferred(
-    texts: list[str], kind: Kind
+    texts: list[str], kind: InferredType
 ) -> None:
-    assert kind_of(pa.array(texts, pa.string())) is kind
+    assert infer_type(pa.array(texts, pa.string())) is kind
 
 
 CELLS = st.one_of(
@@ -191,23 +191,23 @@ CELLS = st.one_of(
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.lists(CELLS, max_size=4), max_size=4))
 def test_blocks_join_to_a_type_that_reads_every_block(blocks: list[list[str | None]]) -> None:
-    kind = Kind.NOTHING
+    kind = InferredType.NOTHING
     for block in blocks:
-        kind = joined(kind, kind_of(pa.array(block, pa.string())))
+        kind = joined(kind, infer_type(pa.array(block, pa.string())))
     types = {
-        Kind.BOOLEAN: BooleanType(),
-        Kind.INTEGER: LongType(),
-        Kind.LARGE_INTEGER: LongType(),
-        Kind.FLOATING: DoubleType(),
-        Kind.DATE: DateType(),
-        Kind.TIMESTAMP: TimestampType(),
-        Kind.ZONED_TIMESTAMP: TimestamptzType(),
+        InferredType.BOOLEAN: BooleanType(),
+        InferredType.INTEGER: LongType(),
+        InferredType.LARGE_INTEGER: LongType(),
+        InferredType.FLOATING: DoubleType(),
+        InferredType.DATE: DateType(),
+        InferredType.TIMESTAMP: TimestampType(),
+        InferredType.ZONED_TIMESTAMP: TimestamptzType(),
     }
     cells = [cell for block in blocks for cell in block]
 
     found = parsed(cells, types.get(kind, StringType()))
 
-    if kind in {Kind.INTEGER, Kind.LARGE_INTEGER, Kind.FLOATING}:
+    if kind in {InferredType.INTEGER, InferredType.LARGE_INTEGER, InferredType.FLOATING}:
         for cell, value in zip(cells, found, strict=True):
             says_nothing = cell is None or cell in NULL_WORDS
             assert value is None if says_nothing else repr(value) == repr(type(value)(cell))

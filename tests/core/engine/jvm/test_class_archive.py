@@ -14,8 +14,8 @@ from lake.core.clock import SystemClock
 from lake.core.engine.jvm import class_archive as archives
 from lake.core.engine.jvm.class_archive import (
     ClassArchive,
+    build_lock,
     cache_folder,
-    making,
     private,
     remove_unused,
 )
@@ -167,9 +167,9 @@ def test_what_makes_an_archive_is_not_waited_for(
 def test_two_processes_do_not_make_one_archive(java: Java, folder: Path) -> None:
     archive = ClassArchive.of(java, ["/a/*"], [])
 
-    with making(archive) as first, making(archive) as second:
+    with build_lock(archive) as first, build_lock(archive) as second:
         assert (first, second) == (True, False)
-    with making(archive) as third:
+    with build_lock(archive) as third:
         assert third
 
 
@@ -177,7 +177,7 @@ def test_what_a_killed_maker_left_is_removed(java: Java, folder: Path) -> None:
     archive = ClassArchive.of(java, ["/a/*"], [])
     archive.path.with_suffix(".new").touch()
 
-    with making(archive):
+    with build_lock(archive):
         assert not archive.path.with_suffix(".new").exists()
 
 

@@ -376,7 +376,7 @@ def test_something_else_that_listens_is_no_server(monkeypatch: pytest.MonkeyPatc
         url = f"sc://127.0.0.1:{listening.getsockname()[1]}"
         engine = SparkEngine(Settings(remote=url))
 
-        with pytest.raises(EngineError, match="is no Spark Connect server"):
+        with pytest.raises(EngineError, match="does not answer as a Spark Connect server"):
             echo(engine)
 
         engine.stop()
