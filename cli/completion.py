@@ -1,7 +1,7 @@
 """Generate completion scripts for bash, zsh and fish from the commands.
 
-The scripts contain every word, so that completion does not start Python. Run
-``python -m lake.cli.completion completions`` after each change of options.
+The scripts contain every word, so that completion does not start Python. Run ``python -m lake.cli.completion
+completions`` after each change of options.
 """
 
 from __future__ import annotations

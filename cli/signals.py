@@ -18,11 +18,9 @@ _KILLED_BY = 3
 class SignalHandlers:
     """Signal handlers for the duration of one command.
 
-    The first signal raises `StoppedError` in the command. During the clean-up that follows, a
-    second signal
-    is ignored and a third kills the process. After `release` a signal ends the process at once,
-    with the
-    command's exit code.
+    The first signal raises `StoppedError` in the command. During the clean-up that follows, a second signal is
+    ignored and a third kills the process. After `release` a signal ends the process at once, with the command's
+    exit code.
 
     Args:
         own_process: whether the process runs only this command, so that the previous handlers need

@@ -138,9 +138,8 @@ def ingest(
 ) -> Outcome:
     """Load files into a table: check all rows, write, and commit once.
 
-    Columns are matched by name. With --create, a missing table (and namespace) is created in the
-    same
-    commit; an existing table is used as it is, so that the command can run from cron.
+    Columns are matched by name. With --create, a missing table (and namespace) is created in the same commit; an
+    existing table is used as it is, so that the command can run from cron.
 
     CSV has one header line. An empty cell is NULL; "" in quotes is the empty text. In columns of
     numbers, times, UUIDs and booleans, NULL, null, NA and N/A are NULL too. Times are ISO 8601 (UTC

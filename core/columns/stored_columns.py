@@ -2,9 +2,9 @@
 
 Columns of the type `unknown` contain only NULLs and are not written, at any level. The same is true of columns that
 lake cannot write (see `lake.core.types.unsupported_columns`): they are NULL in rows that lake adds, and existing
-values are never rewritten, because reading them is refused.
-Source: https://iceberg.apache.org/spec/#primitive-types; columns that cannot be omitted are those that Iceberg
-Java's TypeToMessageType refuses.
+values are never rewritten, because reading them is refused. Source:
+https://iceberg.apache.org/spec/#primitive-types; columns that cannot be omitted are those that Iceberg Java's
+TypeToMessageType refuses.
 """
 
 from __future__ import annotations

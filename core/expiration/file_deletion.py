@@ -40,7 +40,7 @@ class Removed:
 
     @property
     def files(self) -> int:
-        """How many files are gone."""
+        """The number of deleted files."""
         return sum(self.counts.values())
 
 

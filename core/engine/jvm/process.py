@@ -64,8 +64,7 @@ class OutputTail:
     """Keeps the last lines of a process's output; reads all of it, so that the process never blocks.
 
     `descriptor` is the standard output and error of the process. `close_descriptor` closes this process's copy;
-    reading
-    ends when the last process with a copy has ended.
+    reading ends when the last process with a copy has ended.
     """
 
     def __init__(self) -> None:

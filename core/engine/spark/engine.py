@@ -49,8 +49,7 @@ class _Attempts:
     """Spark's attempts at tasks, which are numbered from 0 through the whole application.
 
     A task whose attempt failed gets another attempt with a larger number. So if all numbers are less than the count
-    of
-    tasks, each task had one attempt.
+    of tasks, each task had one attempt.
 
     Args:
         doubtful: whether the numbers prove nothing, because others use the application or Spark speculates.
@@ -109,8 +108,7 @@ class _Pieces:
     """The parts of a plan, each with fresh credentials when it begins.
 
     Workers cannot renew credentials, because they have no catalog. A part whose store refused its credentials runs
-    once
-    more with newly vended ones; a part that takes longer than their lifetime fails permanently.
+    once more with newly vended ones; a part that takes longer than their lifetime fails permanently.
     """
 
     def __init__(
@@ -201,8 +199,7 @@ class SparkEngine:
         """Send the output of tasks through Spark's shuffle, with one key for each reducer, and reduce it.
 
         The map function must be deterministic: Spark runs it again when it loses an executor, while some reducers
-        may
-        have read its earlier output.
+        may have read its earlier output.
         """
         send, reduce = name_of(map_function), name_of(reduce_function)
         plan = plans.exchange(tasks, send, reduce, reduce_payloads, self.parallelism)

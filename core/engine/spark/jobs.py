@@ -57,8 +57,7 @@ class DriverJobs:
         """Name the jobs that this thread starts from now on.
 
         Interruption of cancelled tasks stays off: an interrupted task leaves its Python worker running, while
-        otherwise
-        Spark kills the worker.
+        otherwise Spark kills the worker.
         """
         with spark_errors("Spark does not answer"):
             self._spark.sparkContext.addJobTag(tag)

@@ -61,8 +61,8 @@ def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the tasks of each row; rows are TASK_ROWS, results RESULT_ROWS.
 
     A text is ``{"attempt", "results"}``: Spark's number of this attempt, and a list of ``[task, value]``, which
-    ends with
-    ``[null, error]`` after a failure. There is at least one text, so that every successful attempt is reported.
+    ends with ``[null, error]`` after a failure. There is at least one text, so that every successful attempt is
+    reported.
     """
     _forget_archives()
     yield from _texts(chain.from_iterable(_run_row(row) for row in _rows(batches)))
@@ -252,8 +252,7 @@ def _forget_archives() -> None:
     """Remove Spark's jar from the import path.
 
     Spark adds it for clusters that ship PySpark in it, and every task reads the archives of the path again. That
-    takes
-    60 ms of each task, although workers have imported all modules of the jar.
+    takes 60 ms of each task, although workers have imported all modules of the jar.
     """
     for path in [path for path in sys.path if path.endswith(".jar")]:
         sys.path.remove(path)
