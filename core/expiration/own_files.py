@@ -40,7 +40,7 @@ def warn_of_others(session: Session, count: int) -> None:
     if count:
         session.warn(
             f"{count} files are not deleted, because they are outside the table's folders, in a nested "
-"table's folders, or table metadata"
+            "table's folders, or table metadata"
         )
 
 

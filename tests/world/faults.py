@@ -336,7 +336,9 @@ class Faults:
         elif ended.result.exit_code == 0:
             wrong_time = any(FAULTS[name].kind == CLOCK for name, _ in faults)
             # A checkpoint's state has no checksum: a wrong byte in a name makes it another table's.
-            told_elsewhere = "are outside the table's folders" in ended.result.stdout + ended.result.stderr
+            told_elsewhere = (
+                "are outside the table's folders" in ended.result.stdout + ended.result.stderr
+            )
             strange = self.command.checkpoint and told_elsewhere
             assert self._state() in (self.after, before if wrong_time or strange else self.after), (
                 f"done, but not all: {ended.result}"
