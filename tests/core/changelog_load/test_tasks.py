@@ -17,7 +17,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Struc
 from support.tables.random_rows import write_settings
 
 from lake.core.changelog_load.row_kinds import UNKNOWN, row_kinds
-from lake.core.changelog_load.tasks import send_changes
+from lake.core.changelog_load.tasks import ChangesTask, send_changes
 from lake.core.deletes.delta_writer import (
     DELETE,
     INSERT,
@@ -28,6 +28,8 @@ from lake.core.deletes.delta_writer import (
 )
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
+from lake.core.ingest.payloads import SourceUnit
+from lake.core.sources.discovery import Source
 from lake.core.storage.storage import Storage
 
 SCHEMA = Schema(
@@ -59,21 +61,20 @@ def send(folder: Path, batches: Sequence[Sequence[Row]]) -> Iterator[tuple[int, 
             writer.write_table(pa.Table.from_pylist(list(rows), schema))
     write = write_settings(folder, SCHEMA)
     delta = DeltaSettings(write=write, key_ids=[1], mode=UPSERT, format_version=2)
-    source = {"path": str(log), "format": "parquet", "size_bytes": log.stat().st_size}
-    payload = {
-        "units": [{"source": {**source, "row_groups": None}, "input_bytes": 1}],
-        "reading": None,
-        "must_match": None,
-        "delta": delta.to_plain(),
-        "kinds": "op",
-        "by_partition": False,
-        "reducers": 3,
-        "task": 0,
-        "rejects": False,
-        "aside": str(folder / "aside"),
-    }
+    source = Source(path=str(log), format="parquet", size_bytes=log.stat().st_size)
+    task = ChangesTask(
+        task=0,
+        write=write,
+        units=[SourceUnit(source=source, input_bytes=1)],
+        reducers=3,
+        delta=delta,
+        kinds="op",
+        by_partition=False,
+        rejects=False,
+        aside=str(folder / "aside"),
+    )
     context = TaskContext(storage=Storage(), attempt="a", stopped=threading.Event())
-    for reducer, blob in send_changes(payload, context):
+    for reducer, blob in send_changes(task, context):
         for batch in pa.ipc.open_stream(blob):
             yield reducer, batch
 
