@@ -1,4 +1,4 @@
-"""Metadata files that grow until nobody can load them: every commit writes them anew, and every reader reads them."""
+"""Warn when table metadata has grown so large that every commit and read becomes slow."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
 _HEAVY_BYTES = 5 * 1024 * 1024
-# What one takes at most, for usual summaries and names.
+# The maximum size of one, with usual summaries and names.
 _SNAPSHOT_BYTES = 1024
 _FIELD_BYTES = 64
-# How many times its length a packed file holds.
+# The assumed compression ratio of a compressed file.
 _PACKED_TIMES = 8
 
 
 def metadata_size_warning(table: Table) -> str | None:
-    """Return what to tell of a table whose metadata file has 5 MB or more, else None."""
+    """Return a warning if a table's metadata file has 5 MB or more, else None."""
     metadata = table.metadata
-    if _most(metadata) < _HEAVY_BYTES:
+    if _estimated_bytes(metadata) < _HEAVY_BYTES:
         return None
     location = table.metadata_location
     try:
@@ -34,12 +34,12 @@ def metadata_size_warning(table: Table) -> str | None:
         return None
     return (
         f"the metadata of {table.identifier} has {format_size(size)} (snapshots {len(metadata.snapshots):,}, "
-        f"schemas {len(metadata.schemas):,}): every commit writes it anew, so expire more often "
+        f"schemas {len(metadata.schemas):,}): every commit writes all of it, so expire more often "
         "(--clean-metadata for schemas)"
     )
 
 
-def _most(metadata: TableMetadata) -> int:
-    """Return about how long it is at most, without a look at the file."""
+def _estimated_bytes(metadata: TableMetadata) -> int:
+    """Estimate an upper bound of the metadata size without reading the file."""
     fields = sum(len(schema.fields) for schema in metadata.schemas)
     return _SNAPSHOT_BYTES * len(metadata.snapshots) + _FIELD_BYTES * fields

@@ -1,4 +1,4 @@
-"""Tables that lie in one folder: what one of them forgets, the other may need."""
+"""Tables that share a location: a file that one of them no longer references may be used by another."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def refuse_shared_location(table: Table) -> None:
-    """Refuse to delete files of a table whose folder is another one's too, such as one under two names.
+    """Refuse to delete files of a table that shares its location with another, such as a table under two names.
 
-    Only catalogs in databases are asked: others tell where a table lies one by one.
+    Only database catalogs are checked: other catalogs return locations for one table at a time.
 
     Raises:
         RefusedError: there is such a table.
@@ -44,11 +44,11 @@ def _is_in_place_of(own: TableMetadata, other: TableMetadata) -> bool:
 
 
 def _tables_sharing_location(table: Table) -> Iterator[tuple[str, TableMetadata]]:
-    """Yield the other tables whose metadata lies where the table's does: tables may share just that."""
+    """Yield the other tables whose metadata is in the folder of the table's metadata."""
     here = posixpath.dirname(_same(table.metadata_location))
     for name, place in table.catalog.metadata_locations():
         if name != table.identifier and posixpath.dirname(_same(place)) == here:
-            # What is not there any more needs nothing.
+            # A table without metadata does not use any file.
             with suppress(NotFoundError), catalog_errors(f"table {name}"):
                 yield name, parse(table.storage.read(place), place)
 

@@ -1,7 +1,7 @@
 """Only the user's configuration chooses the code that runs here and the stores that are used.
 
 PyIceberg imports whatever module a property names, and takes such properties from tables and from catalog
-servers too: whoever may write a table could run code wherever it is read.
+servers too: a writer of a table could run code on every machine that reads it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def refuse_secrets(properties: Mapping[str, str]) -> None:
     for key in properties:
         if key.startswith(STORAGE) and is_secret(key):
             raise RefusedError(
-                f"{key} would lie in the table's metadata, for all to read who read the table",
+                f"{key} would be stored in the table's metadata, readable by every reader of the table",
                 hint="set it in the catalog's configuration; a table's own is not used",
             )
 

@@ -1,4 +1,4 @@
-"""Load a change log: each change in its order, by key, without a look at the table's rows, in one commit."""
+"""Load a change log: apply each change in order, by key, without reading the table's rows, in one commit."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from lake.core.upsert.rejects import (
 
 @dataclass(slots=True)
 class _Written:
-    """What tasks told: files, and counts of rows."""
+    """The reports of tasks: files, and counts of rows."""
 
     data: list[DataFile] = field(default_factory=list)
     deletes: list[DataFile] = field(default_factory=list)
     claims: list[dict[str, Any]] = field(default_factory=list)
 
     def counted(self, name: str) -> int:
-        """Return how many rows tasks told of."""
+        """Return the sum of a count over all reports."""
         return sum(claim[name] for claim in self.claims)
 
     @property

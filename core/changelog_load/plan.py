@@ -23,13 +23,13 @@ _DELETES_SINCE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeOptions:
-    """What the user asked for.
+    """The options of the load of a change log.
 
     Args:
-        column: of the source; tells what a row does.
+        column: the column of the source that contains the row kind.
         mode: one of `MODES`, see `lake.core.deletes.delta_writer`.
-        key: columns that tell rows apart; empty for the schema's identifier fields.
-        rejects: local path for rows whose key is NULL or NaN; None makes such a row an error.
+        key: columns that identify rows; empty for the schema's identifier fields.
+        rejects: local path for rows whose key is NULL or NaN; if None, such a row is an error.
     """
 
     column: str
@@ -39,16 +39,18 @@ class ChangeOptions:
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise InvalidRequestError(f"--changes-mode {self.mode!r} is none of {', '.join(MODES)}")
+            raise InvalidRequestError(
+                f"--changes-mode {self.mode!r} is not one of {', '.join(MODES)}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangelogLoadPlan:
-    """A decided load of a change log.
+    """A planned load of a change log.
 
     Args:
-        ingest: what is read.
-        options: what was asked.
+        ingest: the plan for reading the source.
+        options: the requested options.
         key: ids of the key's columns.
     """
 
@@ -57,7 +59,7 @@ class ChangelogLoadPlan:
     key: Sequence[int] = ()
 
     def settings(self, operation_id: str) -> DeltaSettings:
-        """Return how changes are written."""
+        """Return the settings for writing changes."""
         table = self.ingest.table
         return DeltaSettings(
             write=self.ingest.settings(operation_id),
@@ -71,11 +73,11 @@ class ChangelogLoadPlan:
 def plan_changelog_load(
     session: Session, identifier: str, ingest: IngestOptions, options: ChangeOptions
 ) -> ChangelogLoadPlan:
-    """Read the source and the table, and decide; nothing is written.
+    """Plan a load from the source and the table; nothing is written.
 
     Raises:
-        BadInputError: as `plan_ingest`, or the source lacks the column that tells what rows do.
-        RefusedError: the table's old rows could not be deleted by the key.
+        BadInputError: as `plan_ingest`, or the source lacks the column with the row kind.
+        RefusedError: the table's old rows cannot be deleted by the key.
         InvalidRequestError: there is no key, or the rows have no order.
     """
     if ingest.from_table:

@@ -1,4 +1,4 @@
-"""Runs in two phases: laid down before their commit, finished by a later run of the same id, or discarded."""
+"""Staged runs: published before their commit, finished by a later run with the same id, or discarded."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def run_id_of(plan: IngestPlan, operation_id: str) -> str:
-    """Return the id of a run: what the user gave, else its operation's."""
+    """Return the id of a run: the user's --run-id, else the operation id."""
     return plan.options.run_id or operation_id
 
 
@@ -45,9 +45,9 @@ def publish_manifests(
     data: Sequence[DataFile],
     deletes: Sequence[DataFile] = (),
 ) -> None:
-    """Let manifests tell of what was written, from now until it is committed.
+    """Write manifests of the run's files, from which another process can commit them until they are committed.
 
-    Where the table is made or gets new columns by the commit, there is nothing that others could commit to.
+    If the commit creates the table or adds columns, another process could not commit the files, so none are written.
     """
     if not plan.is_stageable:
         return
@@ -63,9 +63,9 @@ def publish_manifests(
 
 
 def as_staged(outcome: Outcome, staging: Staging) -> Outcome:
-    """Tell what a replay names the run by, beside what was written."""
-    told = _names(staging.run.marks.run_id) if staging.run else {}
-    return replace(outcome, result={**outcome.result, **told})
+    """Add the ids by which a replay refers to the run to the outcome."""
+    names = _names(staging.run.marks.run_id) if staging.run else {}
+    return replace(outcome, result={**outcome.result, **names})
 
 
 def _names(run_id: str) -> dict[str, Any]:
@@ -73,25 +73,25 @@ def _names(run_id: str) -> dict[str, Any]:
 
 
 def settle(session: Session, plan: IngestPlan) -> Outcome | None:
-    """End what an earlier run of the same id has begun; None if the source must be read.
+    """Finish an earlier run with the same id; None if the source must be read.
 
     Raises:
-        RefusedError: nobody can tell whether what it left is committed.
-        CommitConflictError: somebody else is discarding it, or others won every attempt.
-        CommitUnknownError: the catalog did not answer; every file stays.
+        RefusedError: it is unknown whether the earlier run's files are committed.
+        CommitConflictError: another process is discarding the run, or other writers won every attempt.
+        CommitUnknownError: the catalog did not answer; no file is deleted.
     """
     own = plan.run is not None and plan.run.marks.branch == plan.options.branch
     if plan.already:
         if plan.run is not None and own and not _is_held(session, plan, plan.run):
-            _tidy(session, plan.table, plan.run)
+            _discard_leftovers(session, plan.table, plan.run)
         return _outcome(plan, Status.NOTHING_TO_DO)
     if plan.run is None:
         return None
     if not own:
         _refuse_branch(plan, plan.run)
     if plan.run.problem is not None:
-        session.warn(f"what an earlier run left is loaded anew: {plan.run.problem}")
-        _tidy(session, plan.table, plan.run)
+        session.warn(f"the source is loaded again: {plan.run.problem}")
+        _discard_leftovers(session, plan.table, plan.run)
         return None
     if plan.options.stage:
         outcome = _outcome(plan, Status.NOTHING_TO_DO)
@@ -100,14 +100,14 @@ def settle(session: Session, plan: IngestPlan) -> Outcome | None:
 
 
 def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) -> Outcome:
-    """Delete what a staged run wrote; a run that is committed keeps its files.
+    """Delete the files of a staged run; committed files are kept.
 
     Raises:
-        RefusedError: somebody may be about to commit it.
+        RefusedError: another process may be committing the run.
     """
     table = session.table(identifier)
     run = find_staged_run(table, run_id)
-    told = _names(run.marks.run_id if run else run_id)
+    names = _names(run.marks.run_id if run else run_id)
     if run is None:
         done = _ran_anywhere(table, run_id, session.clock.now_ms())
         session.warn(f"run {run_id} is committed" if done else f"no run {run_id} is staged")
@@ -116,22 +116,24 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
             command="ingest",
             table=identifier,
             status=Status.NOTHING_TO_DO if run is None else Status.DRY_RUN,
-            plan={**told, "data_files": len(run.data), "delete_files": len(run.deletes)}
+            plan={**names, "data_files": len(run.data), "delete_files": len(run.deletes)}
             if run
             else {},
-            result={**told, "removed_files": 0},
+            result={**names, "removed_files": 0},
         )
-    gone = discard_run(session, table, run.marks)
-    if gone.committed:
-        session.warn(f"{gone.committed} files of run {run_id} are committed: they stay")
-    if gone.failed:
-        session.warn(f"{len(gone.failed)} files could not be deleted, e.g. {gone.failed[0]}")
-    status = Status.PARTIAL if gone.failed else Status.DONE
+    discarded = discard_run(session, table, run.marks)
+    if discarded.committed:
+        session.warn(f"{discarded.committed} files of run {run_id} are committed: they stay")
+    if discarded.failed:
+        session.warn(
+            f"{len(discarded.failed)} files could not be deleted, e.g. {discarded.failed[0]}"
+        )
+    status = Status.PARTIAL if discarded.failed else Status.DONE
     return Outcome(
         command="ingest",
         table=identifier,
-        status=Status.NOTHING_TO_DO if gone.committed and not gone.files else status,
-        result={**told, "removed_files": gone.files},
+        status=Status.NOTHING_TO_DO if discarded.committed and not discarded.files else status,
+        result={**names, "removed_files": discarded.files},
     )
 
 
@@ -149,28 +151,30 @@ def _refuse_branch(plan: IngestPlan, run: StagedRun) -> None:
     )
 
 
-def _tidy(session: Session, table: Table, run: StagedRun) -> None:
-    # Whoever is at it does the rest.
+def _discard_leftovers(session: Session, table: Table, run: StagedRun) -> None:
+    # If another process is working on the run, that process does the rest.
     with suppress(RefusedError):
         discard_run(session, table, run.marks)
 
 
 def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
-    """Commit what lies there, unless a snapshot holds it."""
+    """Commit a staged run, unless a snapshot contains it already."""
     run_id, table = run.marks.run_id, plan.table
     if _is_held(session, plan, run):
         return _outcome(plan, Status.NOTHING_TO_DO)
-    _refuse_doubts(plan, run)
+    _refuse_uncertain(plan, run)
     operation_id = session.ids.uuid()
     try:
         committed = _commit(session, plan, run, operation_id)
     except CommitConflictError:
-        # Whoever else had it may have taken it up between the look and the commit.
+        # Another process may have committed the run between the check and this commit.
         now, branch = table.refreshed(), plan.options.branch
         if already_ran(now, branch, run_id, session.clock.now_ms()):
             return _outcome(plan, Status.NOTHING_TO_DO)
         raise
-    _tell_left(session, remove_leftovers(committed.table, run, by_other=not committed.already))
+    _warn_of_leftovers(
+        session, remove_leftovers(committed.table, run, by_other=not committed.already)
+    )
     if committed.already:
         return _outcome(plan, Status.NOTHING_TO_DO, committed=committed)
     return replace(_outcome(plan, Status.DONE, run, committed), operation_id=operation_id)
@@ -195,15 +199,15 @@ def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: st
 
 
 def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
-    """Whether snapshots hold all files of a run; if so, what else is left of it goes.
+    """Whether snapshots contain all files of a run; if so, the rest of the run is removed.
 
     Raises:
-        RefusedError: they hold a part of them.
+        RefusedError: snapshots contain some of the files only.
     """
     wanted = {paths.canonical(file.path) for file in run.files}
     held = find_referenced(plan.table.storage, plan.table.metadata, wanted)
     if wanted and held == wanted:
-        _tell_left(session, remove_leftovers(plan.table, run, by_other=False))
+        _warn_of_leftovers(session, remove_leftovers(plan.table, run, by_other=False))
         return True
     if held and not plan.already:
         raise RefusedError(
@@ -213,7 +217,7 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
     return False
 
 
-def _tell_left(session: Session, locations: Sequence[str]) -> None:
+def _warn_of_leftovers(session: Session, locations: Sequence[str]) -> None:
     if locations:
         session.warn(f"{locations[0]} could not be removed; its files are committed")
 
@@ -222,7 +226,7 @@ def _discarding(run: StagedRun) -> str:
     return f"lake ingest --discard {run.marks.run_id} removes what is not committed of it"
 
 
-def _refuse_doubts(plan: IngestPlan, run: StagedRun) -> None:
+def _refuse_uncertain(plan: IngestPlan, run: StagedRun) -> None:
     table, marks = plan.table, run.marks
     head = ancestry.branch_head(table.metadata, plan.options.branch)
     head_id = head.snapshot_id if head else None
@@ -230,7 +234,7 @@ def _refuse_doubts(plan: IngestPlan, run: StagedRun) -> None:
     if not whole:
         raise RefusedError(
             f"run {marks.run_id} was written on snapshot {marks.base_snapshot_id}, and not all snapshots "
-            f"since then are left: nobody can tell whether it was committed",
+            f"since then are left: it is unknown whether the run was committed",
             hint=_discarding(run),
         )
     if head is not None and run.deletes:

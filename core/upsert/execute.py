@@ -52,7 +52,7 @@ _BUCKET_ROWS = 4_000_000
 _BUCKET_BYTES = 128 * 1024 * 1024
 _ROUNDS = 5
 _SHOWN_KEYS = 3
-# What is told of a bucket to which no key was sent.
+# The report of a bucket to which no key was sent.
 _EMPTY_BUCKET = {"keys": None, "rows": 0, "losers": None, "lost": 0, "values": None}
 
 
@@ -62,8 +62,8 @@ class _Source:
 
     Args:
         files: the data files.
-        claims: what was told of each unit.
-        buckets: what was told of each bucket of keys.
+        claims: the report of each unit.
+        buckets: the report of each bucket of keys.
     """
 
     files: list[DataFile] = field(default_factory=list)
@@ -316,7 +316,7 @@ class _Upsert(Load):
         )
 
     def _operation(self, matched: KeyMatches, source: _Source) -> Operation:
-        """Return the change; whoever inserts one of the keys meanwhile is a conflict at any isolation level."""
+        """Return the change; a concurrent insert of one of the keys is a conflict at any isolation level."""
         base_id = matched.base.snapshot_id if matched.base else None
         if self.upsert.deletes == COPY_ON_WRITE and matched.hit:
             return OverwriteFiles(

@@ -533,7 +533,7 @@ def test_a_manifest_cut_anywhere_is_no_run(
     document = lake.ok("ingest", "db.t", path, *CHANGES, "--run-id", RUN)
 
     assert (document["status"], document["result"]["rows_read"]) == ("done", len(LOG))
-    assert "loaded anew" in document["warnings"][0]
+    assert "loaded again" in document["warnings"][0]
     assert {row["id"] for row in rows_of(lake, folder)} == {1, 3}
 
 
