@@ -1,4 +1,4 @@
-"""What an ingest will do: which files, into which columns, how distributed. Reads headers, writes nothing."""
+"""Plan an ingest: its source files, columns and distribution. Reads headers, writes nothing."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _REPLACING = frozenset({OVERWRITE, OVERWRITE_WHERE, REPLACE})
 _OLDEST_VERSION = 1
 _PIECE_BYTES = 128 * 1024 * 1024
 _SMALLEST_TASK_BYTES = 64 * 1024 * 1024
-# Rows of text take about so many times their bytes in Parquet.
+# Rows of text files are about this many times as large as in Parquet.
 _TEXT_RATIO = 4
 
 
@@ -121,7 +121,7 @@ class IngestOptions:
             raise InvalidRequestError("--partition-by, --sort-by and --property need --create")
         if self.distribution not in {None, *DISTRIBUTIONS}:
             raise InvalidRequestError(
-                f"--distribution {self.distribution!r} is none of none, hash, range"
+                f"--distribution {self.distribution!r} is not one of none, hash, range"
             )
         if self.run_id is not None and not self.run_id.strip():
             raise InvalidRequestError("--run-id is empty")
@@ -131,8 +131,8 @@ class IngestOptions:
             option = "create" if self.create else self.mode
             raise InvalidRequestError(
                 f"--stage and --{option} contradict each other",
-                hint="what waits to be committed adds rows to a table that is there, or changes rows by "
-                "key without a look at them",
+                hint="--stage supports appends to an existing table, and changes by key that do not read "
+                "the table's rows",
             )
 
 
@@ -334,7 +334,7 @@ def _check_properties(session: Session, plan: IngestPlan) -> None:
 
 
 def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPlan:
-    """Return what an earlier run of the same id means for this one."""
+    """Return the plan's part that depends on an earlier run with the same id."""
     return IngestPlan(
         options=options,
         table=table,
@@ -465,8 +465,8 @@ def _plan_from_files(
     if (kinds := options.changes_column) is not None:
         if existing and kinds in {item.name for item in existing.schema.fields}:
             raise InvalidRequestError(
-                f"--changes-column {kinds} is a column of the table: it tells a value of the row, "
-                "not what the row does"
+                f"--changes-column {kinds} is a column of the table: it cannot also contain "
+                "the row kind"
             )
         columns = [_without(one, kinds) for one in columns]
     table, new = existing, None
@@ -496,22 +496,22 @@ def _plan_from_files(
 def _new_columns(
     session: Session, sources: Sequence[SourceColumns], format_version: int
 ) -> table_creation.NewColumns:
-    """Return how columns of a table are made of sources' columns."""
+    """Return the settings for creating a table's columns from the sources' columns."""
     text = {name for source in sources if is_text(source) for name in source.columns.names}
     return table_creation.NewColumns(format_version, session.warn, text)
 
 
 def _asked_version(options: IngestOptions) -> int:
-    """Return the format version of a new table; what is none is refused when the table is made."""
+    """Return the format version of a new table; an invalid one is refused when the table is created."""
     version = options.properties.get(FORMAT_VERSION.name, FORMAT_VERSION.default)
     return natural_number(str(version)) or _OLDEST_VERSION
 
 
 def _without(source: SourceColumns, name: str) -> SourceColumns:
-    """Return a source's columns but the one that tells what its rows do."""
+    """Return a source's columns without the one that contains the row kind."""
     index = source.columns.get_field_index(name)
     if index < 0:
-        raise BadInputError(f"{source.name} has no column {name} that tells what its rows do")
+        raise BadInputError(f"{source.name} has no column {name}, which must contain the row kind")
     return replace(source, columns=source.columns.remove(index))
 
 
@@ -542,7 +542,7 @@ def _columns_of(
 
 
 def _all_known(storage: Storage, file: Source, known: Schema | None) -> bool:
-    """Whether a look at the beginning shows no column of a text file that is not known yet."""
+    """Whether the beginning of a text file contains known columns only."""
     if known is None or not file.is_text:
         return False
     columns = source_columns(storage, file, known, infer=False)
@@ -552,10 +552,10 @@ def _all_known(storage: Storage, file: Source, known: Schema | None) -> bool:
 
 
 def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> pa.Schema:
-    """Return all sources' columns but the settled ones; where numbers differ in width, the wider type.
+    """Return all sources' columns without the settled ones; if numbers differ in width, with the wider type.
 
     Raises:
-        BadInputError: no type holds a column of two sources.
+        BadInputError: the types of a column of two sources cannot be merged.
     """
     plain = [
         pa.schema([_bare(item) for item in one.columns if item.name not in settled])
@@ -568,7 +568,7 @@ def _merged(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> 
 
 
 def _bare(item: pa.Field) -> pa.Field:
-    """Return a field without what is of one file only; its metadata may name an extension type."""
+    """Return a field without metadata that is specific to one file; it may keep the name of an extension type."""
     metadata = {name: value for name, value in (item.metadata or {}).items() if name == EXTENSION}
     return pa.field(item.name, item.type, metadata=metadata or None)
 
@@ -591,7 +591,7 @@ def _new_table(session: Session, options: IngestOptions, schema: Schema) -> NewT
     )
 
 
-# What both have in common
+# From tables and from files
 
 
 def _warn_of_similar_names(session: Session, schema: Schema, known: Collection[str] = ()) -> None:
@@ -652,7 +652,7 @@ def _refuse_typed_partitions(table: Table, schema: Schema) -> None:
 
 
 def _defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str]:
-    """Return what fills the columns that a source lacks: write defaults as JSON, by full name."""
+    """Return the write defaults of the columns that a source lacks: as JSON, by full name."""
     return {
         name: json_text(item)
         for source in sources
@@ -661,7 +661,7 @@ def _defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str
 
 
 def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
-    """Tell what --create was asked for and the existing table does not have."""
+    """Warn if the existing table differs from what --create requests."""
     if options.partition_by is not None:
         asked = transform_syntax.partition_spec(options.partition_by, table.schema)
         if not asked.compatible_with(table.spec):
@@ -704,9 +704,9 @@ def _distribution(session: Session, table: Table, options: IngestOptions) -> str
 def _order(
     session: Session, plan: IngestPlan, distribution: str
 ) -> tuple[RowOrder | None, int | None]:
-    """Return in which order each task writes, and the table's sort order that it is.
+    """Return the order in which each task writes, and the id of the table's sort order if it is that.
 
-    Source: Iceberg's SparkWriteUtil: rows of a partition together, in them the table's order.
+    Source: Iceberg's SparkWriteUtil: rows are grouped by partition, and sorted by the table's order within it.
     """
     metadata = plan.table.metadata
     fields = table_order(metadata, plan.schema)
@@ -742,9 +742,9 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
 
 
 def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
-    """Gather neighbouring units into tasks: all cores where it pays, files near the target size.
+    """Combine adjacent units into tasks, to use all cores if it is worth it and to write files near the target size.
 
-    Small inputs make one task, because each makes a file of its own.
+    A small input becomes one task, because each task writes a separate file.
     """
     total = sum(unit.weight for unit in plan.units)
     wanted = wanted_tasks(plan, parallelism)
@@ -759,7 +759,7 @@ def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
 
 
 def wanted_tasks(plan: IngestPlan, parallelism: int) -> int:
-    """Return how many tasks are to write: all cores where it pays, files near the target size."""
+    """Return the number of writing tasks: it uses all cores if worth it, with files near the target size."""
     total = sum(unit.weight for unit in plan.units)
     target = plan.settings("").target_bytes
     for_cores = min(parallelism, -(-total // _SMALLEST_TASK_BYTES))
@@ -767,7 +767,7 @@ def wanted_tasks(plan: IngestPlan, parallelism: int) -> int:
 
 
 def describe(plan: IngestPlan) -> dict[str, Any]:
-    """Return the plan as it is shown."""
+    """Return the plan for the outcome."""
     return {
         "mode": plan.options.mode,
         "creates_table": bool(plan.table.creating),

@@ -1,4 +1,4 @@
-"""A table that is made by the ingest which first fills it: the columns that it gets."""
+"""The columns of a table that an ingest creates."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class NewColumns:
         if types.is_dictionary(kind):
             return self._storable(kind.value_type, name)
         if types.is_struct(kind):
-            # Data files cannot hold a struct of nothing but unknown fields.
+            # Data files cannot contain a struct with only unknown fields.
             keep = not all(types.is_null(item.type) for item in kind)
             parts = [
                 (item.name, self._storable(item.type, f"{name}.{item.name}", keep_null=keep))
