@@ -1,4 +1,4 @@
-"""PyIceberg's configuration; where it cannot be read, its place is told and none of its text, which holds secrets."""
+"""Read PyIceberg's configuration; errors report the position, never the text, which may contain secrets."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _UNAUTHORISED = re.compile(
     r"|unrecognized.?client|invalid.?client.?token|signature.?does.?not.?match",
     re.IGNORECASE,
 )
-# A server that is not there, or not yet; a name that nobody knows is a mistake in the configuration.
+# A server that is unreachable, or not started yet; an unknown host name is a mistake in the configuration.
 _AWAY = re.compile(
     r"connection refused|no route to host|(?:network|host) is unreachable|connection (?:reset|aborted)"
     r"|remote end closed connection|server closed the connection|temporary failure in name resolution",

@@ -1,7 +1,7 @@
-"""A catalog that is nothing but folders: ``<warehouse>/<namespace>/<table>/metadata/vN.metadata.json``.
+"""A catalog that consists of folders: ``<warehouse>/<namespace>/<table>/metadata/vN.metadata.json``.
 
-Which file is current is decided as Iceberg's HadoopTableOperations does, whatever other names lie there. The
-names of namespaces and tables are the names of folders.
+The current file is determined as in Iceberg's HadoopTableOperations; other file names are ignored. The names of
+namespaces and tables are the names of folders.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _LOOKED_AT = 200
 
 @dataclass(frozen=True, slots=True)
 class MetadataFile:
-    """A version of a table: its number and where its metadata lies."""
+    """A version of a table: its number and the location of its metadata."""
 
     version: int
     location: str
@@ -368,7 +368,7 @@ class HadoopCatalog(NoopCatalog):
         return [name for name, is_folder in listed if is_folder][:_LOOKED_AT]
 
     def _is_table(self, *names: str) -> bool:
-        """Whether a folder is a table's, be it another catalog's, and so no namespace."""
+        """Whether a folder is a table's, even another catalog's, and so not a namespace."""
         return bool(self._metadata_names(self.location_of(names)))
 
     def _is_anothers(self, location: str) -> bool:

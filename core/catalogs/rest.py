@@ -1,8 +1,8 @@
 """PyIceberg's REST catalog, bounded: each request has a time limit, and goes to configured hosts only.
 
-Without a limit a server that stalls would hold a cron job for ever. And a server may tell its clients to go
-on elsewhere, by a redirect or by its configuration: they would carry their credentials there. Limits are set
-as for Java's client, by `rest.client.connection-timeout-ms` and `rest.client.socket-timeout-ms`.
+Without a limit, a stalled server would block a cron job forever. A server may also send its clients to another
+host, by a redirect or by its configuration, and they would send their credentials there. Limits are set as for
+Java's client, by `rest.client.connection-timeout-ms` and `rest.client.socket-timeout-ms`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _KEY, _KEYS_TOLD = "Idempotency-Key", "idempotency-key-lifetime"
 
 
 class _Again(Retry):
-    """As often as told, and no longer after than a user may wait."""
+    """As often as configured, and for no longer than a user may wait."""
 
     def get_retry_after(self, response: Any) -> float | None:
         """Return how many seconds to wait, as the server says."""
@@ -256,7 +256,7 @@ class RestBackend(PyIcebergBackend):
 
 
 def check_host(address: str, known: list[str]) -> None:
-    """Refuse an address on a host that is none of those known, or that lacks their encryption.
+    """Refuse an address on an unknown host, or one without the encryption of the known ones.
 
     Raises:
         RefusedError: it is one.
