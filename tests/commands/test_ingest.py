@@ -197,7 +197,7 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
     [
         (["missing.parquet"], 7, "no such file"),
         (["missing*.parquet"], 7, "no file matches"),
-        (["x.unknown"], 7, "the format of x.unknown is not known"),
+        (["x.unknown"], 7, "x.unknown is not known"),
         (["x.orc"], 7, "x.orc cannot be read"),
         (["x.avro"], 7, "x.avro is cut short"),
         (["x.parquet", "--format", "xml"], 2, "is not one of"),
