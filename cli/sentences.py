@@ -12,7 +12,7 @@ from typing import Any
 from lake.core.outcome import Outcome, Status
 from lake.core.units import format_size
 
-_ALREADY_RUNNING = "another command of lake works on this table; nothing was done"
+_ALREADY_RUNNING = "already running: another command of lake works on this table"
 _NOTHING_WRITTEN = "; nothing was written"
 # A preview of this many rows ends before the table does.
 _PREVIEW_ROWS = 20

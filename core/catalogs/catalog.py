@@ -201,8 +201,8 @@ class Table:
             folder.rstrip("/")
         ) == locations.folded(here):
             raise StorageError(
-                f"the storage lists nothing in {folder}, where {self.metadata_location} lies",
-                hint="run the command again when it answers as it should",
+                f"the storage lists nothing in {folder}, which contains {self.metadata_location}",
+                hint="run the command again when the storage lists files again",
             )
 
     def refreshed(self) -> Table:

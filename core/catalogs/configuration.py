@@ -51,6 +51,6 @@ def read_configuration() -> Configuration:
         ) from error
     except (ValueError, TypeError, AttributeError) as error:
         raise BadInputError(
-            "PyIceberg's configuration cannot be read: it is not made of catalogs with properties",
+            "PyIceberg's configuration cannot be read: it does not consist of catalogs with properties",
             hint=_HINT,
         ) from error

@@ -140,9 +140,9 @@ def _translated(error: BaseException, what: str) -> LakeError:
 
 
 def _address(error: BaseException, reason: str) -> str:
-    """Return a server's host and port with the reason why it is away, as far as the error has them."""
+    """Return a server's host and port and why it cannot be reached, as far as the error contains them."""
     if hasattr(error, "orig"):
-        # A database's client names both itself, in several lines.
+        # A database's client reports both, in several lines.
         return " ".join(str(error.orig).split())[:_LONGEST_REASON]
     url = getattr(getattr(error, "request", None), "url", None)
     if url is None:
@@ -153,6 +153,6 @@ def _address(error: BaseException, reason: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the start of an error's text: enough to recognise it, too little to spill a response."""
+    """Return the start of an error's text: enough to recognise the error, too little to leak a response."""
     text = str(error).strip().splitlines()
     return (text[0] if text else type(error).__name__)[:200]

@@ -146,7 +146,7 @@ def _metadata_file(storage: Storage, folder: str, version: int) -> MetadataFile 
 
 
 class HadoopCommitResponse(CommitTableResponse):
-    """What became of a commit, with what went wrong behind it."""
+    """The outcome of a commit, with the error that led to it."""
 
     warnings: tuple[str, ...] = ()
 
@@ -184,7 +184,7 @@ class HadoopCatalog(NoopCatalog):
         self._storage = storage
 
     def location_of(self, identifier: str | Identifier) -> str:
-        """Return the folder of a table, whether it is there or not."""
+        """Return the folder of a table, whether it exists or not."""
         return locations.join(self._warehouse, *self.identifier_to_tuple(identifier))
 
     def load_table(self, identifier: str | Identifier) -> IcebergTable:
@@ -209,7 +209,7 @@ class HadoopCatalog(NoopCatalog):
     def refuse_commits(
         self, identifier: str | Identifier, metadata: TableMetadata | None = None
     ) -> None:
-        """Refuse a table to which nothing can be committed here; None is one that is about to be made.
+        """Refuse a table to which nothing can be committed here; None stands for a table that does not exist yet.
 
         Raises:
             RefusedError: its storage, its place or its properties forbid it.
@@ -232,8 +232,8 @@ class HadoopCatalog(NoopCatalog):
             )
         if not _same_place(metadata.location, location):
             raise RefusedError(
-                f"{name} lies in {location}, but its metadata says {metadata.location}",
-                hint="a moved or copied table still names the files of the old place",
+                f"the folder of {name} is {location}, but its metadata says {metadata.location}",
+                hint="the table was moved or copied: its metadata still names the files of the old location",
             )
         _suffix(metadata)
 
@@ -302,7 +302,7 @@ class HadoopCatalog(NoopCatalog):
             after = _applied(base, current.location if current else None, requirements, updates)
             after = with_corrections(base, after, updates, self._now_ms())
         except (ValidationError, ValueError, OSError) as error:
-            # Known to be without effect, unlike what fails later.
+            # This failure certainly had no effect; later ones may have.
             raise BadInputError(f"cannot commit to {location}: {first_line(error)}") from error
         if current and after == base:
             return HadoopCommitResponse(metadata=after, metadata_location=current.location)
@@ -318,13 +318,13 @@ class HadoopCatalog(NoopCatalog):
         data = bytes_of(metadata)
         made = MetadataFile(version, locations.join(folder, f"v{version}{suffix}"))
         path = locations.parse(made.location).path
-        # One version, whatever the suffix: readers would never come to the second file.
+        # A version has one file, whatever its suffix: readers would ignore the second one.
         if taken := _metadata_file(self._storage, folder, version):
             raise CommitFailedException(f"version {version} already exists: {taken.location}")
         if beyond := _metadata_file(self._storage, folder, version + 1):
             raise RefusedError(
-                f"{beyond.location} lies beyond the current version {version - 1}: "
-                "the next one would make it current",
+                f"{beyond.location} is newer than the current version {version - 1}: "
+                "a commit would make it current",
                 hint="move it away if nothing that you need is in it",
             )
         try:
@@ -336,7 +336,7 @@ class HadoopCatalog(NoopCatalog):
         return made
 
     def _confirm(self, location: str, made: MetadataFile) -> None:
-        """Look whether a writer that asks for no lock went on, and cleaned up, before a version was made."""
+        """Check whether a writer without the lock made newer versions, and removed old ones, meanwhile."""
         try:
             newest = current_metadata(self._storage, location)
         except (LakeError, OSError) as error:
@@ -349,7 +349,7 @@ class HadoopCatalog(NoopCatalog):
     # Names
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
-        """Return the namespaces right below one."""
+        """Return the child namespaces of a namespace."""
         names = self.identifier_to_tuple(namespace)
         return [(*names, name) for name in self._folders(names) if not self._is_table(*names, name)]
 
@@ -372,7 +372,7 @@ class HadoopCatalog(NoopCatalog):
         return bool(self._metadata_names(self.location_of(names)))
 
     def _is_anothers(self, location: str) -> bool:
-        """Whether a folder holds metadata as all other catalogs name it, and no version."""
+        """Whether a folder contains metadata files as other catalogs name them, and no version."""
         named = any(_OF_OTHERS.fullmatch(name) for name in self._metadata_names(location))
         return named and current_metadata(self._storage, location) is None
 
@@ -492,20 +492,20 @@ def _same_place(one: str, other: str) -> bool:
 
 
 def _drop_checksum(path: str) -> None:
-    """Remove the checksum that Hadoop's local file system keeps of a file: it would not fit a new one."""
+    """Remove the checksum that Hadoop's local file system keeps of a file: it does not fit a new file."""
     folder, name = os.path.split(path)
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, f".{name}.crc"))
 
 
 def _hint_at(made: MetadataFile, ids: Ids) -> tuple[str, ...]:
-    """Name a version as the newest; return a warning where that fails, which only makes finding it slow."""
+    """Write the version hint; return a warning if that fails, which only slows down readers."""
     path = os.path.join(os.path.dirname(locations.parse(made.location).path), VERSION_HINT)
     try:
         _drop_checksum(path)
         atomic_files.replace(path, str(made.version).encode(), ids=ids)
     except OSError as error:
-        # None is better than one to a version that may be cleaned up.
+        # A missing hint is better than one to a version that may be removed.
         with suppress(OSError):
             os.unlink(path)
         return (f"{path} could not be written: {error.strerror}",)

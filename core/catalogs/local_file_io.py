@@ -16,13 +16,13 @@ class LocalFileIO(FileIO):
 
     @cached_property
     def made(self) -> FileIO:
-        """What it stands for."""
+        """The `PyArrowFileIO`, made on first use."""
         from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s
 
         return PyArrowFileIO(self.properties)
 
     def new_input(self, location: str) -> InputFile:
-        """Return a file to read, without looking at it."""
+        """Return a file to read; nothing is opened yet."""
         return _LocalInputFile(location, self)
 
     def new_output(self, location: str) -> OutputFile:
@@ -49,7 +49,7 @@ class _LocalInputFile(InputFile):
         return len(self._made)
 
     def exists(self) -> bool:
-        """Whether the file is there."""
+        """Whether the file exists."""
         return self._made.exists()
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - PyIceberg's signature

@@ -44,9 +44,9 @@ _READ_MS = whole("rest.client.socket-timeout-ms", 60_000, least=1)
 _ADDRESSES = ("uri", "oauth2-server-uri")
 _PLAIN = "lake.allow-plain-http"
 _LOGIN = re.compile(r"token|credential|auth(\..*)?")
-# So long a server may ask its clients to wait before they come again.
+# The longest wait that a server may ask of its clients.
 _LONGEST_PAUSE = 10.0
-# How often a change is sent again that certainly did not happen, or that the server will not do twice.
+# How often a change is sent again that certainly did not happen, or that the server does only once.
 _RESENDS = 3
 _TOO_MANY = 429
 _CONFLICT = 409
@@ -55,10 +55,10 @@ _KEY, _KEYS_TOLD = "Idempotency-Key", "idempotency-key-lifetime"
 
 
 class _Again(Retry):
-    """As often as configured, and for no longer than a user may wait."""
+    """Retries as often as configured, with a bounded wait."""
 
     def get_retry_after(self, response: Any) -> float | None:
-        """Return how many seconds to wait, as the server says."""
+        """Return the seconds to wait that the server asks for."""
         told = super().get_retry_after(response)
         return None if told is None else min(told, _LONGEST_PAUSE)
 
@@ -79,7 +79,7 @@ _PORTS = {"http": 80, "https": 443}
 class BoundedRestCatalog(RestCatalog):
     """A REST catalog as the user configured it."""
 
-    # What opens each table's store, as it came last.
+    # The newest storage credentials of each table.
     vended: dict[tuple[str, ...], Credentials]
 
     def __init__(self, name: str, clock: Clock, ids: Ids, /, **properties: Any) -> None:
@@ -104,7 +104,7 @@ class BoundedRestCatalog(RestCatalog):
         self._limits = tuple(setting.of(texts) / 1000 for setting in (_CONNECT_MS, _READ_MS))
         pyiceberg_patches.limit_logins(_limited(requests.post, self._limits))
         self.vended = {}
-        # Whether the server does a change with a key only once, however often it is sent.
+        # Whether the server carries out a change with an idempotency key only once.
         self._has_keys = False
         super().__init__(name, **properties)
 
@@ -133,7 +133,7 @@ class BoundedRestCatalog(RestCatalog):
         return Credentials({**own, **vended}, grants)
 
     def vend(self, identifier: tuple[str, ...]) -> Credentials:
-        """Ask for a table's credentials once more.
+        """Ask for a table's credentials again.
 
         A server that gave some by prefix has an address for nothing else; others are asked for the table.
         """
@@ -147,7 +147,7 @@ class BoundedRestCatalog(RestCatalog):
         return self.vended[identifier]
 
     def _config_headers(self, session: requests.Session) -> None:
-        # The first thing that happens to a new session, before it fetches a token.
+        # PyIceberg calls this first for a new session, before it fetches a token.
         super()._config_headers(session)
         for scheme in _PORTS:
             session.mount(f"{scheme}://", HTTPAdapter(max_retries=_AGAIN))
@@ -156,7 +156,7 @@ class BoundedRestCatalog(RestCatalog):
         session.send = self._sent_safely(send)  # type: ignore[method-assign]
 
     def _sent_safely(self, send: _Send) -> _Send:
-        """Wrap a session's way to send: what changes something goes again where that cannot do it twice."""
+        """Wrap a session's send: a change is sent again only if it cannot happen twice."""
 
         def sent(request: requests.PreparedRequest, **options: Any) -> requests.Response:
             changes = request.method not in {"GET", "HEAD"}
@@ -192,7 +192,7 @@ class BoundedRestCatalog(RestCatalog):
                 self._has_keys = isinstance(told, dict) and bool(told.get(_KEYS_TOLD))
 
     def _refresh_token(self) -> None:
-        """Fetch another token: the server takes the one at hand for expired."""
+        """Fetch another token: the server treats the present one as expired."""
         super()._refresh_token()
         provider = getattr(self._auth_manager, "token_provider", None)
         if provider is not None:
@@ -313,7 +313,7 @@ def _origin(address: str) -> tuple[str, str, int | None]:
 def _surest(
     unheard: requests.Response | requests.RequestException | None, last: requests.Response
 ) -> requests.Response:
-    """Return what is known of a change: one that is refused now may have been made when it was sent before.
+    """Return the decisive response: a retry may be refused because the first attempt succeeded.
 
     Raises:
         RequestException: it may have been made, and no answer came.
@@ -326,7 +326,7 @@ def _surest(
 
 
 def _pause(answer: requests.Response) -> float:
-    """Return the seconds for which a server asks its clients to stay away, as far as that can be borne."""
+    """Return the seconds that a server asks its clients to wait, up to a limit."""
     told = natural_number(answer.headers.get("Retry-After", ""))
     return min(float(told or 0), _LONGEST_PAUSE)
 

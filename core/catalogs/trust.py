@@ -16,16 +16,16 @@ from lake.core.redaction import is_secret
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
 
-# What names Python code to import, or chooses how this client logs in.
+# Properties that name Python code to import, or choose how this client logs in.
 _CODE = frozenset({"py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", "auth", "ssl"})
-# What storage needs; a catalog's own secrets are not among it.
+# Properties that storage needs; a catalog's own secrets are not among them.
 STORAGE = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
-# What says where a store is.
+# Properties that locate a store.
 _PLACES = re.compile(r"\.(?:endpoint|proxy-uri|account-host|service\.host|token-uri)$|authority$")
 
 
 def as_configured(given: Mapping[str, Any], configured: Mapping[str, Any]) -> dict[str, Any]:
-    """Return properties in which what chooses code is as the user configured it, or left out."""
+    """Return properties in which those that choose code come from the user's configuration only."""
     own = {key: configured[key] for key in _CODE & configured.keys()}
     return {**{key: value for key, value in given.items() if key not in _CODE}, **own}
 
@@ -55,7 +55,7 @@ def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
 
 
 def refuse_secrets(properties: Mapping[str, str]) -> None:
-    """Refuse to write what opens a store into a new table's metadata, where every reader finds it.
+    """Refuse to write credentials into a new table's metadata, where every reader of the table finds them.
 
     Raises:
         RefusedError: a property is such a secret.
@@ -69,7 +69,7 @@ def refuse_secrets(properties: Mapping[str, str]) -> None:
 
 
 def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) -> None:
-    """Refuse a store of a server's choice for credentials that are not the server's.
+    """Refuse a store that a server chose for credentials that the server did not give.
 
     Args:
         properties: what would open a table's store.

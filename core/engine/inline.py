@@ -92,7 +92,7 @@ class InlineEngine:
             yield from self._reduce(spill, reduce, reduce_payloads, storage)
 
     def stop(self) -> None:
-        """Tell running tasks to end and wait for them; those between two batches do so at once."""
+        """Cancel the running tasks and wait for them; a task stops between two batches."""
         self._stopped = True
         pools = list(self._pools)
         for pool in pools:
@@ -153,7 +153,7 @@ class InlineEngine:
 
 
 def _typed(values: Iterator[Any]) -> Iterator[Any]:
-    """Yield what a task gives; a disk or store that fails is told as Spark's tasks tell it."""
+    """Yield a task's results; translate errors of a disk or store as Spark's workers do."""
     try:
         yield from values
     except OSError as error:
@@ -166,13 +166,13 @@ def _typed(values: Iterator[Any]) -> Iterator[Any]:
 def _with_renewed(
     storage: Storage, attempt: str, values: Callable[[str], Iterator[TaskResult]]
 ) -> Iterator[TaskResult]:
-    """Yield a task's values; where credentials can be renewed, a task that its store refused begins anew once."""
+    """Yield a task's results; if its store refused it and credentials can be renewed, run it once more."""
     if not storage.renewed.can_refresh:
         yield from values(attempt)
         return
     number, _ = storage.renewed.current()
     try:
-        # What it gives counts only when it has given all, as on Spark.
+        # Its results count only when it has finished, as on Spark.
         given = list(values(attempt))
     except LakeError as error:
         if not (is_refusal(error) and storage.renewed.renew(number)):

@@ -1,4 +1,4 @@
-"""Which engine a plan gets."""
+"""Choose the engine for a plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lake.core.engine.jvm.java import find_java
 from lake.core.engine.tasks import Engine
 from lake.core.settings import Settings
 
-# Below this a JVM's start costs more than the work.
+# For fewer bytes, the start of a JVM takes longer than the work.
 INLINE_BYTES = 64 * 1024 * 1024
 
 

@@ -1,4 +1,4 @@
-"""Rows on their way to other tasks: Arrow IPC streams, gathered per receiver, and what is told beside them."""
+"""Rows on their way to other tasks: Arrow IPC streams, buffered by receiver, and the senders' reports."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CLAIM = b"lake.claim"
 
 @dataclass(slots=True)
 class ShuffleBuffer:
-    """Rows that wait to be sent; bounded for each reducer and for all together."""
+    """Rows that wait to be sent. The buffer of each reducer, and that of all together, is bounded."""
 
     reducers: int
     waiting: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
 
     def add(self, reducer: int, rows: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        """Take rows; yield what is to be sent now."""
+        """Buffer rows; yield the streams that are full."""
         self.waiting.setdefault(reducer, []).append(rows)
         self.sizes[reducer] = self.sizes.get(reducer, 0) + rows.nbytes
         if self.sizes[reducer] >= _BLOB_BYTES:
@@ -32,7 +32,7 @@ class ShuffleBuffer:
             yield from self.rest()
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
-        """Yield all that waits."""
+        """Yield all buffered rows."""
         for reducer in list(self.waiting):
             yield self._take(reducer)
 

@@ -1,4 +1,4 @@
-"""What runs where the rows are: find a task's function by name, run it, and carry errors home whole."""
+"""Task functions on workers: find a function by name, decode its payload, and return errors to the driver."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _payload_type(function: Callable[..., Any]) -> type[PlainData] | None:
 def context_for(
     storage: Storage, attempt: str, stopped: threading.Event | None = None
 ) -> TaskContext:
-    """Return what a task function is given beside its payload."""
+    """Return the context of a task function."""
     return TaskContext(storage=storage, attempt=attempt, stopped=stopped or threading.Event())
 
 
@@ -93,7 +93,7 @@ def encode_error(error: LakeError, trace: str = "") -> str:
 
 
 def encode_defect(error: Exception, storage: Storage) -> str:
-    """Return anything else that a task raised as an error of lake's, without the storage's secrets."""
+    """Return any other exception of a task as a LakeError, without the storage's secrets."""
     redact = Redactor()
     for properties in storage.credentials.parts():
         redact.learn(properties)
@@ -114,7 +114,7 @@ def decode_error(text: str) -> LakeError:
     try:
         error = found(plain["message"], hint=plain["hint"])
     except TypeError:
-        # Classes with more to say than a message are not raised in tasks.
+        # Classes that need more than a message are not raised in tasks.
         error = LakeError(plain["message"], hint=plain["hint"])
     if plain.get("trace"):
         error.add_note(plain["trace"])
@@ -122,7 +122,7 @@ def decode_error(text: str) -> LakeError:
 
 
 def echo(payload: Mapping[str, Any], context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Give a payload back: what an engine runs to show that it is there."""
+    """Return the payload: a task that shows that an engine works."""
     yield {"payload": dict(payload), "attempt": context.attempt}
 
 
@@ -135,6 +135,6 @@ def scatter(payload: Mapping[str, Any], _context: TaskContext) -> Iterator[tuple
 def gather(
     payload: Mapping[str, Any], blobs: Iterator[bytes], context: TaskContext
 ) -> Iterator[Mapping[str, Any]]:
-    """Give back what `scatter` sent to one reducer."""
+    """Return the texts that `scatter` sent to one reducer."""
     texts = [blob.decode() for blob in blobs]
     yield {"payload": dict(payload), "texts": texts, "attempt": context.attempt}

@@ -1,4 +1,4 @@
-"""What moves rows: Spark, or this process for small plans.
+"""The interface of engines: Spark, or this process for small plans.
 
 A task's payload is a dataclass that travels as JSON, and its function is a function of a module below `lake.core`.
 Spark's workers receive the function's name (``"lake.core.compaction.tasks:rewrite"``) and rebuild the payload as the
@@ -27,8 +27,8 @@ class Task(Generic[Payload]):
     """A unit of work.
 
     Args:
-        payload: what the function is given; no secrets (it is visible in Spark's UI).
-        input_bytes: what it reads, for progress and for choosing an engine.
+        payload: the argument of the function. It must not contain secrets, because Spark's UI shows it.
+        input_bytes: the bytes that the task reads, for progress and for the choice of an engine.
     """
 
     payload: Payload
@@ -45,14 +45,14 @@ class TaskResult:
 
 @dataclass(slots=True)
 class TaskContext:
-    """What a task's function is given beside its payload.
+    """What a task's function receives in addition to its payload.
 
     Args:
         storage: reads and writes files with the table's storage properties.
-        attempt: a text that differs between two attempts at one task, for file names that never repeat.
-        stopped: set when the batch of tasks ends early; long loops look at it between batches. Spark
-            kills its workers instead, and no ``finally`` of theirs runs: whoever started the tasks removes
-            their files, by names that it knows.
+        attempt: a text that differs between two attempts at one task, so that file names never repeat.
+        stopped: set when the batch of tasks ends early; long loops check it between batches. Spark kills
+            its workers instead, and no ``finally`` block runs there: the driver knows the names of the
+            tasks' files and removes them.
     """
 
     storage: Storage
@@ -60,10 +60,10 @@ class TaskContext:
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def check_cancelled(self) -> None:
-        """Stop here if the batch of tasks has ended early.
+        """Stop the task if its batch has ended early.
 
         Raises:
-            StoppedError: it has.
+            StoppedError: the batch has ended early.
         """
         if self.stopped.is_set():
             raise StoppedError(signal.SIGTERM)
@@ -78,14 +78,14 @@ ReduceFunction = Callable[[Payload, Iterator[bytes], TaskContext], Iterator[Mapp
 
 
 class Engine(Protocol):
-    """Runs tasks and gives their results as they finish."""
+    """Runs tasks and returns their results as they finish."""
 
     name: str
     parallelism: int
 
     @property
     def may_have_lost_attempts(self) -> bool:
-        """Whether tasks may have been tried more often than they gave results: files of such attempts lie about."""
+        """Whether attempts at tasks may have been lost, whose files still exist."""
 
     def run(
         self,
@@ -96,8 +96,8 @@ class Engine(Protocol):
     ) -> Iterator[TaskResult]:
         """Run ``function``, a function of a module below lake.core, on every task; results come as tasks finish.
 
-        Closing the iterator, an error, or `stop` cancels what still runs; when that returns, no task writes
-        any more (a Spark Connect server alone does not tell whether). A `LakeError` raised in a task is
+        Closing the iterator, an error, or `stop` cancels the running tasks; after that no task writes any
+        more (except on a Spark Connect server, which does not report it). A `LakeError` that a task raises is
         raised here with its own class, message and hint.
         """
 
@@ -110,11 +110,11 @@ class Engine(Protocol):
         *,
         storage: Storage,
     ) -> Iterator[TaskResult]:
-        """Run ``map_function`` on every task, bring all bytes of one reducer number together, reduce them.
+        """Run ``map_function`` on every task, collect the bytes by reducer number, and reduce them.
 
-        Reducer ``i`` is given ``reduce_payloads[i]``, and blobs in the order of tasks and of sending;
-        ``TaskResult.task`` is its number. A reducer that receives nothing is not called.
+        Reducer ``i`` receives ``reduce_payloads[i]``, and the blobs in the order of tasks and of sending;
+        ``TaskResult.task`` is its number. A reducer that receives no blob is not called.
         """
 
     def stop(self) -> None:
-        """Cancel running tasks and end; nothing runs afterwards. May be called twice."""
+        """Cancel the running tasks and end the engine. May be called twice."""

@@ -1,4 +1,4 @@
-"""Numbered pieces of work on a few threads, all that they give in one stream."""
+"""Numbered pieces of work on a few threads, with all results in one stream."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class _Done:
 
 
 class Pool(Generic[T]):
-    """Runs one batch of work; make one for each.
+    """Runs one batch of work. Each batch needs a new pool.
 
     Args:
         threads: how many pieces run at once.
         on_cancel: called once when the work ends early, before threads are waited for.
-        join_seconds: how long to wait for threads that were told to end.
+        join_seconds: how long to wait for threads after `cancel`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Pool(Generic[T]):
         self._lock = threading.Lock()
 
     def spread(self, count: int, work: Callable[[int], Generator[T]]) -> Iterator[T]:
-        """Run ``work`` for 0 … count - 1 and yield what each gives, as it comes.
+        """Run ``work`` for 0 … count - 1 and yield the results as they come.
 
         The first exception that a piece raises is raised here. Ending early, for that or by closing the
         iterator, sets `stopped` and returns when the threads have ended.
@@ -73,7 +73,7 @@ class Pool(Generic[T]):
             self.join()
 
     def cancel(self) -> None:
-        """Tell the work to end; may be called by any thread and more than once."""
+        """Cancel the work; any thread may call this, more than once."""
         with self._lock:
             if self.stopped.is_set():
                 return

@@ -74,7 +74,7 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
         (outcome("expire", Status.NOTHING_TO_DO, result={}), "nothing to expire"),
         (
             outcome("compact", Status.ALREADY_RUNNING),
-            "another command of lake works on this table; nothing was done",
+            "already running: another command of lake works on this table",
         ),
     ],
 )

@@ -80,7 +80,7 @@ def test_the_second_run_leaves_with_status_already_running(
     assert (document["snapshot_ids"], document["result"]) == ([], {})
     assert document["base_snapshot_id"]
     assert (text.exit_code, quiet.exit_code) == (0, 0)
-    assert f"{command[0]} db.t: already-running" in text.stdout + text.stderr
+    assert "db.t: already running: another command" in text.stdout + text.stderr
     assert f"\t{os.getpid()}\top-1\t" in text.stdout
     assert (quiet.stdout, quiet.stderr) == ("", "")
     assert files_below(lake.warehouse) == before
