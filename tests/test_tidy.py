@@ -234,6 +234,7 @@ def test_bash_completes_commands_options_and_choices(words: list[str], expected:
     assert done.stdout.split() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

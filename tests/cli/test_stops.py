@@ -98,6 +98,7 @@ def test_a_third_signal_kills_a_clean_up_that_hangs(tmp_path: Path) -> None:
     assert process.returncode in (-signal.SIGTERM, -signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_a_signal_after_the_end_of_the_work_does_not_change_how_it_ended(tmp_path: Path) -> None:
     program = textwrap.dedent(
         """

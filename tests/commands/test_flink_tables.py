@@ -11,6 +11,7 @@ from support.tables.flink_fixtures import FlinkFixture
 
 
 # The long tests have all of them.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["c3-upsert-v3"])
 def test_all_commands_leave_the_rows_that_flink_wrote(
     flink_lent: Callable[[str], FlinkFixture], tmp_path: Path, name: str

@@ -208,7 +208,7 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
         ([], 2, "name files to load"),
         (["x.parquet", "--partition-by", "id"], 2, "need --create"),
         (["x.parquet", "--distribution", "range"], 2, "needs a sort order or a partition spec"),
-        (["x.parquet", "--distribution", "odd"], 2, "none of none, hash, range"),
+        (["x.parquet", "--distribution", "odd"], 2, "is not one of none, hash, range"),
         (["x.parquet", "--target-size", "big"], 2, "not a size"),
         (["x.parquet", "--branch", "other"], 7, "no branch named other"),
         (["x.parquet", "--overwrite-where", "nope > 1"], 7, "no column nope"),

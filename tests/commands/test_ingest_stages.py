@@ -374,6 +374,7 @@ def test_a_run_whose_history_is_gone_is_committed_by_nobody(
 # Killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [APPEND, UPSERT, CHANGES], ids=lambda mode: "".join(mode[-1:]))
 def test_a_run_killed_before_its_commit_is_finished_by_the_next_without_its_source(
     table: CommandLine, tmp_path: Path, mode: tuple[str, ...]
@@ -412,6 +413,7 @@ def _unreachable(lake: CommandLine) -> set[str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [APPEND, UPSERT, CHANGES], ids=lambda mode: "".join(mode[-1:]))
 def test_a_run_killed_after_its_commit_is_tidied_by_the_next(
     table: CommandLine, tmp_path: Path, mode: tuple[str, ...]
@@ -457,6 +459,7 @@ def test_a_run_killed_before_its_commit_can_be_discarded_at_once(
     assert files_below(table.warehouse) == before
 
 
+@pytest.mark.slow
 def test_a_run_without_an_id_that_was_killed_can_be_finished_by_its_job_id(
     table: CommandLine, tmp_path: Path
 ) -> None:
@@ -471,6 +474,7 @@ def test_a_run_without_an_id_that_was_killed_can_be_finished_by_its_job_id(
     assert len(rows_of(table, tmp_path)) == 4
 
 
+@pytest.mark.slow
 def test_a_run_without_an_id_that_landed_before_it_was_killed_is_not_committed_twice(
     table: CommandLine, tmp_path: Path
 ) -> None:
@@ -485,6 +489,7 @@ def test_a_run_without_an_id_that_landed_before_it_was_killed_is_not_committed_t
     assert temporary_manifests(table.warehouse) == []
 
 
+@pytest.mark.slow
 def test_a_discard_that_is_killed_half_way_is_ended_by_the_next_and_nobody_commits_the_rest(
     table: CommandLine, tmp_path: Path
 ) -> None:
@@ -500,6 +505,7 @@ def test_a_discard_that_is_killed_half_way_is_ended_by_the_next_and_nobody_commi
     assert files_below(table.warehouse) == before
 
 
+@pytest.mark.slow
 def test_a_run_whose_discard_was_killed_is_loaded_anew(table: CommandLine, tmp_path: Path) -> None:
     path = source(tmp_path, APPEND)
     table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)
@@ -583,6 +589,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in files_below(folder)}
 
 
+@pytest.mark.slow
 def test_a_discard_of_a_committed_run_deletes_no_file_of_it(
     table: CommandLine, tmp_path: Path
 ) -> None:

@@ -245,6 +245,7 @@ def _rows(folder: Path, first: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_leaves_no_lock(
     lake: CommandLine, table: Path, number: signal.Signals
@@ -260,6 +261,7 @@ def test_a_stopped_run_leaves_no_lock(
     assert files_below(lake.warehouse) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_after_a_killed_run_the_next_one_takes_the_lock_over(
     lake: CommandLine, table: Path, command: tuple[str, ...]

@@ -96,6 +96,7 @@ def test_a_staged_run_goes_by_its_job_id_as_well(staged: CommandLine) -> None:
     assert document["status"] == "done"
 
 
+@pytest.mark.slow
 def test_two_processes_commit_a_staged_run_once(staged: CommandLine) -> None:
     arguments = ("--json", "replay", "db.t", "--job", "r1", "--completed", "1")
     running = [staged.start(*arguments) for _ in range(2)]

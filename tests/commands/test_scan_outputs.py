@@ -233,7 +233,7 @@ def test_a_cluster_cannot_write_here_so_this_process_reads(table: Path, tmp_path
     )
 
     assert found["result"]["rows"] == FILES * ROWS
-    assert any("this process reads" in text for text in found["warnings"])
+    assert any("rows are read in this process" in text for text in found["warnings"])
 
 
 def test_text_may_be_compressed(table: Path, tmp_path: Path, lake: CommandLine) -> None:
@@ -271,6 +271,7 @@ def test_the_tables_own_folder_takes_no_output(table: Path, lake: CommandLine) -
     assert files_below(table) == before
 
 
+@pytest.mark.slow
 def test_standard_output_is_rows_only_and_may_be_left_early(table: Path) -> None:
     lake = CommandLine(table)
     for format_name in ("csv", "json"):
@@ -288,6 +289,7 @@ def test_standard_output_is_rows_only_and_may_be_left_early(table: Path) -> None
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_binary_formats_go_to_standard_output_too(table: Path, tmp_path: Path) -> None:
     for format_name in ("parquet", "arrow"):
         command = [

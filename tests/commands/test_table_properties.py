@@ -130,6 +130,7 @@ INVALID = {
 }
 
 
+@pytest.mark.slow
 def test_a_new_table_gets_no_invalid_property_and_nothing_is_written(warehouse: Warehouse) -> None:
     source = warehouse.source({1: "a"})
     warehouse.lake.warehouse.mkdir()
@@ -143,6 +144,7 @@ def test_a_new_table_gets_no_invalid_property_and_nothing_is_written(warehouse: 
     assert files_below(warehouse.lake.warehouse) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stopped", "working"),
     [

@@ -157,7 +157,7 @@ def test_a_table_that_may_only_be_read_is_left_as_it_is(
         assert lake.ok("scan", "db.t")["result"]["rows"] == 1
         result = lake("--json", *arguments)
 
-    check(result, 9, "not allowed")
+    check(result, 9, "no permission")
     assert files(table) == before
     assert lake("--json", *arguments).exit_code == 0
 

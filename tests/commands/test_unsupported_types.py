@@ -176,7 +176,7 @@ def test_a_source_with_values_of_the_column_is_refused(
     refused = lake("ingest", "db.t", path)
 
     assert refused.exit_code == 3, refused
-    assert f"has values for column v of the type {kind}" in refused.stderr
+    assert f"has values for column v of type {kind}" in refused.stderr
     assert ids(lake) == [1, 2, 3]
 
 

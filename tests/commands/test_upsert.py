@@ -742,6 +742,7 @@ def test_sources_and_tables_of_many_files_on_each_engine(
     assert len(by_pyiceberg(warehouse)) == len(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "values"),
     [

@@ -467,25 +467,31 @@ def test_a_disk_without_locks_still_has_one_winner(
     table = made(tmp_path)
     start = threading.Barrier(4)
 
-    def commit(number: int) -> bool:
+    def commit(number: int) -> bool | None:
         start.wait()
         try:
             change(table, **{f"k{number}": "v"})
         except CommitFailedException:
             return False
+        except CommitStateUnknownException:
+            # Without a lock another thread may make the next version before this one is confirmed.
+            return None
         return True
 
     with ThreadPoolExecutor(4) as pool:
         won = list(pool.map(commit, range(4)))
 
     found = table.refreshed()
-    assert [f"k{number}" in found.properties for number in range(4)] == won
-    assert sorted(versions(tmp_path / "db/t/metadata")) == list(range(1, 2 + won.count(True)))
+    there = [f"k{number}" in found.properties for number in range(4)]
+    assert all(win in {None, is_there} for win, is_there in zip(won, there, strict=True))
+    assert any(there)
+    assert sorted(versions(tmp_path / "db/t/metadata")) == list(range(1, 2 + there.count(True)))
 
 
 # Dying and failing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", hadoop_steps.STEPS)
 @pytest.mark.parametrize("creating", [False, True])
 def test_a_run_killed_at_any_step_has_committed_or_not(

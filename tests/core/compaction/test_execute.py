@@ -288,6 +288,7 @@ def test_a_rollback_meanwhile_is_a_conflict(world: World) -> None:
 # The catalog's answers
 
 
+@pytest.mark.slow
 def test_a_commit_that_is_always_refused_leaves_nothing(world: World) -> None:
     faults = [refused_with(CommitFailedException("409")) for _ in range(100)]
 
@@ -477,7 +478,7 @@ def test_an_output_never_has_the_name_of_an_input(
     monkeypatch.setattr(tasks, "same_name", same_name, raising=False)
     monkeypatch.setattr(rewrite, "rewrite", same_name)
 
-    with pytest.raises(LakeError, match="remove what it adds"):
+    with pytest.raises(LakeError, match="remove a file that it adds"):
         world.compact()
 
     assert taken in world.live_paths()

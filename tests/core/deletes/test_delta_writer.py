@@ -322,6 +322,7 @@ def test_a_key_without_a_partitions_source_is_refused_with_the_reason(tmp_path: 
         DeltaWriter(Storage(), delta, task=0, attempt="a")
 
 
+@pytest.mark.slow
 def test_after_an_error_no_file_of_any_kind_is_left(tmp_path: Path) -> None:
     delta = delta_settings(tmp_path / "t", UNPARTITIONED_PARTITION_SPEC, (1,), UPSERT, 2)
     row = {"id": 1, "part": "x", "value": 1}

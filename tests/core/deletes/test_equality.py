@@ -184,6 +184,7 @@ print(found, loaded.in_memory, peak // 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["integer", "text"])
 def test_a_task_with_more_keys_than_memory_stays_below_256_mib(kind):
     done = subprocess.run(

@@ -185,6 +185,7 @@ def test_an_escape_before_an_ordinary_character_is_refused(pattern: str) -> None
         parse_filter(f"x like '{pattern}' escape ''")
 
 
+@pytest.mark.slow
 def test_a_pattern_as_long_as_a_filter_may_be_is_read() -> None:
     for part in ("_", "%a", "é", "\\%"):
         pattern = part * (65_000 // len(part))

@@ -452,6 +452,7 @@ def test_a_subtask_that_is_there_twice_or_beyond_the_parallelism_is_corrupt() ->
             _read(content)
 
 
+@pytest.mark.slow
 def test_more_than_any_job_has_is_refused_before_it_is_kept() -> None:
     bare = subtask_state(6, managed=operator_handle({_JOBS: (0, ())}, NULL))
     item = (1, iceberg_committable(_JOB, _OPERATOR, 5, b""), 0)

@@ -143,6 +143,7 @@ print(execute(session, plan).status, flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["c2-upsert-part", "c3-upsert-v3", "j-partial", "b2-append-pending"]
 )

@@ -247,5 +247,5 @@ def test_increments_one_behind_the_other_are_one_increment(count: int, data: st.
 
 def test_parents_in_a_circle_are_refused() -> None:
     kept = [snapshot(1, 2), snapshot(2, 1)]
-    with pytest.raises(BadInputError, match="circle"):
+    with pytest.raises(BadInputError, match="cycle"):
         chosen(metadata_of(kept, 2), end=2)

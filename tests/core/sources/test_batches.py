@@ -39,6 +39,7 @@ def rows_of(source: Source, schema: pa.Schema) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.mark.slow
 def test_a_tiny_parquet_file_that_expands_a_millionfold_is_read_in_bounded_batches(
     tmp_path: Path,
 ) -> None:
