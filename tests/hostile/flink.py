@@ -34,7 +34,7 @@ class Checkpoints:
     at_once = 50
 
     def __init__(self, _folder: Path) -> None:
-        self._damage = _module("core/checkpoints/test_damage.py")
+        self._damage = _module("core/flink/test_damage.py")
 
     def attempt(self, number: int) -> str:
         damage, chance = self._damage, random.Random(f"checkpoint {number}")
