@@ -129,7 +129,7 @@ def test_a_scan_to_a_folder_of_this_machine_is_read_by_this_process(
     )
 
     assert pq.read_table(tmp_path / "out").num_rows == 60
-    assert any("not the cluster" in warning for warning in document["warnings"])
+    assert any("not on the cluster" in warning for warning in document["warnings"])
 
 
 def test_tasks_run_on_executors_with_the_lake_that_was_sent(

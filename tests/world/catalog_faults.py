@@ -24,6 +24,11 @@ class FaultyCatalog(NoopCatalog):
         self._behind = behind
         self._layer = layer
 
+    @property
+    def engine(self) -> Any:
+        """Where a catalog in SQL stores the names of tables and views."""
+        return self._behind.engine
+
     def load_table(self, identifier: Any) -> Any:
         def load() -> Any:
             found = self._behind.load_table(identifier)

@@ -70,11 +70,8 @@ class Service:
 
     def unreferenced(self, name: str = "t") -> set[str]:
         """Return the files below a table that no retained snapshot or metadata file names."""
-        from pyiceberg.io.pyarrow import PyArrowFileIO
-
         table = self.catalog().load_table(self.table(name))
         io = table.io
-        assert isinstance(io, PyArrowFileIO)
         named = {table.metadata_location, *(e.metadata_file for e in table.metadata.metadata_log)}
         for snapshot in table.metadata.snapshots:
             named.add(snapshot.manifest_list)
