@@ -316,6 +316,7 @@ def test_a_full_disk_behind_stdout_is_an_error_without_a_trace(lake: CommandLine
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "closed", "code"),
     [

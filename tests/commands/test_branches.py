@@ -264,6 +264,7 @@ def run(world: Diverged, branch: str, command: tuple[object, ...]) -> dict[str, 
     return world.lake.ok(*arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", _ALL, ids=lambda case: case.name)
 def test_a_command_changes_its_branch_alone(shared: Diverged, case: Case) -> None:
     if "db.other" in case.commands[0]:

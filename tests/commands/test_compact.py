@@ -576,6 +576,7 @@ def test_values_of_every_type_are_carried_bit_by_bit(lake_on: CommandLine) -> No
     assert sorted_rows(loaded(lake_on.warehouse)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", [name for name in TYPES if name not in {"f", "d"}])
 def test_rows_are_found_by_their_partition_of_any_type_afterwards(
     lake: CommandLine, column: str

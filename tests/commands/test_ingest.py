@@ -133,6 +133,7 @@ def test_a_file_of_each_format_makes_a_table_and_is_read_back(
     assert snapshot.summary["lake.operation-id"] == done["operation_id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "json", "arrow", "parquet"])
 def test_standard_input_is_a_source(
     lake: CommandLine, warehouse: Path, tmp_path: Path, kind: str

@@ -430,6 +430,7 @@ def test_a_run_killed_after_its_commit_is_tidied_by_the_next(
     assert rows_of(table, tmp_path) == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", [LAYING_DOWN, BETWEEN], ids=["before", "between"])
 def test_a_run_killed_before_it_was_laid_down_whole_is_loaded_again(
     table: CommandLine, tmp_path: Path, point: tuple[str, str, str]
@@ -447,6 +448,7 @@ def test_a_run_killed_before_it_was_laid_down_whole_is_loaded_again(
     assert temporary_manifests(table.warehouse) == []
 
 
+@pytest.mark.slow
 def test_a_run_killed_before_its_commit_can_be_discarded_at_once(
     table: CommandLine, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_filters_find_the_rows_whatever_the_partitions_are(
     assert found(lake, tmp_path, "--where", condition) == [(one, one) for one in some]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("deletes", ["position", "equality", "copy-on-write"])
 def test_a_time_is_a_key_and_survives_compaction_to_the_nanosecond(

@@ -558,6 +558,7 @@ def racing(lake: CommandLine, other: Callable[[], Any]) -> CommandLine:
     return CommandLine(lake.warehouse, engine="inline", open_session=opened)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theirs", MODES)
 @pytest.mark.parametrize("ours", MODES)
 @pytest.mark.parametrize("version", ["2", "3"])

@@ -372,6 +372,7 @@ def test_long_and_deep_filters_are_bounded() -> None:
     assert parse_filter(text) == And(EqualTo("x", "(" * 100), EqualTo("y", "'"))
 
 
+@pytest.mark.slow
 def test_long_chains_are_read_and_bound() -> None:
     for count in (10, 1001, 16_000):
         parsed = parse_filter("not " * count + "x = 1")

@@ -147,6 +147,7 @@ def test_metadata_cut_anywhere_before_its_ignored_tail_is_a_typed_error(name: st
         assert found == (_original(name) if length >= tail else None)
 
 
+@pytest.mark.slow
 def test_a_state_file_of_any_other_length_is_a_typed_error() -> None:
     (path,) = set(_files("d-retract")) - {_metadata("d-retract")}
     content = _files("d-retract")[path]
@@ -155,6 +156,7 @@ def test_a_state_file_of_any_other_length_is_a_typed_error() -> None:
     assert _read("d-retract", path, content + b"\x00") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", [_BOMBS[0], _BOMBS[1], _BOMBS[4]])
 def test_a_length_that_lies_allocates_nothing_wherever_it_stands(bomb: bytes) -> None:
     content = _files("a-append")[_metadata("a-append")]

@@ -127,6 +127,7 @@ def test_bloom_filters_are_written_where_the_table_asks_for_them(tmp_path: Path)
     assert found == set(PATHS.values())
 
 
+@pytest.mark.slow
 def test_a_bloom_filter_is_as_large_as_the_table_allows(tmp_path: Path) -> None:
     one = {"write__parquet__bloom_filter_enabled__column__id": "true"}
     sizes = []
