@@ -23,9 +23,8 @@ def run() -> int:
     try:
         return main(early=_EARLY)
     finally:
-        # At exit the interpreter collects garbage among all objects, which takes half a second.
-        # Frozen objects are
-        # skipped.
+        # At exit the interpreter searches all objects for garbage, which takes half a second. It skips
+        # frozen objects.
         gc.freeze()
 
 

@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -105,8 +106,17 @@ def build_app() -> typer.Typer:
     return app
 
 
+@cache
+def root_command() -> TyperGroup:
+    """Return the command with the global options and the verbs, built once."""
+    command = typer.main.get_command(build_app())
+    assert isinstance(command, TyperGroup)  # noqa: S101 - an application with a callback is a group
+    return command
+
+
+@cache
 def load_verb(name: str) -> TyperCommand:
-    """Return the command of a verb."""
+    """Return the command of a verb, built once."""
     module = importlib.import_module(f"lake.commands.{name}")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, cls=_Verb)(getattr(module, name))
@@ -123,8 +133,7 @@ def arrange_arguments(arguments: Sequence[str]) -> CommandLine:
     Raises:
         InvalidRequestError: the last option lacks its value.
     """
-    root = option_table(typer.main.get_command(build_app()))
-    return arrange(arguments, root, _options_of)
+    return arrange(arguments, option_table(root_command()), _options_of)
 
 
 def _options_of(verb: str) -> dict[str, bool]:

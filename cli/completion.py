@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from typer.core import TyperOption
 
-from lake.cli.app import VERBS, build_app, load_verb
+from lake.cli.app import VERBS, load_verb, root_command
 
 _CHOICES = re.compile(r"[a-z-]+(\|[a-z-]+)+")
 _FOLDERS = {"DIR"}
@@ -54,7 +53,7 @@ class _Verb:
 def script(shell: str) -> str:
     """Return the completion script of ``bash``, ``zsh`` or ``fish``."""
     writer = SCRIPTS[shell][1]
-    root = _options(typer.main.get_command(build_app()))
+    root = _options(root_command())
     verbs = [_verb(load_verb(name)) for name in VERBS]
     return "\n".join(writer(root, verbs)) + "\n"
 

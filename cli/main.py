@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
-from lake.cli.app import VERBS, State, arrange_arguments, build_app
+from lake.cli.app import VERBS, State, arrange_arguments, root_command
 from lake.cli.arguments import CommandLine, suggestion
 from lake.cli.progress import make_progress
 from lake.cli.render import Renderer
@@ -102,7 +102,9 @@ def _run(line: CommandLine, state: State) -> _Ending:
         if reason:
             return InvalidRequestError(f"{argument!r} {reason}")
     try:
-        ended = build_app()(args=arguments, prog_name="lake", standalone_mode=False, obj=state)
+        ended = root_command().main(
+            args=arguments, prog_name="lake", standalone_mode=False, obj=state
+        )
     except LakeError as error:
         return error
     except typer.TyperException as error:

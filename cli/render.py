@@ -6,7 +6,6 @@ lines.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import sys
@@ -18,6 +17,7 @@ from lake.cli.sentences import next_step, sentence
 from lake.core.clock import Clock
 from lake.core.errors import LakeError
 from lake.core.outcome import Outcome, Status
+from lake.core.plain import base64_text
 from lake.core.redaction import one_line
 from lake.core.units import format_duration, format_size
 
@@ -180,7 +180,7 @@ def _sized(column: str, value: Any) -> Any:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return one_line(_base64(value) if isinstance(value, bytes) else str(value))
+    return one_line(base64_text(value) if isinstance(value, bytes) else str(value))
 
 
 def _json_ready(value: Any) -> Any:
@@ -191,9 +191,4 @@ def _json_ready(value: Any) -> Any:
         return [_json_ready(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
-    return _base64(value) if isinstance(value, bytes) else value
-
-
-def _base64(value: bytes) -> str:
-    """Encode bytes as scans write them and `ingest` reads them."""
-    return base64.b64encode(value).decode()
+    return base64_text(value) if isinstance(value, bytes) else value

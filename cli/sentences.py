@@ -47,9 +47,9 @@ class _Facts(dict[str, Any]):
         return 0
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 row``, ``1,000 rows``."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number:,} {noun + 's' * (number != 1)}"
 
 
 def _ingest(outcome: Outcome) -> str:
@@ -66,31 +66,34 @@ def _ingest(outcome: Outcome) -> str:
             f'staged {_rows_in_files(result)} as run "{result["run_id"]}"; the table is unchanged'
         )
     text = _loaded(plan, result)
-    if result.get("rows_rejected"):
+    if result["rows_rejected"]:
         text += f", rejected {counted(result['rows_rejected'], 'row')}"
-    return f"created the table and {text}" if plan.get("creates_table") else text
+    return f"created the table and {text}" if plan["creates_table"] else text
 
 
 def _planned_load(plan: _Facts) -> str:
-    kind = f"{str(plan['format']).upper()} " if plan.get("format") else ""
+    kind = f"{str(plan['format']).upper()} " if plan["format"] else ""
     source = f"{counted(plan['files'], kind + 'file')} ({format_size(plan['bytes'])})"
-    if plan.get("creates_table"):
+    if plan["creates_table"]:
         columns = counted(len(plan["schema"]), "column")
         spec = ", ".join(
             re.sub(r"^identity\((.*)\) as \1$", r"\1", x) for x in plan["partition_spec"]
         )
         return f"create the table ({columns}, {_partitioned(spec)}) and load {source}"
-    if plan.get("changes_column"):
+    if plan["changes_column"]:
         return f"apply the changes in {source} by {', '.join(plan['key'])}"
-    if plan.get("key"):
+    if plan["key"]:
         return f"update or insert the rows of {source} by {', '.join(plan['key'])}"
     if plan["mode"] == "append":
         return f"load {source}"
-    removed = counted(plan["removed_files"], "data file")
-    rewritten = f", rewrite {counted(plan['rewritten_files'], 'file')}" * bool(
-        plan["rewritten_files"]
-    )
-    return f"remove {removed}{rewritten} and load {source} ({plan['mode']})"
+    return f"{_removals(plan, 'remove', 'rewrite')}load {source} ({plan['mode']})"
+
+
+def _removals(plan: _Facts, remove: str, rewrite: str) -> str:
+    """Return what an overwrite does to the table's files, before what it loads; empty if nothing."""
+    files = {remove: plan["removed_files"], rewrite: plan["rewritten_files"]}
+    parts = [f"{verb} {counted(number, 'data file')}" for verb, number in files.items() if number]
+    return f"{', '.join(parts)} and " if parts else ""
 
 
 def _partitioned(spec: str) -> str:
@@ -98,17 +101,17 @@ def _partitioned(spec: str) -> str:
 
 
 def _loaded(plan: _Facts, result: _Facts) -> str:
-    if plan.get("changes_column"):
+    if plan["changes_column"]:
         changes = counted(result["rows_read"], "change")
         return f"applied {changes} in {_files(result)}"
-    if plan.get("key"):
+    if plan["key"]:
         done = {"updated": result["rows_updated"], "inserted": result["rows_inserted"]}
         text = " and ".join(f"{verb} {counted(rows, 'row')}" for verb, rows in done.items() if rows)
         return f"{text or 'changed no row'} ({counted(result['rows_read'], 'row')} read)"
     if plan.get("mode") in {None, "append"}:
         return f"loaded {_rows_in_files(result)}"
-    removed = counted(plan["removed_files"], "data file")
-    return f"removed {removed} and loaded {_rows_in_files(result)} ({plan['mode']})"
+    removals = _removals(plan, "removed", "rewrote")
+    return f"{removals}loaded {_rows_in_files(result)} ({plan['mode']})"
 
 
 def _rows_in_files(result: _Facts) -> str:
@@ -117,7 +120,7 @@ def _rows_in_files(result: _Facts) -> str:
 
 def _files(result: _Facts) -> str:
     files = counted(result["data_files"], "file")
-    if result.get("delete_files"):
+    if result["delete_files"]:
         files += f" and {counted(result['delete_files'], 'delete file')}"
     return f"{files} ({format_size(result['bytes_written'])})"
 
@@ -157,16 +160,16 @@ _EXPIRED_FILES = (
 
 def _expire(outcome: Outcome) -> str:
     counts = _Facts(outcome.plan if outcome.status is Status.DRY_RUN else outcome.result)
-    files = counted(sum(counts.get(name) or 0 for name in _EXPIRED_FILES), "file")
+    files = counted(sum(counts[name] for name in _EXPIRED_FILES), "file")
     snapshots = counted(counts["snapshots"], "snapshot")
     size = format_size(counts["bytes"])
-    refs = f" and {counted(counts['refs'], 'ref')}" if counts.get("refs") else ""
+    refs = f" and {counted(counts['refs'], 'ref')}" if counts["refs"] else ""
     if outcome.status is Status.DRY_RUN:
         return f"dry run: would expire {snapshots}{refs} and delete {files} ({size}); nothing was changed"
     if outcome.status is Status.NOTHING_TO_DO:
         return "nothing to expire"
     text = f"expired {snapshots}{refs}, deleted {files}, freed {size}"
-    if counts.get("failed_deletes"):
+    if counts["failed_deletes"]:
         text += f"; {counted(counts['failed_deletes'], 'file')} could not be deleted"
     return text
 
@@ -208,10 +211,8 @@ def _replay(outcome: Outcome) -> str:
     pending = plan["pending"]
     if outcome.status is Status.DRY_RUN:
         return f"dry run: would commit {counted(pending, 'checkpoint')}; nothing was changed"
-    found = counted(len(plan.get("checkpoints") or ()), "checkpoint")
-    return (
-        f"{found}, {pending:,} pending" if plan.get("checkpoints") else "no uncommitted checkpoint"
-    )
+    found = counted(len(plan["checkpoints"] or ()), "checkpoint")
+    return f"{found}, {pending:,} pending" if plan["checkpoints"] else "no uncommitted checkpoint"
 
 
 def _demo(outcome: Outcome) -> str:

@@ -6,7 +6,6 @@ left out, an ellipsis stands in their place, and a line below the table says how
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from lake.core.plain import base64_text
 from lake.core.redaction import one_line
 
 ELLIPSIS = "…"
@@ -82,9 +82,9 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        return base64_text(value)
     if isinstance(value, Mapping | list | tuple):
-        return one_line(json.dumps(value, default=_plain, ensure_ascii=False))
+        return one_line(json.dumps(value, default=cell, ensure_ascii=False))
     return one_line(str(value))
 
 
@@ -184,7 +184,3 @@ def _padded(text: str, item: Column, style: str = "") -> Text:
         text = set_cell_size(text, item.width - 1).rstrip() + ELLIPSIS
     filling = " " * (item.width - cell_len(text))
     return Text(filling + text if item.numeric else text + filling, style=style)
-
-
-def _plain(value: Any) -> str:
-    return cell(value)

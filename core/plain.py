@@ -25,7 +25,12 @@ class Codec(NamedTuple):
     decode: Callable[[Any], Any]
 
 
-_BYTES = Codec(lambda value: base64.b64encode(value).decode(), base64.b64decode)
+def base64_text(value: bytes) -> str:
+    """Return bytes as base64 text: in tasks, in JSON, and as scans write them and `ingest` reads them."""
+    return base64.b64encode(value).decode()
+
+
+_BYTES = Codec(base64_text, base64.b64decode)
 
 
 class PlainData:

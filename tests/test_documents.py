@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 from support.cli.document_sessions import Terminal, sessions
-from typer.testing import CliRunner
+from support.cli.help_text import help_of
 
-from lake.cli.app import VERBS, State, build_app
+from lake.cli.app import VERBS
 from lake.cli.main import main
 from lake.core.errors import NotFoundError
 from lake.core.session import Session
@@ -57,10 +57,7 @@ def options_in_table(text: str) -> list[str]:
 
 
 def options_of(*arguments: str) -> set[str]:
-    state = State(open_session=lambda *_: pytest.fail("help opened a session"))
-    result = CliRunner().invoke(build_app(), [*arguments, "--help"], obj=state)
-    assert result.exit_code == 0, result.output
-    declared = re.findall(r"^  (-.*?)(?:  |$)", result.output, re.M)
+    declared = re.findall(r"^  (-.*?)(?:  |$)", help_of(*arguments), re.M)
     return {option for line in declared for option in _OPTION.findall(line)}
 
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from support.cli.command_line import CommandLine
 
-from lake.cli.app import VERBS, build_app, load_verb
+from lake.cli.app import VERBS, load_verb, root_command
 from lake.core import errors
 from lake.core.outcome import Status
 
@@ -44,17 +43,16 @@ def contract(folder: Path) -> dict[str, Any]:
         # Those of a staged run are there only until it is committed.
         files |= {_pattern(path.relative_to(folder)) for path in folder.rglob("*")}
     return {
-        "options": {"": _options(_root()), **{verb: _options(load_verb(verb)) for verb in VERBS}},
+        "options": {
+            "": _options(root_command()),
+            **{verb: _options(load_verb(verb)) for verb in VERBS},
+        },
         "statuses": sorted(map(str, Status)),
         "errors": dict(sorted(_errors(errors.LakeError))),
         "documents": documents,
         "files": sorted(files),
         "summaries": _summaries(folder / "warehouse"),
     }
-
-
-def _root() -> Any:
-    return typer.main.get_command(build_app())
 
 
 def _options(command: Any) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from support.cli.command_line import CommandLine
+from support.cli.help_text import help_of
 from support.tables.iceberg_tables import make_table
-from typer.testing import CliRunner
 
 from lake.cli import completion
-from lake.cli.app import VERBS, State, build_app, load_verb
+from lake.cli.app import VERBS, load_verb
 from lake.core import errors
 
 ROOT = Path(__file__).parent.parent
@@ -53,13 +53,6 @@ def imports_by_module() -> dict[str, set[str]]:
 
 def subclasses(kind: type) -> list[type]:
     return [kind, *(found for child in kind.__subclasses__() for found in subclasses(child))]
-
-
-def help_of(*arguments: str) -> str:
-    state = State(open_session=lambda *_: pytest.fail("help opened a session"))
-    result = CliRunner().invoke(build_app(), [*arguments, "--help"], obj=state)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_every_package_is_in_the_wheel() -> None:

@@ -239,7 +239,7 @@ def _record_metadata(handle: MetastoreCatalog, written: list[str]) -> None:
                 write(metadata, io, metadata_path)
             Storage().persist(metadata_path)
         except (LakeError, OSError):
-            # There is no swap without it: the commit certainly did not happen.
+            # The swap needs this file, so the commit certainly did not happen.
             with suppress(OSError):
                 io.delete(metadata_path)
             raise

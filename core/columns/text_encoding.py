@@ -7,7 +7,6 @@ infinities as words in quotes. A map with text keys is an object; any other map 
 
 from __future__ import annotations
 
-import base64
 import json
 import uuid
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError
+from lake.core.plain import base64_text
 
 _NULL = "null"
 _BARE = (BooleanType, IntegerType, LongType)
@@ -70,7 +70,7 @@ def cells(column: pa.Array, kind: IcebergType) -> pa.Array:
     if isinstance(kind, UUIDType):
         return _each(column, lambda value: str(uuid.UUID(bytes=value)))
     if isinstance(kind, BinaryType | FixedType):
-        return _each(column, lambda value: base64.b64encode(value).decode())
+        return _each(column, base64_text)
     if not pa.types.is_temporal(column.type):
         return column.cast(pa.string())
     zone = getattr(column.type, "tz", None)

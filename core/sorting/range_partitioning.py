@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lake.core.plain import base64_text
 from lake.core.sorting.external_sort import keys_of
 from lake.core.sorting.key_bytes import PREFIX, bound_ranks
 
@@ -75,7 +76,7 @@ def cuts(samples: Sequence[Mapping[str, Any]], ranges: int) -> list[bytes]:
 
 def encoded(keys: Sequence[bytes]) -> list[str]:
     """Return keys as text."""
-    return [base64.b64encode(key).decode() for key in keys]
+    return [base64_text(key) for key in keys]
 
 
 def decoded(texts: Sequence[str]) -> list[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from lake.core.keys.encoding import Int64s, hash_keys, partition_of
 from lake.core.keys.extraction import columns_of, cut
 from lake.core.keys.index import NOT_FOUND, KeyIndex
 from lake.core.manifests.data_files import DataFile
-from lake.core.plain import PlainData
+from lake.core.plain import PlainData, base64_text
 from lake.core.properties.table_properties import COPY_ON_WRITE
 from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
@@ -110,7 +109,7 @@ class _Seen:
 
     def report(self) -> dict[str, Any]:
         return {
-            name: [base64.b64encode(bits.serialize()).decode() for bits in bitmaps]
+            name: [base64_text(bits.serialize()) for bits in bitmaps]
             for name, bitmaps in (("found", self.once), ("found_again", self.again))
         }
 

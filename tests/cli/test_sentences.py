@@ -55,6 +55,18 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             ),
             "updated 1 row (3 rows read)",
         ),
+        (
+            outcome(
+                "ingest",
+                plan={"mode": "overwrite", "removed_files": 2, "rewritten_files": 1},
+                result=LOADED,
+            ),
+            "removed 2 data files, rewrote 1 data file and loaded 1,000 rows in 1 file (15.3 KB) (overwrite)",
+        ),
+        (
+            outcome("ingest", plan={"mode": "overwrite", "removed_files": 0}, result=LOADED),
+            "loaded 1,000 rows in 1 file (15.3 KB) (overwrite)",
+        ),
         (outcome("ingest", Status.NOTHING_TO_DO, result=LOADED), "nothing to load"),
         (
             outcome("compact", result=COMPACTED),

@@ -9,14 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow.parquet as pq
 from support.cli.command_line import CommandLine, Result
 
 from hostile.guard import WrongError
 from hostile.tables import TAG, UPSERTED, BrokenTable, Truth, rows_of
-from lake.cli import app
 from lake.core.catalogs.selection import open_catalog
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -45,7 +43,6 @@ class Commands:
     def __init__(self, table: BrokenTable) -> None:
         self.table = table
         self._stack = ExitStack()
-        self._stack.enter_context(patch.object(app, "load_verb", functools.cache(app.load_verb)))
         self._catalog: Any = None
         self._lake = CommandLine(
             table.warehouse,

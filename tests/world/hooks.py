@@ -19,7 +19,6 @@ from unittest.mock import patch
 import pyiceberg.table.update as updates
 from pyiceberg.table import snapshots
 
-from lake.cli import app
 from lake.core.avro.container import Block
 from lake.core.errors import LakeError
 from lake.core.locks import table_lock
@@ -147,7 +146,6 @@ def seeded_libraries(
         patch.object(updates, "datetime", Now),
         patch.object(snapshots, "time", Clock),
         patch.object(uuid, "uuid4", new_uuid),
-        patch.object(app, "load_verb", _load_verb),
     ):
         yield
 
@@ -164,7 +162,6 @@ def file_times(written_ms: Callable[[str], int | None]) -> Iterator[None]:
 
 
 _real_stored = storage._stored
-_load_verb = functools.cache(app.load_verb)
 _KEPT_TABLES = 1024
 
 

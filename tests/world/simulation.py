@@ -9,7 +9,6 @@ command does when it is run twice more, and no file that nobody knows.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import re
@@ -25,12 +24,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import typer
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from lake.cli.app import State, build_app
+from lake.cli.app import State, root_command
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.other import OtherBackend
@@ -305,7 +303,7 @@ class World:
         state = State(open_session=lambda _, __: opened, command=verb)
         try:
             words = [verb, TABLE, *map(str, arguments)]
-            done = _command().main(words, prog_name="lake", standalone_mode=False, obj=state)
+            done = root_command().main(words, prog_name="lake", standalone_mode=False, obj=state)
             assert isinstance(done, Outcome)
             return done
         finally:
@@ -682,11 +680,6 @@ class World:
     def forget(self) -> None:
         """Remove the world's files."""
         shutil.rmtree(self.folder)
-
-
-@functools.cache
-def _command() -> Any:
-    return typer.main.get_command(build_app())
 
 
 def schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Any:

@@ -115,9 +115,8 @@ def start(conf: SparkConf, attempt: Attempt) -> Running:
     java = find_java()
     require_master(conf.master)
     forget_server()
-    # Py4J logs calls that a stop interrupts to the root logger; without a handler there, logging would create one
-    # that
-    # writes to the user's terminal.
+    # Py4J logs calls that a stop interrupts to the root logger; without a handler there, logging would create
+    # one that writes to the user's terminal.
     logging.getLogger().addHandler(logging.NullHandler())
     if not conf.is_plain or any(os.environ.get(name) for name in _INSTALLED):
         return _start_ordinarily(conf, attempt, java)
