@@ -332,7 +332,7 @@ class HadoopCatalog(NoopCatalog):
         except OSError as error:
             raise atomic_files.NotCreatedError(f"cannot write {path}: {error.strerror}") from error
         packed = gzip.compress(data, mtime=0) if ".gz." in suffix else data
-        atomic_files.create(path, packed, self._ids)
+        atomic_files.create(path, packed, ids=self._ids)
         return made
 
     def _confirm(self, location: str, made: MetadataFile) -> None:

@@ -43,7 +43,7 @@ _NO_ID = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileColumns:
+class ColumnMapping:
     """The columns that are read of one file.
 
     Args:
@@ -63,7 +63,7 @@ class FileColumns:
     @classmethod
     def of(
         cls, file_schema: pa.Schema, file: FileSlice, settings: ReadSettings, key_ids: Sequence[int]
-    ) -> FileColumns:
+    ) -> ColumnMapping:
         """Find the columns in a file.
 
         Raises:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lake.core.columns.column_mapping import FileColumns
+from lake.core.columns.column_mapping import ColumnMapping
 from lake.core.columns.file_slice import FileSlice
 from lake.core.errors import CorruptFileError
 from lake.core.manifests.data_files import DataFile
@@ -27,7 +27,7 @@ class RowFile(Protocol):
         """Its columns, with field ids if it has any (see `lake.core.types.arrow_schema.field_id`)."""
 
     def batches(
-        self, columns: FileColumns, leaves: Leaves | None = None
+        self, columns: ColumnMapping, leaves: Leaves | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the slice's rows in bounded batches, each with its first row's position in the file.
 

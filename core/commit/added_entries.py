@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core.commit.operations import FileColumns, Files
+from lake.core.commit.operations import EntryTable, Files
 from lake.core.errors import BadInputError, RefusedError
 from lake.core.manifests.data_files import DataFile
 from lake.core.manifests.entries import entries_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _INHERITED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
 
-def columns_of(files: Files, metadata: TableMetadata) -> list[FileColumns]:
+def entry_tables(files: Files, metadata: TableMetadata) -> list[EntryTable]:
     """Return files as added entries without inherited values: one table for each spec, ordered by spec id.
 
     Raises:
@@ -30,12 +30,12 @@ def columns_of(files: Files, metadata: TableMetadata) -> list[FileColumns]:
         RefusedError: a file is encrypted.
     """
     tables: dict[int, list[pa.Table]] = {}
-    for part in _as_columns(files, metadata):
+    for part in _as_tables(files, metadata):
         tables.setdefault(part.spec_id, []).append(_without_inherited(part, metadata))
-    return [FileColumns(spec_id, pa.concat_tables(tables[spec_id])) for spec_id in sorted(tables)]
+    return [EntryTable(spec_id, pa.concat_tables(tables[spec_id])) for spec_id in sorted(tables)]
 
 
-def _as_columns(files: Files, metadata: TableMetadata) -> Iterator[FileColumns]:
+def _as_tables(files: Files, metadata: TableMetadata) -> Iterator[EntryTable]:
     single: dict[int, list[DataFile]] = {}
     for file in files:
         if isinstance(file, DataFile):
@@ -46,10 +46,10 @@ def _as_columns(files: Files, metadata: TableMetadata) -> Iterator[FileColumns]:
     for spec_id, group in single.items():
         spec = _spec(metadata, spec_id)
         entries = entries_of(group, spec=spec, schema=schema, status=ADDED, snapshot_id=None)
-        yield FileColumns(spec_id, entries)
+        yield EntryTable(spec_id, entries)
 
 
-def _without_inherited(files: FileColumns, metadata: TableMetadata) -> pa.Table:
+def _without_inherited(files: EntryTable, metadata: TableMetadata) -> pa.Table:
     entries, spec = files.entries, _spec(metadata, files.spec_id)
     if entries["key_metadata"].null_count < entries.num_rows:
         raise RefusedError("some of the files are encrypted, which lake does not write")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class FileColumns:
+class EntryTable:
     """Files of one partition spec in columnar form.
 
     Args:
@@ -28,7 +28,7 @@ class FileColumns:
     entries: pa.Table
 
 
-Files = Sequence[DataFile] | Sequence[FileColumns]
+Files = Sequence[DataFile] | Sequence[EntryTable]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.avro.codecs import codec_of_manifests
 from lake.core.commit import conflicts
-from lake.core.commit.added_entries import columns_of
+from lake.core.commit.added_entries import entry_tables
 from lake.core.commit.delete_conflicts import DeleteConflicts
 from lake.core.commit.operations import (
     AppendFiles,
-    FileColumns,
+    EntryTable,
     Operation,
     OverwriteFiles,
     ReplacePartitions,
@@ -158,8 +158,8 @@ class SnapshotProducer:
     snapshot_id: int
     operation_id: str
     written: list[str] = field(default_factory=list)
-    _data: list[FileColumns] | None = None
-    _deletes: list[FileColumns] = field(default_factory=list)
+    _data: list[EntryTable] | None = None
+    _deletes: list[EntryTable] = field(default_factory=list)
     _added: list[_Added] | None = None
 
     @property
@@ -171,7 +171,7 @@ class SnapshotProducer:
     def declare_deletes(self, delete_conflicts: DeleteConflicts) -> None:
         """Declare the delete files that the operation adds and replaces."""
         if isinstance(self.operation, RowDelta):
-            _, deletes = self._columns(self.table.metadata)
+            _, deletes = self._entry_tables(self.table.metadata)
             delete_conflicts.declare_deletes(
                 [part.entries for part in deletes], self.operation.replaced_deletes
             )
@@ -182,7 +182,7 @@ class SnapshotProducer:
         Raises:
             CommitConflictError: the operation no longer holds on this parent.
         """
-        data, deletes = self._columns(metadata)
+        data, deletes = self._entry_tables(metadata)
         removal = self._removal(metadata, parent, data, deletes)
         counter = SummaryCounter()
         kept, rewritten = self._without(metadata, parent.manifests, removal, counter)
@@ -216,12 +216,12 @@ class SnapshotProducer:
             return mark
         return {**mark, **counter.summary(previous), **counter.partitions(metadata)}
 
-    def _columns(self, metadata: TableMetadata) -> tuple[list[FileColumns], list[FileColumns]]:
+    def _entry_tables(self, metadata: TableMetadata) -> tuple[list[EntryTable], list[EntryTable]]:
         """Return the added data files and the added delete files."""
         if self._data is None:
             deletes = self.operation.deletes if isinstance(self.operation, RowDelta) else ()
-            self._deletes = columns_of(deletes, metadata)
-            self._data = columns_of(self.operation.added, metadata)
+            self._deletes = entry_tables(deletes, metadata)
+            self._data = entry_tables(self.operation.added, metadata)
         return self._data, self._deletes
 
     def _operation_name(self, removal: Removal) -> str:
@@ -246,8 +246,8 @@ class SnapshotProducer:
         self,
         metadata: TableMetadata,
         parent: Parent,
-        data: list[FileColumns],
-        deletes: list[FileColumns],
+        data: list[EntryTable],
+        deletes: list[EntryTable],
     ) -> Removal:
         """Return the entries to remove, after validating that the operation still holds on this parent."""
         operation, storage = self.operation, self.storage
@@ -280,8 +280,8 @@ class SnapshotProducer:
         operation: RowDelta,
         parent: Parent,
         since: conflicts.CommitsSince,
-        data: list[FileColumns],
-        deletes: list[FileColumns],
+        data: list[EntryTable],
+        deletes: list[EntryTable],
     ) -> Removal:
         replaced = frozenset(operation.replaced_deletes)
         added = [part.entries for part in deletes]
@@ -303,7 +303,7 @@ class SnapshotProducer:
         operation: ReplacePartitions,
         parent: Parent,
         since: conflicts.CommitsSince,
-        data: list[FileColumns],
+        data: list[EntryTable],
     ) -> Removal:
         if not data:
             raise BadInputError("cannot determine the partitions to replace: no files were added")
@@ -361,7 +361,7 @@ class SnapshotProducer:
     ) -> list[dict[str, Any]]:
         if self._added is None:
             # Written once: added entries inherit the sequence number of the attempt that succeeds.
-            data, deletes = self._columns(metadata)
+            data, deletes = self._entry_tables(metadata)
             self._added = [
                 self._added_of(metadata, part, content)
                 for content, added in ((DATA, data), (_DELETES, deletes))
@@ -373,7 +373,7 @@ class SnapshotProducer:
         sequence_number = next_sequence_number(metadata)
         return [_at_sequence(row, sequence_number) for one in self._added for row in one.rows]
 
-    def _added_of(self, metadata: TableMetadata, part: FileColumns, content: int) -> _Added:
+    def _added_of(self, metadata: TableMetadata, part: EntryTable, content: int) -> _Added:
         rewrite = self.operation if isinstance(self.operation, RewriteFiles) else None
         entries = part.entries
         number = rewrite.data_sequence_number if rewrite else None
@@ -541,7 +541,7 @@ def pack_end(manifests: Sequence[dict[str, Any]], target: int) -> list[list[dict
 
 
 def _added_partitions(
-    metadata: TableMetadata, added: list[FileColumns]
+    metadata: TableMetadata, added: list[EntryTable]
 ) -> frozenset[conflicts.Partition] | None:
     """Return the partitions to which files are added; None if the table is unpartitioned."""
     found: set[conflicts.Partition] = set()
@@ -558,7 +558,7 @@ def _paths(rows: Iterable[Mapping[str, Any]]) -> set[str]:
     return {row["manifest_path"] for row in rows}
 
 
-def _texts(parts: list[FileColumns], column: str) -> frozenset[str]:
+def _texts(parts: list[EntryTable], column: str) -> frozenset[str]:
     found = (text for part in parts for text in part.entries[column].to_pylist())
     return frozenset(text for text in found if text is not None)
 

@@ -259,6 +259,7 @@ class _Expiry:
                 refs=self.removed_refs,
                 files=garbage.files,
             ),
+            self.session.ids,
         )
 
     def is_committed(self, metadata: TableMetadata) -> object | None:

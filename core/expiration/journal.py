@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
+from lake.core.clock import Ids
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.expiration.reachability import FILES, KINDS
 from lake.core.storage import atomic_files
@@ -60,8 +61,8 @@ def location_of(table: Table, operation_id: str) -> str:
     return locations.join(table.metadata_folder, f"{_PREFIX}{operation_id}{ENDING}")
 
 
-def write(table: Table, journal: Journal) -> None:
-    """Write or replace a journal with the first `MAX_FILES` files."""
+def write(table: Table, journal: Journal, ids: Ids) -> None:
+    """Write or replace a journal with the first `MAX_FILES` files; ``ids`` name the unfinished file."""
     files = journal.files.slice(0, MAX_FILES)
     document = {
         "format": _FORMAT,
@@ -76,10 +77,10 @@ def write(table: Table, journal: Journal) -> None:
             for rows in (files.filter(pc.equal(files["kind"], kind)),)
         },
     }
-    _put(table, location_of(table, journal.operation_id), json.dumps(document).encode())
+    _put(table, location_of(table, journal.operation_id), json.dumps(document).encode(), ids)
 
 
-def _put(table: Table, location: str, data: bytes) -> None:
+def _put(table: Table, location: str, data: bytes, ids: Ids) -> None:
     parsed = locations.parse(location)
     if not parsed.is_local:
         # An object store makes a file visible only when it is complete.
@@ -88,7 +89,7 @@ def _put(table: Table, location: str, data: bytes) -> None:
     for _ in range(_TRIES):
         # Another run may remove the unfinished file, because it looks like a killed run's.
         with translate_errors(location), suppress(FileNotFoundError):
-            atomic_files.replace(parsed.path, data, mode=_MODE)
+            atomic_files.replace(parsed.path, data, ids=ids, mode=_MODE)
             return
     raise BadInputError(f"cannot write {location}: its folder does not exist")
 

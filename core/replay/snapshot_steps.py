@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lake.core.commit.operations import (
     AppendFiles,
-    FileColumns,
+    EntryTable,
     Operation,
     ReplacePartitions,
     RowDelta,
@@ -130,9 +130,9 @@ def _row_delta(item: FoundCheckpoint) -> RowDelta:
     )
 
 
-def _files(checkpoints: Sequence[FoundCheckpoint], *, data: bool) -> list[FileColumns]:
+def _files(checkpoints: Sequence[FoundCheckpoint], *, data: bool) -> list[EntryTable]:
     return [
-        FileColumns(manifest.spec_id, manifest.entries)
+        EntryTable(manifest.spec_id, manifest.entries)
         for item in checkpoints
         for manifest in item.manifests
         if (manifest.content == DATA) == data

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from lake.core.columns.column_mapping import FileColumns
+from lake.core.columns.column_mapping import ColumnMapping
 from lake.core.columns.data_file import RowFile
 from lake.core.columns.file_slice import BATCH_BYTES, FileSlice, ReadSettings, slices_of
 from lake.core.columns.reading_errors import reading_error
@@ -113,7 +113,7 @@ def read_keys(
     """
     plain = replace(settings, projection=Schema(), row_filter=None, deletes=())
     with _opened(storage, file) as rows:
-        columns = FileColumns.of(rows.schema, file, plain, ids)
+        columns = ColumnMapping.of(rows.schema, file, plain, ids)
         for start, raw in rows.batches(columns):
             yield start, columns.keys_of(raw)
 
@@ -131,7 +131,7 @@ def _read(
     own = None if deletes is None else deletes.of(file)
     with _opened(storage, file) as rows:
         key_ids = own.key_ids if own else ()
-        columns = FileColumns.of(rows.schema, file, settings, key_ids)
+        columns = ColumnMapping.of(rows.schema, file, settings, key_ids)
         for start, raw in rows.batches(columns, None if own is None else own.leaves):
             keep = None if own is None else own.keep(start, raw.num_rows, columns.keys_of(raw))
             positions = None
@@ -143,7 +143,7 @@ def _read(
 
 
 def _live_rows(
-    raw: pa.RecordBatch, positions: Int64s | None, keep: Mask | None, columns: FileColumns
+    raw: pa.RecordBatch, positions: Int64s | None, keep: Mask | None, columns: ColumnMapping
 ) -> tuple[Int64s | None, pa.RecordBatch]:
     """Return the rows of a batch that are kept and match the filter, with their positions."""
     if keep is not None:

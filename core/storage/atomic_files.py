@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
-from lake.core.clock import Backoff, Clock, Ids, SystemClock, SystemIds
+from lake.core.clock import Backoff, Clock, Ids
 from lake.core.errors import RefusedError
 from lake.core.storage.flock import locked
 
@@ -24,7 +24,7 @@ class NotCreatedError(Exception):
     """A file was certainly not created."""
 
 
-def create(path: str, data: bytes, ids: Ids | None = None) -> None:
+def create(path: str, data: bytes, *, ids: Ids) -> None:
     """Create a file with its contents atomically; fails if the name exists.
 
     After an `OSError` it is unknown whether the file exists, and whether it would survive a power failure.
@@ -33,7 +33,7 @@ def create(path: str, data: bytes, ids: Ids | None = None) -> None:
         NotCreatedError: the name exists, or the contents could not be written.
         RefusedError: the file system does not support hard links, which atomic creation needs.
     """
-    temporary = _temporary(path, ids or SystemIds())
+    temporary = _temporary(path, ids)
     try:
         try:
             _write(temporary, data, _MODE)
@@ -68,9 +68,9 @@ def _names_of(path: str) -> int:
         return 0
 
 
-def replace(path: str, data: bytes, *, mode: int = _MODE, ids: Ids | None = None) -> None:
+def replace(path: str, data: bytes, *, ids: Ids, mode: int = _MODE) -> None:
     """Replace a file's contents and permissions atomically."""
-    temporary = _temporary(path, ids or SystemIds())
+    temporary = _temporary(path, ids)
     try:
         _write(temporary, data, mode)
         os.replace(temporary, path)
@@ -111,7 +111,7 @@ def flush(path: str) -> None:
 
 
 @contextmanager
-def sole_writer(folder: str, wait_seconds: float, clock: Clock | None = None) -> Iterator[bool]:
+def sole_writer(folder: str, wait_seconds: float, clock: Clock) -> Iterator[bool]:
     """Hold an advisory lock on a folder, which excludes other callers of this function, but not other programs.
 
     The lock ends with the process. Yields False on a file system without locks, where only `create` is atomic.
@@ -128,7 +128,7 @@ def sole_writer(folder: str, wait_seconds: float, clock: Clock | None = None) ->
         raise NotCreatedError(f"cannot open {folder}: {error.strerror}") from error
     try:
         with ExitStack() as held:
-            yield _lock(held, descriptor, folder, wait_seconds, clock or SystemClock())
+            yield _lock(held, descriptor, folder, wait_seconds, clock)
     finally:
         os.close(descriptor)
 

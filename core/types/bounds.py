@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal, Inexact, localcontext
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.conversions import to_bytes
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -21,7 +19,6 @@ from pyiceberg.types import (
     IcebergType,
     IntegerType,
     LongType,
-    PrimitiveType,
     StringType,
     TimestampNanoType,
     TimestampType,
@@ -123,22 +120,6 @@ def decode_bounds(values: pa.Array, type_: IcebergType) -> pa.Array:
         fits = pc.equal(pc.binary_length(values), expected.byte_width)
         return pc.if_else(fits, values, pa.scalar(None, pa.binary())).cast(expected)
     return _decode_numbers(values, _LAYOUTS[type(type_)], expected)
-
-
-def encode_bound(value: Any, type_: PrimitiveType) -> bytes:
-    """Return a value's binary single-value form.
-
-    Dates and times may be given as integers (days; the type's unit), UUIDs as 16 bytes.
-
-    Raises:
-        decimal.Inexact: a decimal has more digits after the point than the type.
-        ValueError: a decimal has more digits than the type.
-    """
-    if isinstance(type_, DecimalType):
-        with localcontext(prec=2 * type_.precision + 2) as context:
-            context.traps[Inexact] = True
-            value = value.quantize(Decimal(1).scaleb(-type_.scale))
-    return bytes(to_bytes(type_, value))
 
 
 def truncate_lower(value: TextOrBytes, length: int) -> TextOrBytes:

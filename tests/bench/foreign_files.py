@@ -28,7 +28,7 @@ from support.peers.java_peer import jars
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
 from lake.core.commit.commit import commit_snapshot
-from lake.core.commit.operations import AppendFiles, FileColumns, OverwriteFiles
+from lake.core.commit.operations import AppendFiles, EntryTable, OverwriteFiles
 from lake.core.manifests.schemas import ENTRY_COLUMNS
 
 WRITERS = ("lake", "pyiceberg", "spark", "flink")
@@ -117,7 +117,7 @@ def _append(
     made = []
     for part in _parts(location or table.location(), files):
         session = open_session(warehouse)
-        operation = AppendFiles(added=[FileColumns(0, part)])
+        operation = AppendFiles(added=[EntryTable(0, part)])
         commit_snapshot(session, session.table(name), operation, operation_id=str(uuid.uuid4()))
         days = part["partition"].combine_chunks().field("1000").cast(pa.int32())
         made += zip(part["file_path"].to_pylist(), days.to_pylist(), strict=True)

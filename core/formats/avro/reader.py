@@ -18,7 +18,7 @@ from lake.core import locations
 from lake.core.arrow import one_array
 from lake.core.avro.container import LONG_BYTES, Block, Cursor, Header, read_header
 from lake.core.avro.decode import Layout, decode
-from lake.core.columns.column_mapping import FileColumns
+from lake.core.columns.column_mapping import ColumnMapping
 from lake.core.columns.data_file import Leaves, check_count
 from lake.core.columns.file_slice import FileSlice
 from lake.core.errors import CorruptFileError
@@ -115,7 +115,7 @@ class AvroRows:
         self.schema = self._container.schema
 
     def batches(
-        self, columns: FileColumns, leaves: Leaves | None = None
+        self, columns: ColumnMapping, leaves: Leaves | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows with the file's types, each batch with the position of its first row."""
         most_bytes = columns.settings.batch_bytes

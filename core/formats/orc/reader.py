@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc
 
-from lake.core.columns.column_mapping import FileColumns
+from lake.core.columns.column_mapping import ColumnMapping
 from lake.core.columns.data_file import Leaves, check_count
 from lake.core.columns.file_slice import FileSlice
 from lake.core.columns.row_ranges import RowRange, row_ranges
@@ -38,7 +38,7 @@ class OrcRows:
         self.schema = self._stripes.schema
 
     def batches(
-        self, columns: FileColumns, leaves: Leaves | None = None
+        self, columns: ColumnMapping, leaves: Leaves | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows with the file's types, each batch with the position of its first row."""
         most_bytes = columns.settings.batch_bytes

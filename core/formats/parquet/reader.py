@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core import locations
-from lake.core.columns.column_mapping import FileColumns
+from lake.core.columns.column_mapping import ColumnMapping
 from lake.core.columns.data_file import Leaves, check_count
 from lake.core.columns.file_slice import FileSlice
 from lake.core.columns.int96 import schema_of_file
@@ -35,7 +35,7 @@ class ParquetRows:
         self.schema = schema_of_file(self._parquet)
 
     def batches(
-        self, columns: FileColumns, leaves: Leaves | None = None
+        self, columns: ColumnMapping, leaves: Leaves | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows with the file's types, each batch with the position of its first row."""
         settings = columns.settings
@@ -47,7 +47,7 @@ class ParquetRows:
                 yield from self._of_range(row_range, columns)
 
     def _of_range(
-        self, row_range: RowRange, columns: FileColumns
+        self, row_range: RowRange, columns: ColumnMapping
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows of a row group, and check their number against the footer."""
         names = columns.names

@@ -36,7 +36,7 @@ from lake.core.catalogs import hadoop
 from lake.core.catalogs.catalog import Catalog, Table
 from lake.core.catalogs.hadoop import HadoopCatalog, current_metadata
 from lake.core.catalogs.selection import open_catalog
-from lake.core.clock import SystemClock
+from lake.core.clock import SystemClock, SystemIds
 from lake.core.errors import CorruptFileError, LakeError, RefusedError
 from lake.core.settings import Settings
 from lake.core.storage import atomic_files
@@ -373,7 +373,7 @@ def test_one_of_many_creates_a_file_and_it_is_whole(tmp_path: Path) -> None:
     def create(number: int) -> bool:
         start.wait()
         try:
-            atomic_files.create(str(tmp_path / "file"), bytes([number]) * 100_000)
+            atomic_files.create(str(tmp_path / "file"), bytes([number]) * 100_000, ids=SystemIds())
         except atomic_files.NotCreatedError:
             return False
         return True

@@ -29,12 +29,12 @@ from support.tiers import examples
 
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.added_entries import columns_of
+from lake.core.commit.added_entries import entry_tables
 from lake.core.commit.commit import Committed, commit_snapshots
 from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
-    FileColumns,
+    EntryTable,
     Operation,
     OverwriteFiles,
     ReplacePartitions,
@@ -394,7 +394,7 @@ def _key(file: DataFile) -> DeleteKey:
 def test_files_may_come_as_columns(tmp_path: Path) -> None:
     world = World(tmp_path, spec=BY_ID)
     files = [world.file(number) for number in (1, 2)]
-    columns = columns_of(files, world.table.metadata)
+    columns = entry_tables(files, world.table.metadata)
 
     done = world.commit(AppendFiles(added=columns), AppendFiles(added=[world.file(3)]))
 
@@ -417,13 +417,13 @@ def test_partitions_are_replaced_without_validation_where_nothing_was_read(tmp_p
 
 
 def test_encrypted_files_and_unknown_specs_are_refused(world: World) -> None:
-    (columns,) = columns_of([world.file(1)], world.table.metadata)
+    (columns,) = entry_tables([world.file(1)], world.table.metadata)
     index = columns.entries.schema.get_field_index("key_metadata")
     locked = columns.entries.set_column(index, "key_metadata", pa.array([b"key"]))
     with pytest.raises(RefusedError, match="encrypted"):
-        world.commit(AppendFiles(added=[FileColumns(0, locked)]))
+        world.commit(AppendFiles(added=[EntryTable(0, locked)]))
     with pytest.raises(BadInputError, match="no partition spec 7"):
-        world.commit(AppendFiles(added=[FileColumns(7, columns.entries)]))
+        world.commit(AppendFiles(added=[EntryTable(7, columns.entries)]))
     assert world.metadata_files() == set()
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables.replay_plans import JOB, OPERATOR, checkpoint
 
-from lake.core.commit.operations import AppendFiles, FileColumns, ReplacePartitions, RowDelta
+from lake.core.commit.operations import AppendFiles, EntryTable, ReplacePartitions, RowDelta
 from lake.core.errors import InvalidRequestError, RefusedError
 from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
 from lake.core.replay.model import UNPROVEN, FoundCheckpoint, PendingJob, TemporaryManifest
@@ -58,7 +58,7 @@ def steps_of(
 def files(parts: Iterable[object]) -> list[str]:
     found = []
     for part in parts:
-        assert isinstance(part, FileColumns)
+        assert isinstance(part, EntryTable)
         found += part.entries["file_path"].to_pylist()
     return found
 

@@ -65,6 +65,7 @@ from support.tables.random_filters import (
     File,
     Kind,
     arrow_column,
+    encode_bound,
     entries_table,
     filters,
     kinds,
@@ -76,7 +77,6 @@ from lake.core.expressions.filters import bind_filter, row_mask
 from lake.core.expressions.parser import parse_filter
 from lake.core.manifests.schemas import MANIFEST_COLUMNS
 from lake.core.snapshots.pruning import prune_files, prune_manifests, strict_files
-from lake.core.types.bounds import encode_bound
 
 # Operations for which lake and PyIceberg say the same; for the others lake leaves out more.
 SAME_OPS = (

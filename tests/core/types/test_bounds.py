@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from decimal import Decimal, Inexact
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from support.tables.random_filters import (
     File,
     Kind,
     arrow_column,
+    encode_bound,
     entries_table,
     kinds,
     values,
@@ -44,11 +45,11 @@ from lake.core.types.bounds import (
     comparable,
     count_array,
     decode_bounds,
-    encode_bound,
     prefix_end,
     truncate_lower,
     truncate_upper,
 )
+from lake.core.types.single_values import single_value
 
 CHARACTERS = st.characters(exclude_categories=["Cs"]) | st.sampled_from(
     "a\x7f\x80\ud7ff\ue000\uffff\U00010000\U0010fffe\U0010ffff\u0301"
@@ -204,13 +205,7 @@ def test_a_null_map_with_bytes_behind_it_has_no_values() -> None:
 
 @pytest.mark.parametrize(("number", "raw"), [(-128, "80"), (-32768, "8000"), (128, "0080")])
 def test_decimals_take_as_few_bytes_as_they_can(number: int, raw: str) -> None:
-    assert encode_bound(Decimal(number), DecimalType(38, 0)).hex() == raw
-
-
-def test_decimals_are_brought_to_their_scale_or_refused() -> None:
-    assert encode_bound(Decimal("1E+2"), DecimalType(9, 2)) == (10_000).to_bytes(2, "big")
-    assert encode_bound(Decimal("1.5"), DecimalType(9, 2)) == (150).to_bytes(2, "big")
-    with pytest.raises(Inexact):
-        encode_bound(Decimal("1.234"), DecimalType(9, 2))
-    with pytest.raises(ValueError, match="precision"):
-        encode_bound(Decimal(10**9), DecimalType(9, 0))
+    value = pa.scalar(Decimal(number), pa.decimal128(38, 0))
+    encoded = single_value(value, DecimalType(38, 0))
+    assert encoded is not None
+    assert encoded.hex() == raw

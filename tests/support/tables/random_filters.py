@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
+from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import (
     And,
     BooleanExpression,
@@ -69,12 +70,19 @@ from pyiceberg.types import (
 
 from lake.core.expressions.like import Like, NotLike
 from lake.core.manifests.schemas import ENTRY_COLUMNS
-from lake.core.types.bounds import comparable_type, encode_bound, truncate_lower, truncate_upper
+from lake.core.types.bounds import comparable_type, truncate_lower, truncate_upper
 
 DAY = 86_400_000_000
 MICROS = [0, -1, 1, -DAY, DAY, -DAY - 1, 40 * DAY, 17_501 * DAY + 3_600_000_001, -400 * DAY + 7]
 TEXTS = ["", "a", "ab", "abc", "abcd", "abd", "b", "Z", "é", "\ud7ff", "\ue000", "\U0010ffff"]
 FLOATS = [0.0, -0.0, 1.0, -1.5, 2.5, 2.0**100, math.inf, -math.inf]
+
+
+def encode_bound(value: Any, type_: IcebergType) -> bytes:
+    """Return a physical value's binary single-value form, as PyIceberg encodes it; decimals get the type's scale."""
+    if isinstance(type_, DecimalType):
+        value = value.quantize(Decimal(1).scaleb(-type_.scale), context=Context(prec=76))
+    return bytes(to_bytes(type_, value))
 
 
 @dataclass(frozen=True)
