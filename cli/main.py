@@ -19,6 +19,7 @@ import typer
 
 from lake.cli.app import VERBS, State, arrange_arguments, root_command
 from lake.cli.arguments import CommandLine, suggestion
+from lake.cli.messages import Messages, subject
 from lake.cli.progress import make_progress
 from lake.cli.render import Renderer
 from lake.cli.signals import SignalHandlers
@@ -146,11 +147,12 @@ def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
             renderer.success(ending, state.warnings, quiet=state.quiet, display=state.display)
         elif isinstance(ending, Exception):
             renderer.failure(
-                _as_error(ending, renderer),
+                _as_error(ending, state, renderer),
                 state.warnings,
                 command=state.command,
                 table=state.table,
                 branch=state.branch,
+                display=state.display,
             )
         sys.stdout.flush()
     except BrokenPipeError:
@@ -159,16 +161,19 @@ def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
     except OSError as error:
         # Standard error may fail too; then nothing can be reported.
         with suppress(OSError):
-            sys.stderr.write(f"error: cannot write to standard output: {error.strerror}\n")
+            Messages(SystemClock(), subject(state.command, state.table), state.display).error(
+                f"cannot write to standard output: {error.strerror}", {}
+            )
         _abandon_stdout()
         return code or StorageError.exit_code
     return code
 
 
-def _as_error(ending: Exception, renderer: Renderer) -> LakeError:
+def _as_error(ending: Exception, state: State, renderer: Renderer) -> LakeError:
     if isinstance(ending, LakeError):
         return ending
-    return renderer.trace("".join(traceback.format_exception(ending)))
+    trace = "".join(traceback.format_exception(ending))
+    return renderer.trace(trace, command=state.command, table=state.table)
 
 
 def _exit_code(ending: _Ending) -> int:

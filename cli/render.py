@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lake.cli.display import Display
+from lake.cli.messages import Messages, subject
 from lake.cli.sentences import next_step, sentence
 from lake.core.clock import Clock
 from lake.core.errors import LakeError
@@ -47,11 +48,13 @@ class Renderer:
         if self.as_json:
             self._print_document(self._document(outcome, warning_lines))
             return
-        self._print_warnings(warning_lines)
+        messages = self._messages(outcome.command, outcome.table, display)
+        for warning in warning_lines:
+            messages.warning(warning)
         if not quiet:
-            self._print_people(outcome, display)
+            self._print_people(outcome, display, messages)
         elif outcome.status is Status.PARTIAL:
-            self._print_message(self._summary(outcome))
+            messages.outcome(one_line(outcome.table), self._summary(outcome))
 
     def failure(
         self,
@@ -61,8 +64,10 @@ class Renderer:
         command: str | None,
         table: str | None,
         branch: str | None,
+        display: Display,
     ) -> None:
         """Print the error of a command."""
+        messages = self._messages(command, table, display)
         warning_lines = self._clean(warnings)
         message = one_line(self._redact(error.message))
         hint = one_line(self._redact(error.hint)) if error.hint else None
@@ -79,17 +84,18 @@ class Renderer:
             document["error"] = {"kind": error.kind, "message": message, "hint": hint}
             self._print_document(document)
         else:
-            self._print_warnings(warning_lines)
-        self._print_message(f"error: {message}")
-        if error.operation_id:
-            self._print_message(f"operation id: {error.operation_id}")
-        if hint:
-            self._print_message(f"hint: {hint}")
+            for warning in warning_lines:
+                messages.warning(warning)
+        messages.error(message, {"operation id": error.operation_id, "hint": hint})
 
-    def trace(self, text: str) -> LakeError:
+    def trace(self, text: str, *, command: str | None, table: str | None) -> LakeError:
         """Print the trace of an unexpected exception; return it as an error to print."""
-        self._print_message(self._redact(text.rstrip(), limit=None))
+        trace = self._redact(text.rstrip(), limit=None)
+        self._messages(command, table, Display()).trace(trace)
         return LakeError(text.rstrip().rsplit("\n", 1)[-1], hint=_DEFECT_HINT)
+
+    def _messages(self, command: str | None, table: str | None, display: Display) -> Messages:
+        return Messages(self._clock, self._redact(subject(command, table)), display)
 
     def _clean(self, texts: Sequence[str]) -> list[str]:
         return list(dict.fromkeys(one_line(self._redact(text)) for text in texts))
@@ -114,7 +120,7 @@ class Renderer:
         sys.stdout.write(json.dumps(_json_ready(document), default=str, allow_nan=False) + "\n")
         sys.stdout.flush()
 
-    def _print_people(self, outcome: Outcome, display: Display) -> None:
+    def _print_people(self, outcome: Outcome, display: Display, messages: Messages) -> None:
         tables = [detail for detail in outcome.details if detail[2]]
         for title, columns, rows in tables:
             if len(tables) > 1:
@@ -123,9 +129,9 @@ class Renderer:
         sys.stdout.flush()
         # On a pipe the rows are data, so the summary goes to standard error.
         if tables and not sys.stdout.isatty():
-            self._print_message(self._summary(outcome))
+            messages.outcome(one_line(outcome.table), self._summary(outcome))
         else:
-            sys.stdout.write(self._summary(outcome) + "\n")
+            sys.stdout.write(f"{one_line(outcome.table)}: {self._summary(outcome)}\n")
         sys.stdout.flush()
 
     def _summary(self, outcome: Outcome) -> str:
@@ -134,17 +140,9 @@ class Renderer:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
             parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
         parts.append(format_duration(self._clock.monotonic() - self._started))
-        text = one_line(f"{outcome.table}: {' · '.join(parts)}")
+        text = one_line(" · ".join(parts))
         following = next_step(outcome)
         return f"{text}\nnext: {one_line(following)}" if following else text
-
-    def _print_warnings(self, warnings: Sequence[str]) -> None:
-        for warning in warnings:
-            self._print_message(f"warning: {warning}")
-
-    def _print_message(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], display: Display) -> None:

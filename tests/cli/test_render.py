@@ -13,10 +13,12 @@ from support.tables.iceberg_tables import FixedClock
 from lake.cli.display import Display
 from lake.cli.progress import Bar, Lines, make_progress
 from lake.cli.render import Renderer
+from lake.core.errors import CommitUnknownError
 from lake.core.outcome import Outcome, Status
 from lake.core.progress import Silent
 from lake.core.redaction import Redactor
 
+START = "2027-01-15T08:00:00Z lake compact db.t: "
 HOSTILE = "[red]x[/]\x1b[2J\n:smile: s3://b/[p=1]/y.parquet"
 
 
@@ -58,7 +60,7 @@ def test_a_pipe_gets_tab_separated_lines_and_the_summary_goes_to_stderr(
     assert lines[0] == "path\tsize_bytes"
     assert lines[1] == "[red]x[/]�[2J :smile: s3://b/[p=1]/y.parquet\t2048"
     assert lines[2:] == ["b\t"]
-    assert capsys.readouterr().err.startswith("db.t: rewrote 1,234 files into")
+    assert capsys.readouterr().err.startswith(f"{START}rewrote 1,234 files into")
 
 
 def test_a_terminal_gets_a_table_in_which_data_is_not_interpreted(
@@ -96,7 +98,47 @@ def test_quiet_prints_nothing_but_warnings(
         outcome(warnings=["beware", "beware"]), ["also"], quiet=True, display=Display()
     )
 
-    assert capsys.readouterr() == ("", "warning: beware\nwarning: also\n")
+    assert capsys.readouterr() == ("", f"{START}warning: beware\n{START}warning: also\n")
+
+
+def failure(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, color: str = "auto") -> str:
+    """Return what a failure with a warning prints on standard error."""
+    monkeypatch.setattr("sys.stderr", stream)
+    error = CommitUnknownError("no answer", hint="run it again")
+    error.operation_id = "7f3a"
+    Renderer(as_json=False, redact=Redactor(), clock=FixedClock()).failure(
+        error,
+        ["beware"],
+        command="compact",
+        table="db.t",
+        branch=None,
+        display=Display(color=color),
+    )
+    return stream.getvalue()
+
+
+def test_off_a_terminal_each_line_names_the_time_the_command_and_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert failure(monkeypatch, io.StringIO()) == "".join(
+        f"{START}{line}\n"
+        for line in (
+            "warning: beware",
+            "error: no answer",
+            "operation id: 7f3a",
+            "hint: run it again",
+        )
+    )
+
+
+def test_on_a_terminal_a_message_names_the_command_and_the_table_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert failure(monkeypatch, Terminal(), "never") == (
+        "lake compact db.t: warning: beware\nlake compact db.t: error: no answer\n"
+        "operation id: 7f3a\nhint: run it again\n"
+    )
+    assert "\x1b[1;31merror\x1b[0m: no answer" in failure(monkeypatch, Terminal())
 
 
 def test_a_dry_run_shows_its_plan() -> None:

@@ -399,6 +399,8 @@ class Faults:
         failed = result.exit_code not in {0, 6}
         if not as_json:
             lines = result.stderr.splitlines()
+            # Each line begins with the time, the command and the table.
+            lines = [line.partition(": ")[2] for line in lines]
             errors = [line for line in lines if line.startswith("error: ")]
             assert len(errors) == failed, lines
             known = ("error: ", "hint: ", "warning: ", "operation id: ")

@@ -37,6 +37,12 @@ _COMMITTED = re.compile(r"\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{3})?(?![.\
 _SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) (B|KB|MB|GB)\b")
 _SECONDS = re.compile(r"(?<![\w.])\d+\.\d ?s\b|(?<=\"seconds\": )\d+\.\d+")
 _UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+# How a line on standard error begins off a terminal, and the labels that have no name before them on one.
+_LINE_START = re.compile(
+    r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ (?:lake \w+ ?\S*: (?=hint|operation id|next)|(?=lake))"
+    r"(?:lake \w+ (?=\S+: (?!error|warning)))?",
+    re.M,
+)
 # A file's size depends on the versions of its writer's libraries.
 _TOLERANCE = 1.5
 
@@ -93,7 +99,7 @@ class Terminal:
     def run(self, command: str) -> list[str]:
         """Run a command and return the lines that it prints on both streams."""
         text = _ID.sub(lambda found: self.printed_by_shown.get(found[0], found[0]), command)
-        printed = self._print(text)
+        printed = _LINE_START.sub("", self._print(text))
         return [line.rstrip() for line in _STYLE.sub("", printed).splitlines()]
 
     def _print(self, command: str) -> str:
@@ -141,7 +147,7 @@ class Terminal:
         return screen
 
     def _on_a_terminal(self, command: str) -> str:
-        # Standard error is a pipe, so that no progress bar is drawn.
+        # Standard error is a pipe, so that no progress bar is drawn. `run` shows it as a terminal does.
         ours, theirs = os.openpty()
         termios.tcsetwinsize(theirs, (_HEIGHT, _WIDTH))
         process = subprocess.Popen(
