@@ -31,7 +31,7 @@ def test_there_are_twenty() -> None:
 
 
 @pytest.mark.parametrize("name", flink_fixtures.names(deletes=False))
-def test_pyiceberg_reads_the_rows_that_the_truth_tells(flink: Flink, name: str) -> None:
+def test_pyiceberg_reads_the_rows_that_flink_wrote(flink: Flink, name: str) -> None:
     fixture = flink(name)
 
     assert canonical_rows(read_by_pyiceberg(fixture)) == fixture.rows()

@@ -146,7 +146,7 @@ def test_imports_inside_functions_are_few_and_listed() -> None:
     assert {path: count for path, count in found.items() if count} == DOORS
 
 
-def test_every_layer_tells_type_checkers_that_it_is_typed() -> None:
+def test_every_layer_has_a_marker_for_type_checkers() -> None:
     assert all((ROOT / folder / "py.typed").exists() for folder in SOURCES)
     assert all(
         (ROOT / "tests/typing/lake" / folder).resolve() == ROOT / folder for folder in SOURCES

@@ -77,7 +77,7 @@ def test_each_error_has_its_exit_code_and_one_json_document(
     assert document["error"] == {"kind": kind, "message": error.message, "hint": "do that"}
 
 
-def test_an_error_is_told_on_stderr_only_with_its_hint_on_a_line_of_its_own(
+def test_an_error_is_printed_on_stderr_only_with_its_hint_on_a_line_of_its_own(
     lake: CommandLine,
 ) -> None:
     error = errors.CommitConflictError("another writer won", hint="run it again")
@@ -255,7 +255,7 @@ class Broken:
         "\x01canary",
     ],
 )
-def test_a_configuration_that_cannot_be_read_is_told_and_nothing_of_it_shown(
+def test_an_unreadable_configuration_is_reported_without_its_contents(
     lake: CommandLine, text: str
 ) -> None:
     Path(os.environ["PYICEBERG_HOME"], ".pyiceberg.yaml").write_text(text)
@@ -277,14 +277,14 @@ def test_a_secret_on_the_command_line_works_but_is_warned_about(lake: CommandLin
     assert "hush" not in document["warnings"][0]
 
 
-def test_what_follows_two_dashes_is_no_option(lake: CommandLine) -> None:
+def test_what_follows_two_dashes_is_not_an_option(lake: CommandLine) -> None:
     result = lake("snapshots", "--", "--json")
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--json" in result.stderr
 
 
-def test_a_reader_that_leaves_early_is_no_failure(lake: CommandLine) -> None:
+def test_a_reader_that_closes_the_pipe_early_is_not_a_failure(lake: CommandLine) -> None:
     table = make_table(lake.warehouse)
     for _ in range(3):
         table.append(_rows())
@@ -331,7 +331,7 @@ def test_a_full_disk_behind_stdout_is_an_error_without_a_trace(lake: CommandLine
     ],
     ids=["both", "errors", "full errors", "rows", "input"],
 )
-def test_streams_that_are_closed_or_full_are_no_defect(
+def test_streams_that_are_closed_or_full_are_not_a_defect(
     lake: CommandLine, arguments: list[str], closed: str, code: int
 ) -> None:
     make_table(lake.warehouse)

@@ -90,7 +90,7 @@ def test_a_document_has_text_for_what_json_lacks(monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_quiet_prints_nothing_but_warnings(
+def test_quiet_prints_only_warnings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     renderer = Renderer(as_json=False, redact=Redactor(), clock=FixedClock())

@@ -88,7 +88,7 @@ def test_an_upsert_leaves_the_sources_row_of_each_key(
     assert strangers(lake_there) == set()
 
 
-def test_a_change_log_is_told_in_its_order(lake_there: CommandLine, tmp_path: Path) -> None:
+def test_a_change_log_is_applied_in_its_order(lake_there: CommandLine, tmp_path: Path) -> None:
     begun(lake_there, tmp_path / "in")
     log = [("+U", 3, "p0", 1), ("-D", 4, "p1", 0), ("+I", 90, "p0", 1), ("+U", 90, "p0", 2)]
     files = []

@@ -669,7 +669,7 @@ def test_an_unknown_option_is_answered_with_those_there_are(lake: CommandLine) -
 
 
 @pytest.mark.parametrize("engine", ["inline", "spark"])
-def test_deleted_rows_are_left_out_and_told(warehouse: Path, engine: str) -> None:
+def test_deleted_rows_are_left_out_and_counted(warehouse: Path, engine: str) -> None:
     lake = CommandLine(warehouse, engine=engine)
     table = six_files(warehouse)
     commit_position_delete(warehouse, live_paths(table)[0], 0)

@@ -163,7 +163,7 @@ def racing(warehouse: Path, fault: Callable[[Callable[[], Any]], Any]) -> Comman
     return CommandLine(warehouse, open_session=opened)
 
 
-def test_of_two_that_make_a_table_one_is_told_of_the_other(
+def test_of_two_runs_that_create_a_table_one_reports_the_other(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
     source = parquet(tmp_path)

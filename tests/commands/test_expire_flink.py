@@ -34,7 +34,7 @@ def left_in(warehouse: Path) -> list[int]:
     return [s.snapshot_id for s in pyiceberg_catalog(warehouse).load_table("db.t").snapshots()]
 
 
-def test_the_way_to_a_jobs_commit_stays_and_is_told(
+def test_snapshots_up_to_a_jobs_commit_are_kept_and_reported(
     lake: CommandLine, warehouse: Path, busy: Any
 ) -> None:
     ids = left_in(warehouse)
@@ -68,7 +68,7 @@ def test_a_job_that_needs_it_no_longer_keeps_nothing(
     assert len(left_in(warehouse)) == 1
 
 
-def test_nothing_is_told_where_nothing_more_is_kept(lake: CommandLine, busy: Any) -> None:
+def test_no_warning_is_given_if_nothing_more_is_kept(lake: CommandLine, busy: Any) -> None:
     assert lake.ok("expire", "db.t", *ALL, "--retain-last", "3")["warnings"] == []
 
 
@@ -86,7 +86,7 @@ def test_a_named_snapshot_that_a_job_needs_is_refused(
 
 
 @pytest.mark.parametrize("time", ["soon", "-1d", "7"])
-def test_a_time_that_is_none_is_refused(lake: CommandLine, busy: Any, time: str) -> None:
+def test_an_invalid_age_is_refused(lake: CommandLine, busy: Any, time: str) -> None:
     assert lake("expire", "db.t", *ALL, "--keep-checkpoints", time).exit_code == 2
 
 

@@ -457,5 +457,5 @@ def test_what_is_not_supported_is_refused_by_name_and_not_called_corrupt(
     ],
     ids=str,
 )
-def test_errors_of_pyarrow_are_told_apart(error: Exception, code: int) -> None:
+def test_errors_of_pyarrow_map_to_different_exit_codes(error: Exception, code: int) -> None:
     assert reading_error(error, "file").exit_code == code

@@ -396,7 +396,7 @@ def test_a_failing_row_leaves_no_table_and_no_folder(
     assert not warehouse.exists() or list(warehouse.iterdir()) == []
 
 
-def test_create_uses_a_table_that_is_there_and_tells_what_it_ignores(
+def test_create_uses_an_existing_table_and_reports_what_it_ignores(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
     path = write_parquet(tmp_path / "x.parquet", EVENTS)
@@ -492,7 +492,7 @@ def test_a_deleted_row_comes_back_by_no_mode(
 # The schema check
 
 
-def test_all_that_does_not_fit_is_told_at_once_and_nothing_is_written(
+def test_all_mismatches_are_reported_at_once_and_nothing_is_written(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
     make_table(
@@ -525,7 +525,7 @@ def test_all_that_does_not_fit_is_told_at_once_and_nothing_is_written(
     assert files_below(warehouse) == before
 
 
-def test_columns_that_could_not_be_read_back_or_told_are_refused(
+def test_columns_that_could_not_be_read_back_or_named_are_refused(
     lake: CommandLine, tmp_path: Path
 ) -> None:
     path = tmp_path / "rows.json"
@@ -552,7 +552,7 @@ def test_a_secret_is_not_written_into_a_tables_metadata(lake: CommandLine, tmp_p
     assert not lake.warehouse.exists()
 
 
-def test_a_time_that_python_does_not_know_is_told(lake: CommandLine, tmp_path: Path) -> None:
+def test_a_time_beyond_the_range_of_python_is_reported(lake: CommandLine, tmp_path: Path) -> None:
     rows = pa.table({"t": pa.array([1, 2**60], pa.timestamp("s"))})
     with (
         pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink,
@@ -897,7 +897,7 @@ def test_replace_partitions_replaces_only_those_that_get_rows(
         ),
     ],
 )
-def test_replace_partitions_tells_partitions_apart_as_java_does(
+def test_replace_partitions_distinguishes_partitions_as_java_does(
     lake: CommandLine, warehouse: Path, tmp_path: Path, first: pa.Array, second: pa.Array
 ) -> None:
     path = write_parquet(tmp_path / "a.parquet", pa.table({"id": [1, 2], "x": first}))
@@ -1210,7 +1210,7 @@ def test_immense_numbers_in_properties_stop_no_command_and_other_texts_do(
     assert ids_in(lake.warehouse) == ([1, 3] if code else [1, 2, 3])
 
 
-def test_a_metrics_mode_of_many_digits_is_told(lake: CommandLine, tmp_path: Path) -> None:
+def test_a_metrics_mode_of_many_digits_is_reported(lake: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("id,name\n1,a\n")
     make_table(lake.warehouse, **{"write.metadata.metrics.default": f"truncate({'9' * 5000})"})
     result = lake("ingest", "db.t", tmp_path / "x.csv")

@@ -145,7 +145,7 @@ def test_a_second_run_of_an_id_does_nothing(lake: CommandLine, tmp_path: Path) -
     assert len(rows_of(lake, tmp_path)) == 1
 
 
-def test_a_dry_run_tells_the_key_and_writes_nothing(lake: CommandLine, tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_key_and_writes_nothing(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
     log = csv(tmp_path / "log.csv", "+I,1,x,1")
     before = files_below(lake.warehouse)
@@ -196,7 +196,7 @@ BAD_LOGS = [
 
 
 @pytest.mark.parametrize(("mode", "lines", "message"), BAD_LOGS)
-def test_a_bad_row_is_told_and_nothing_is_left(
+def test_a_bad_row_is_reported_and_nothing_is_left(
     lake: CommandLine, tmp_path: Path, mode: list[str], lines: list[str], message: str
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
@@ -355,7 +355,9 @@ def test_options_that_contradict_each_other_are_refused(
     assert lake("ingest", "db.t", log, *options).exit_code == 2
 
 
-def test_a_tables_rows_are_no_log_and_a_log_needs_a_key(lake: CommandLine, tmp_path: Path) -> None:
+def test_a_tables_rows_are_not_a_log_and_a_log_needs_a_key(
+    lake: CommandLine, tmp_path: Path
+) -> None:
     make_table(lake.warehouse)
     log = tmp_path / "log.csv"
     log.write_text("op,id,name\n+I,1,x\n")

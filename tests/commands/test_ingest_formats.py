@@ -80,7 +80,7 @@ def rows_of(lake: CommandLine, folder: Path, table: str) -> list[dict[str, Any]]
 
 
 @pytest.mark.parametrize(("kind", "table"), [("orc", "orc"), ("avro", "avro"), ("orc", "parquet")])
-def test_a_table_is_made_of_the_source_and_upserted(
+def test_a_table_is_created_from_the_source_and_upserted(
     lake: CommandLine, warehouse: Path, tmp_path: Path, kind: str, table: str
 ) -> None:
     path = source(tmp_path, kind)

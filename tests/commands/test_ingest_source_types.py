@@ -213,7 +213,9 @@ def test_a_variant_never_becomes_a_struct(
     assert len(preview(lake, "db.structs")) == 1
 
 
-def test_an_extension_that_arrow_does_not_know_is_told(lake: CommandLine, tmp_path: Path) -> None:
+def test_an_extension_that_arrow_does_not_know_is_reported(
+    lake: CommandLine, tmp_path: Path
+) -> None:
     named = pa.field("g", pa.binary(), metadata={"ARROW:extension:name": "geoarrow.wkb"})
     table = pa.table({"g": pa.array([b"x"])}).cast(pa.schema([named]))
     path = tmp_path / "g.arrow"

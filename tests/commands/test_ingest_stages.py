@@ -145,7 +145,7 @@ def test_a_staged_run_leaves_what_a_sink_of_flinks_leaves(
     }
 
 
-def test_manifests_lie_where_flinks_would(lake: CommandLine, tmp_path: Path) -> None:
+def test_manifests_are_written_where_flinks_would_be(lake: CommandLine, tmp_path: Path) -> None:
     place = tmp_path / "elsewhere"
     make_table(lake.warehouse, schema=SCHEMA, flink__manifests__location=f"file://{place}/")
     before = files_below(lake.warehouse)
@@ -169,7 +169,9 @@ def test_a_run_without_an_id_gets_one_that_finds_it(table: CommandLine, tmp_path
     assert files_below(table.warehouse) == before
 
 
-def test_people_are_told_the_names_of_a_staged_run(table: CommandLine, tmp_path: Path) -> None:
+def test_the_text_output_shows_the_names_of_a_staged_run(
+    table: CommandLine, tmp_path: Path
+) -> None:
     shown_to_people = table("ingest", "db.t", source(tmp_path, APPEND), "--stage", "--run-id", RUN)
 
     assert f"--job {job_id_of(RUN)} --completed 1" in shown_to_people.stdout
@@ -323,9 +325,7 @@ def test_a_finished_run_is_never_loaded_again(table: CommandLine, tmp_path: Path
     assert len(rows_of(table, tmp_path)) == 4
 
 
-def test_a_dry_run_of_a_run_that_lies_there_touches_nothing(
-    table: CommandLine, tmp_path: Path
-) -> None:
+def test_a_dry_run_of_a_staged_run_changes_nothing(table: CommandLine, tmp_path: Path) -> None:
     path = source(tmp_path, APPEND)
     table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)
     before = files_below(table.warehouse)
@@ -354,7 +354,7 @@ def test_a_run_is_finished_on_the_branch_that_it_was_written_for(
     assert len(rows_of(table, tmp_path)) == 2
 
 
-def test_a_run_whose_history_is_gone_is_committed_by_nobody(
+def test_a_run_whose_history_has_expired_is_not_committed(
     table: CommandLine, tmp_path: Path
 ) -> None:
     path = source(tmp_path, APPEND)
@@ -492,7 +492,7 @@ def test_a_run_without_an_id_that_landed_before_it_was_killed_is_not_committed_t
 
 
 @pytest.mark.slow
-def test_a_discard_that_is_killed_half_way_is_ended_by_the_next_and_nobody_commits_the_rest(
+def test_a_discard_killed_half_way_is_finished_by_the_next_one(
     table: CommandLine, tmp_path: Path
 ) -> None:
     path, before = source(tmp_path, CHANGES), files_below(table.warehouse)
@@ -508,7 +508,7 @@ def test_a_discard_that_is_killed_half_way_is_ended_by_the_next_and_nobody_commi
 
 
 @pytest.mark.slow
-def test_a_run_whose_discard_was_killed_is_loaded_anew(table: CommandLine, tmp_path: Path) -> None:
+def test_a_run_whose_discard_was_killed_is_loaded_again(table: CommandLine, tmp_path: Path) -> None:
     path = source(tmp_path, APPEND)
     table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)
     point = ("lake.core.staging.claims", "find_referenced", "before")
@@ -527,7 +527,7 @@ def test_a_run_whose_discard_was_killed_is_loaded_anew(table: CommandLine, tmp_p
 
 @settings(max_examples=examples(25), deadline=None)
 @given(victim=st.integers(0, 1), part=st.floats(0, 1, exclude_max=True))
-def test_a_manifest_cut_anywhere_is_no_run(
+def test_a_truncated_manifest_is_not_a_run(
     tmp_path_factory: pytest.TempPathFactory, victim: int, part: float
 ) -> None:
     folder = tmp_path_factory.mktemp("cut")
@@ -546,7 +546,7 @@ def test_a_manifest_cut_anywhere_is_no_run(
 
 
 @pytest.mark.parametrize("damage", ["missing", "short"])
-def test_a_run_whose_files_are_not_all_there_is_loaded_anew(
+def test_a_run_with_missing_files_is_loaded_again(
     table: CommandLine, tmp_path: Path, damage: str
 ) -> None:
     path, before = source(tmp_path, APPEND), files_below(table.warehouse)
@@ -607,7 +607,7 @@ def test_a_discard_of_a_committed_run_deletes_no_file_of_it(
     assert rows_of(table, tmp_path) == rows
 
 
-def test_a_discard_takes_nothing_but_an_id(table: CommandLine, tmp_path: Path) -> None:
+def test_a_discard_takes_only_an_id(table: CommandLine, tmp_path: Path) -> None:
     path = source(tmp_path, APPEND)
 
     for options in ([path], ["--stage"], ["--run-id", "x"], ["--from-table", "db.t"]):

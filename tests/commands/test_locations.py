@@ -116,7 +116,7 @@ def test_all_commands_write_to_these_places_and_expiry_empties_them(
         assert not (placed.warehouse / "db").exists()
 
 
-def test_files_of_a_place_that_the_table_left_are_told_and_stay(tmp_path: Path) -> None:
+def test_files_of_a_former_location_are_reported_and_kept(tmp_path: Path) -> None:
     placed = Placed(tmp_path, **{"write.data.path": f"file://{tmp_path}/first"})
     placed.load({1: "a"})
     old = placed.live()
@@ -131,7 +131,7 @@ def test_files_of_a_place_that_the_table_left_are_told_and_stay(tmp_path: Path) 
     placed.check(places(tmp_path / "second", f"name=[ab]/{NAME}"))
 
 
-def test_a_location_provider_that_a_table_names_is_told_and_not_run(
+def test_a_location_provider_that_a_table_names_is_reported_and_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")

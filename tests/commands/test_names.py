@@ -31,7 +31,7 @@ def with_view(warehouse: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--create"], ["--create", "--dry-run"]], ids=" ".join)
-def test_the_name_of_a_view_is_told(
+def test_the_name_of_a_view_is_reported_as_a_view(
     lake: CommandLine, warehouse: Path, tmp_path: Path, options: list[str]
 ) -> None:
     with_view(warehouse)
@@ -128,7 +128,7 @@ def test_rows_of_a_table_with_a_column_of_row_lineage_are_not_moved(
 
 
 @pytest.mark.parametrize("other", ["NAMÉ", "name\u0301"], ids=["case", "normal form"])
-def test_names_that_engines_may_not_tell_apart_are_warned_of(
+def test_names_that_engines_may_confuse_cause_a_warning(
     lake: CommandLine, warehouse: Path, tmp_path: Path, other: str
 ) -> None:
     make_table(warehouse, schema=Schema(NestedField(1, "namé", LongType(), required=False)))

@@ -13,7 +13,7 @@ def test_pairs_are_split_at_the_first_equals_sign() -> None:
 
 
 @pytest.mark.parametrize("texts", [["a"], ["=1"], [" =1"], ["a=1", "a=2"], [""]])
-def test_what_is_no_pair_is_refused(texts: list[str]) -> None:
+def test_a_text_that_is_not_a_pair_is_refused(texts: list[str]) -> None:
     with pytest.raises(InvalidRequestError, match="--p"):
         parse_pairs(texts, "--p")
 

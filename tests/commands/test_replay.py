@@ -242,7 +242,7 @@ def test_a_replay_goes_to_the_branch_that_the_job_wrote_to(
     assert (again["status"], again["snapshot_ids"]) == ("nothing-to-do", [])
 
 
-def test_status_tells_of_each_job_what_is_committed_and_what_is_pending(flink: Flink) -> None:
+def test_status_shows_for_each_job_what_is_committed_and_what_is_pending(flink: Flink) -> None:
     fixture = flink("m-other-writer")
     replay = fixture.truth["replay"]
 

@@ -234,7 +234,7 @@ def test_what_a_restarted_counter_left_is_unproven_until_it_is_assumed_uncommitt
     assert pending.commit("--assume-uncommitted").json()["status"] == "nothing-to-do"
 
 
-def test_two_sinks_of_one_job_are_told_apart(pending: Replay, tmp_path: Path) -> None:
+def test_two_sinks_of_one_job_are_distinguished(pending: Replay, tmp_path: Path) -> None:
     other = pending.operator[::-1]
     for number, path in enumerate(pending.manifests):
         shutil.copy2(path, path.with_name(path.name.replace(pending.operator, other)))
@@ -426,7 +426,7 @@ def test_a_listing_and_a_replay_with_nothing_to_do_disturb_no_running_job(
     assert replay.commit().json()["status"] == "nothing-to-do"
 
 
-def test_a_later_checkpoint_beside_the_given_one_is_told_of(pending: Replay) -> None:
+def test_a_later_checkpoint_beside_the_given_one_is_reported(pending: Replay) -> None:
     older = pending.checkpoint.with_name("chk-5")
 
     document = pending.commit(path=older).json()
@@ -484,7 +484,7 @@ def test_checkpoints_with_deletes_replace_no_partitions(flink_lent: Flink, tmp_p
 # Where things lie.
 
 
-def test_manifests_lie_where_the_table_says(pending: Replay, tmp_path: Path) -> None:
+def test_manifests_are_found_where_the_table_says(pending: Replay, tmp_path: Path) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
     for path in pending.manifests:

@@ -78,7 +78,7 @@ def test_what_a_killed_replay_left_of_a_committed_run_goes_with_the_next(
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"process": "x"}', "[" * 4000])
-def test_a_claim_that_tells_nothing_holds_no_discard_up(staged: CommandLine, text: str) -> None:
+def test_a_claim_without_an_owner_does_not_stop_a_discard(staged: CommandLine, text: str) -> None:
     (first,) = manifests(staged)
     claim = first.parent / f"lake-commit-{first.name[:32]}-odd"
     claim.write_text(text)

@@ -107,7 +107,7 @@ def test_an_expired_start_is_legal_while_its_child_lives(
     assert ids_of(lake, "--from-snapshot", third) == [3]
 
 
-def test_a_start_that_was_rolled_back_is_no_ancestor(
+def test_a_start_that_was_rolled_back_is_not_an_ancestor(
     lake: CommandLine, warehouse: Path, four: list[str]
 ) -> None:
     table = pyiceberg_catalog(warehouse).load_table("db.t")

@@ -74,7 +74,7 @@ def test_changes_of_flinks_tables_lead_to_their_rows(
 # What is told
 
 
-def test_an_upsert_is_told_as_inserts_and_updates(lake: CommandLine, history: History) -> None:
+def test_an_upsert_is_shown_as_inserts_and_updates(lake: CommandLine, history: History) -> None:
     start, end = history.states[0][0], history.states[1][0]
 
     shown = lake.ok(
@@ -101,7 +101,7 @@ def test_an_upsert_is_told_as_inserts_and_updates(lake: CommandLine, history: Hi
     assert shown["base_snapshot_id"] == str(end)
 
 
-def test_compactions_are_not_told(lake: CommandLine, history: History) -> None:
+def test_compactions_are_not_shown_as_changes(lake: CommandLine, history: History) -> None:
     start, end = history.states[1][0], history.states[2][0]
 
     shown = lake.ok(
@@ -112,7 +112,7 @@ def test_compactions_are_not_told(lake: CommandLine, history: History) -> None:
     assert shown["plan"]["snapshots"] == shown["plan"]["files"] == 0
 
 
-def test_the_whole_history_is_told_without_a_start(lake: CommandLine, history: History) -> None:
+def test_the_whole_history_is_shown_without_a_start(lake: CommandLine, history: History) -> None:
     shown = lake.ok("scan", "db.t", "--changes", "--output", lake.warehouse.parent / "log.csv")
 
     assert shown["warnings"] == []
@@ -126,13 +126,13 @@ def test_the_whole_history_is_told_without_a_start(lake: CommandLine, history: H
     )
 
 
-def test_a_start_that_is_the_end_tells_nothing(lake: CommandLine, history: History) -> None:
+def test_a_start_that_is_the_end_shows_no_changes(lake: CommandLine, history: History) -> None:
     shown = lake.ok("scan", "db.t", "--changes", "--from-snapshot", "main", "--output", "-q")
 
     assert shown["result"]["rows"] == 0
 
 
-def test_an_inclusive_start_is_told_too(lake: CommandLine, history: History) -> None:
+def test_an_inclusive_start_is_shown_too(lake: CommandLine, history: History) -> None:
     start = history.states[3][0]
 
     shown = lake.ok("scan", "db.t", "--changes", "--from-snapshot", start, "--inclusive")
@@ -140,7 +140,7 @@ def test_an_inclusive_start_is_told_too(lake: CommandLine, history: History) -> 
     assert [row["_change_type"] for row in shown["result"]["preview"]] == ["delete", "delete"]
 
 
-def test_keys_that_a_commit_changed_twice_are_told_and_counted(
+def test_keys_that_a_commit_changed_twice_are_reported_and_counted(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
     history = History(warehouse, 2)
@@ -161,7 +161,7 @@ def test_keys_that_a_commit_changed_twice_are_told_and_counted(
     assert "1 times a commit changed several rows with one key" in shown["warnings"][0]
 
 
-def test_a_renamed_column_is_told_by_its_new_name(lake: CommandLine, history: History) -> None:
+def test_a_renamed_column_has_its_new_name(lake: CommandLine, history: History) -> None:
     from support.tables.iceberg_tables import pyiceberg_catalog
 
     with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as update:
@@ -226,7 +226,7 @@ def test_options_that_contradict_each_other_are_refused(
     assert message in error_of(lake("--json", "scan", "db.t", *options), 2)["message"]
 
 
-def test_a_key_that_is_no_column_is_told_with_the_columns(
+def test_a_key_that_is_not_a_column_is_reported_with_the_columns(
     lake: CommandLine, history: History
 ) -> None:
     error = error_of(lake("--json", "scan", "db.t", "--changes", "--key", "nme"), 7)
@@ -277,9 +277,7 @@ def expired(history: History, *numbers: int, forgets_parents: bool = False) -> N
     path.write_text(json.dumps(metadata))
 
 
-def test_what_files_came_and_went_after_an_expired_start_is_told(
-    lake: CommandLine, warehouse: Path
-) -> None:
+def test_changes_after_an_expired_start_are_shown(lake: CommandLine, warehouse: Path) -> None:
     history = History(warehouse, 2)
     history.append([(1, "a"), (2, "a"), (3, "a")])
     history.append([(9, "z")])
@@ -295,7 +293,7 @@ def test_what_files_came_and_went_after_an_expired_start_is_told(
 
 
 @pytest.mark.parametrize("forgets_parents", [False, True])
-def test_a_history_without_its_beginning_is_told_from_where_it_begins(
+def test_a_history_without_its_beginning_is_shown_from_where_it_begins(
     lake: CommandLine, warehouse: Path, forgets_parents: bool
 ) -> None:
     history = History(warehouse, 2)

@@ -87,7 +87,7 @@ def test_a_folder_holds_a_file_for_each_split(
     "extra", [["--where", "id < 0"], ["--limit", "0"], ["--where", "id = -1 or name = 'x'"]]
 )
 @pytest.mark.parametrize("name", ["rows", "rows.parquet"])
-def test_no_rows_are_an_output_that_tells_the_columns(
+def test_an_output_without_rows_has_the_columns(
     table: Path, tmp_path: Path, lake: CommandLine, name: str, extra: list[str]
 ) -> None:
     document = lake.ok("scan", "db.t", "--output", tmp_path / name, *extra)

@@ -141,7 +141,7 @@ def test_flinks_column_is_short_and_only_where_flink_wrote(
 
 
 @pytest.mark.parametrize("options", [["--branch", "nope"], ["--branch", "v1"]])
-def test_a_branch_that_is_none_exits_7_with_the_refs(
+def test_an_unknown_branch_exits_7_with_the_refs(
     lake: CommandLine, table: Any, options: list[str]
 ) -> None:
     table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "v1").commit()
@@ -169,7 +169,7 @@ def test_figures_that_mean_nothing_are_null(lake: CommandLine, table: Any) -> No
     assert lake("snapshots", "db.t").exit_code == 0
 
 
-def test_metadata_that_grew_too_large_is_told(lake: CommandLine, table: Any) -> None:
+def test_metadata_that_grew_too_large_is_reported(lake: CommandLine, table: Any) -> None:
     path = Path(table.metadata_location.removeprefix("file://"))
     metadata = json.loads(path.read_text())
     # Histories of as many commits, on no branch any more.

@@ -248,7 +248,7 @@ def test_an_upsert_by_range_is_by_hash_with_a_warning(sending: CommandLine, tmp_
     assert all(found == sorted(found, key=descending) for found, _ in files)
 
 
-def test_range_distribution_without_an_order_is_refused_whoever_asks(
+def test_range_distribution_without_an_order_is_refused_for_option_and_property(
     lake: CommandLine, tmp_path: Path
 ) -> None:
     (source,) = write_sources(tmp_path / "in", some_rows(5), 1)

@@ -125,7 +125,7 @@ def test_files_that_may_not_grow_change_nothing_and_leave_nothing(
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
-def test_a_metadata_file_that_cannot_be_written_is_no_commit(
+def test_a_metadata_file_that_cannot_be_written_commits_nothing(
     lake: CommandLine, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     for number in range(2):
@@ -173,7 +173,7 @@ def test_a_catalog_that_may_only_be_read_takes_no_commit_and_loses_no_file(
     assert lake.ok(*arguments)["status"] == "done"
 
 
-def test_a_run_without_open_files_left_is_told_so(lake: CommandLine, table: Path) -> None:
+def test_a_run_without_open_files_left_reports_the_limit(lake: CommandLine, table: Path) -> None:
     lake.ok("scan", "db.t")
     taken: list[int] = []
     # What earlier runs have not closed yet would come free in the middle of this one.
@@ -276,7 +276,7 @@ def test_a_server_that_refuses_the_connection_is_named_with_its_port(
     assert "secret" not in done.stdout + done.stderr
 
 
-def test_no_folder_for_temporary_files_is_told_as_that(
+def test_a_missing_folder_for_temporary_files_is_reported_as_such(
     lake: CommandLine, table: Path, tmp_path: Path
 ) -> None:
     def none() -> str:
@@ -288,7 +288,7 @@ def test_no_folder_for_temporary_files_is_told_as_that(
     check(result, 7, "temporary directory")
 
 
-def test_time_that_nobody_believes_expires_nothing(lake: CommandLine, table: Path) -> None:
+def test_a_clock_that_is_decades_behind_expires_nothing(lake: CommandLine, table: Path) -> None:
     before = files(table)
     early = 1_000_000_000_000
     with patch("lake.core.clock.SystemClock.now_ms", lambda _: early):

@@ -93,7 +93,7 @@ def test_a_text_in_an_unknown_column_needs_evolve(
     assert found == [{"id": 3, "n": "x"}]
 
 
-def test_evolve_gives_no_type_to_a_column_that_partitions_are_made_of(
+def test_evolve_gives_no_type_to_a_column_that_partitions_are_derived_from(
     lake: CommandLine, tmp_path: Path
 ) -> None:
     def source(name: str, values: Any) -> Path:

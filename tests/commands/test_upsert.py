@@ -296,7 +296,7 @@ def test_a_run_id_makes_the_second_run_nothing(
     assert files_below(warehouse) == before
 
 
-def test_a_dry_run_tells_the_plan_and_writes_nothing(
+def test_a_dry_run_shows_the_plan_and_writes_nothing(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
     make_table(warehouse, schema=SCHEMA)
@@ -526,7 +526,9 @@ def test_options_that_contradict_are_refused(
     assert failed.exit_code == 2
 
 
-def test_an_unknown_key_column_is_told(lake: CommandLine, warehouse: Path, tmp_path: Path) -> None:
+def test_an_unknown_key_column_is_reported(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
     make_table(warehouse, schema=SCHEMA)
     path = source(tmp_path, [(1, "a", 1.0)])
     failed = lake("ingest", "db.t", path, "--upsert", "--key", "nr")

@@ -131,7 +131,7 @@ def test_an_avro_file_and_another_table_are_filled_too(
 
 
 @pytest.mark.parametrize("engine", ["inline", "spark"])
-def test_files_of_one_load_are_told_apart_on_each_engine(
+def test_files_of_one_load_are_distinguished_on_each_engine(
     warehouse: Path, tmp_path: Path, engine: str
 ) -> None:
     read = table_with(warehouse)
@@ -372,7 +372,7 @@ def test_filled_values_decide_partition_and_order(
 
 
 @pytest.mark.parametrize(("kind", "value"), [("int", "many"), ("int", 2**40), ("string", 7)])
-def test_a_default_that_its_type_cannot_hold_is_told(
+def test_a_default_that_its_type_cannot_hold_is_reported(
     lake: CommandLine, warehouse: Path, tmp_path: Path, kind: str, value: object
 ) -> None:
     field = {"id": 3, "name": "d", "type": kind, "write-default": value}

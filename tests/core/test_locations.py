@@ -89,12 +89,12 @@ def test_hash_and_question_mark_are_part_of_a_name() -> None:
         *("data:text/plain,x", "file:w/t", "://w/t", "C:\\w\\t"),
     ],
 )
-def test_no_table_lies_where_others_do_or_where_nothing_tells(root: str) -> None:
+def test_a_location_shared_with_others_is_not_ownable(root: str) -> None:
     assert not locations.ownable(root)
 
 
 @pytest.mark.parametrize(
     "root", ["/w/t", "file:///w/t", "file:/w/t", "s3://b", "s3a://b/t", "hdfs:///w/t"]
 )
-def test_tables_lie_in_folders_of_their_own(root: str) -> None:
+def test_a_folder_of_its_own_is_ownable(root: str) -> None:
     assert locations.ownable(root)

@@ -42,5 +42,5 @@ def test_a_killed_process_is_gone_even_before_it_was_waited_for() -> None:
 @pytest.mark.parametrize(
     "name", ["", "x", "elsewhere/pid:[1]#1@2", "#1@2", "a#b@c", "\x00", "a" * 9999]
 )
-def test_of_another_machine_nobody_can_tell(name: str) -> None:
+def test_the_state_of_a_process_on_another_machine_is_unknown(name: str) -> None:
     assert still_runs(name) is None

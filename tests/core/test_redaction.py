@@ -53,7 +53,7 @@ def test_what_looks_like_a_secret_is_masked(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_is_none_stays_readable(text: str) -> None:
+def test_text_without_secrets_stays_readable(text: str) -> None:
     assert Redactor()(text) == text
 
 

@@ -73,7 +73,7 @@ def test_sizes_are_counted_in_mebibytes(text: str, size: int) -> None:
     "text",
     ["", "0", "0MB", "-1MB", "MB", "1XB", "1e3", "nan", "inf", "9999999999PB", "1 0MB", "٣MB"],
 )
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_size_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="not a size"):
         parse_size(text)
 
@@ -109,7 +109,7 @@ def test_durations_are_milliseconds(text: str, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "-7d", "7 days", "1h30m", "2026-01-01", "7d\nx"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_duration_is_refused(text: str) -> None:
     assert not is_duration(text)
     with pytest.raises(InvalidRequestError, match="not a duration"):
         parse_duration_ms(text)

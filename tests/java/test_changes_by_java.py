@@ -61,7 +61,7 @@ def lake_log(
         (3, ""),
     ],
 )
-def test_copy_on_write_histories_are_told_as_java_tells_them(
+def test_copy_on_write_histories_are_shown_as_java_shows_them(
     java: Any, lake: CommandLine, version: int, partitions: str, tmp_path: Path
 ) -> None:
     warehouse = lake.warehouse

@@ -118,7 +118,9 @@ def test_deletes_updates_and_merges_of_spark(
     assert in_order(found) == in_order(java.sql(warehouse, "SELECT * FROM {c}.db.t"))
 
 
-def test_rows_keep_their_ids_and_tell_when_they_changed(warehouse: Path, java: JavaPeer) -> None:
+def test_rows_keep_their_ids_and_the_sequence_number_of_their_last_change(
+    warehouse: Path, java: JavaPeer
+) -> None:
     pyiceberg_catalog(warehouse).create_namespace("db")
     java.sql(
         warehouse,

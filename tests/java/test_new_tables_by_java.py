@@ -16,7 +16,7 @@ from lake.core.types.arrow_schema import RESERVED_NAMES
 pytestmark = pytest.mark.java
 
 
-def test_a_table_made_of_no_rows_is_read_and_filled_by_java(
+def test_a_table_created_without_rows_is_read_and_filled_by_java(
     lake: CommandLine, warehouse: Path, tmp_path: Path, java: JavaPeer
 ) -> None:
     source = tmp_path / "in.parquet"

@@ -111,7 +111,7 @@ def test_sorted_files_are_in_sparks_order(java: JavaPeer, tmp_path: Path) -> Non
     assert claimed(java, lake) <= {0, None}
 
 
-def test_files_along_a_z_order_lie_as_javas(java: JavaPeer, tmp_path: Path) -> None:
+def test_files_along_a_z_order_are_ordered_as_javas(java: JavaPeer, tmp_path: Path) -> None:
     lake = CommandLine(tmp_path / "w", engine="inline")
     ingest(lake, tmp_path / "in", 6, "--create")
     columns, listed = "id, name, d, day", "SELECT id, name, d, day FROM {c}.db.t ORDER BY _pos"

@@ -33,7 +33,9 @@ def test_a_checkpoint_with_a_state_file_is_read(stored: tuple[Storage, str], beh
     assert found.committers == expected
 
 
-def test_what_is_no_completed_checkpoint_is_told_apart(stored: tuple[Storage, str]) -> None:
+def test_a_folder_that_is_not_a_completed_checkpoint_is_reported(
+    stored: tuple[Storage, str],
+) -> None:
     storage, root = stored
     with pytest.raises(BadInputError) as found:
         read_checkpoint(storage, root)

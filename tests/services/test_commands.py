@@ -38,7 +38,7 @@ def test_rows_are_loaded_replaced_upserted_compacted_and_expired(service: Servic
     assert service.unreferenced() == set()
 
 
-def test_a_change_log_is_applied_and_its_changes_are_told(service: Service) -> None:
+def test_a_change_log_is_applied_and_its_changes_are_shown(service: Service) -> None:
     lake, table = service.line(), service.table()
     rows = csv(service.folder, "rows.csv", id=[1, 2, 3], name=["a", "b", "c"])
     lake.ok("ingest", table, rows, "--create", "--partition-by", "bucket(4, id)")

@@ -118,12 +118,12 @@ def test_https_by_an_authority_of_ones_own(
 
 
 @pytest.mark.parametrize("location", ["abfs://c@a.dfs.example/x", "hdfs://none/x", "ftp://a/b"])
-def test_a_store_that_cannot_be_opened_is_told(location: str) -> None:
+def test_a_store_that_cannot_be_opened_is_reported(location: str) -> None:
     with pytest.raises(BadInputError, match="cannot open|no file system|are not supported"):
         Storage().read(location)
 
 
-def test_a_name_that_arrow_does_not_know_is_told(s3: S3) -> None:
+def test_a_name_that_arrow_does_not_know_is_reported(s3: S3) -> None:
     with pytest.raises(BadInputError, match="mpty path component"):
         Storage(s3.properties()).read("s3://b//double//slash")
 

@@ -117,7 +117,7 @@ def test_a_commit_without_a_trace_is_unknown_and_removes_nothing(
     assert faulty.rows() == [(0,), (1,)]
 
 
-def test_a_commit_whose_outcome_cannot_be_read_is_unknown_and_the_next_run_tells_that_it_landed(
+def test_a_commit_whose_outcome_cannot_be_read_is_unknown_and_the_next_run_reports_that_it_landed(
     faulty: Service, proxy: Proxy
 ) -> None:
     proxy.fail("POST", COMMIT, landed(504))
@@ -142,7 +142,7 @@ def test_an_unknown_answer_stays_unknown_though_later_ones_are_conflicts(
     assert proxy.times("POST", COMMIT) == 1
 
 
-def test_refused_commits_are_tried_again_and_then_told_as_a_conflict(
+def test_refused_commits_are_tried_again_and_then_reported_as_a_conflict(
     faulty: Service, proxy: Proxy
 ) -> None:
     before = faulty.list_files()
@@ -283,7 +283,7 @@ def test_a_server_with_idempotency_keys_is_sent_a_lost_commit_again(
     assert faulty.rows() == [(0,), (1,), (1,), (1,)]
 
 
-def test_a_commit_that_comes_too_often_waits_as_told(faulty: Service, proxy: Proxy) -> None:
+def test_a_throttled_commit_waits_as_the_server_asks(faulty: Service, proxy: Proxy) -> None:
     proxy.fail("POST", COMMIT, throttled(0), throttled(1))
     assert ingest(faulty)["code"] == 0
     assert proxy.times("POST", COMMIT) == 3

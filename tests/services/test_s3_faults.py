@@ -139,7 +139,7 @@ for _ in range(3):
 """
 
 
-def test_an_outage_that_is_told_in_no_xml_crashes_no_read_of_metadata(s3: S3, proxy: Proxy) -> None:
+def test_an_outage_reported_without_xml_crashes_no_read_of_metadata(s3: S3, proxy: Proxy) -> None:
     bucket = s3.bucket()
     with s3.files().open_output_stream(f"{bucket}/file") as sink:
         sink.write(bytes(100_000))
@@ -159,7 +159,7 @@ def test_an_outage_that_is_told_in_no_xml_crashes_no_read_of_metadata(s3: S3, pr
 
 
 @pytest.mark.parametrize("fault", [page, landed(404)], ids=["page", "404"])
-def test_a_listing_that_shows_nothing_where_the_table_lies_is_no_empty_one(
+def test_an_empty_listing_of_the_tables_folder_is_an_error(
     faulty: Service, proxy: Proxy, fault: Fault
 ) -> None:
     source = csv(faulty.folder, "third.csv", id=[2])
@@ -176,7 +176,7 @@ def test_a_listing_that_shows_nothing_where_the_table_lies_is_no_empty_one(
     assert faulty.rows() == [(1,), (2,)]
 
 
-def test_a_file_that_cannot_be_deleted_is_told_and_the_others_go(
+def test_a_file_that_cannot_be_deleted_is_reported_and_the_others_are_deleted(
     faulty: Service, proxy: Proxy
 ) -> None:
     proxy.fail("POST", r"\?delete", *[failing(r"\.parquet", "AccessDenied")] * 2)

@@ -64,7 +64,7 @@ def secretive(
         )
 
 
-def test_no_command_tells_a_secret_whether_it_succeeds_or_fails(
+def test_no_command_prints_a_secret_whether_it_succeeds_or_fails(
     secretive: tuple[Service, Proxy], s3: S3
 ) -> None:
     service, proxy = secretive
@@ -133,7 +133,7 @@ def test_a_run_that_is_stopped_leaves_no_secret(
     _nothing_stored(service, s3)
 
 
-def test_a_databases_password_is_told_by_no_command(
+def test_a_databases_password_is_printed_by_no_command(
     postgres: Postgres, on_postgres: Service
 ) -> None:
     lake, table = on_postgres.line(), on_postgres.table()

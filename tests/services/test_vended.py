@@ -87,7 +87,7 @@ def test_a_table_that_is_being_made_gets_another_token_too(
     assert on_rest.rows("new") == [(3,)]
 
 
-def test_a_token_that_tells_its_end_is_replaced_before_it(
+def test_a_token_with_an_expiration_time_is_replaced_before_it(
     vended: Service, between: Vending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FixedClock()

@@ -39,7 +39,7 @@ def make_view(catalog: RestCatalog, name: str) -> None:
     catalog.create_view(name, SCHEMA, ViewVersion(**version))
 
 
-def test_the_name_of_a_view_is_told(with_views: Service, tmp_path: Path) -> None:
+def test_the_name_of_a_view_is_reported_as_a_view(with_views: Service, tmp_path: Path) -> None:
     catalog, lake = with_views.catalog(), with_views.line()
     assert isinstance(catalog, RestCatalog)
     catalog.create_namespace("db")

@@ -17,7 +17,7 @@ CHOSEN = [
 ]
 
 
-def test_a_fault_on_the_wire_is_told_as_what_it_was(
+def test_a_fault_on_the_wire_is_reported_as_what_it_was(
     rest: tuple[RestServer, str], s3: S3, on_rest: Service, tmp_path: Path
 ) -> None:
     server, bucket = rest

@@ -28,7 +28,7 @@ def test_no_world_loses_a_row(seed: str) -> None:
     assert counts["snapshots"]
 
 
-def test_a_checkpoint_that_goes_while_it_is_replayed_is_no_defect() -> None:
+def test_a_checkpoint_that_is_deleted_while_it_is_replayed_is_not_a_defect() -> None:
     seed = "jl 6"
     config = replace(Config.drawn(Random(f"{seed} config")), focus="jobs")
 

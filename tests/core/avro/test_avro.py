@@ -222,7 +222,7 @@ def test_a_file_cut_anywhere_but_at_a_blocks_edge_is_refused() -> None:
     assert shorter == len(whole.blocks)
 
 
-def test_a_wrong_byte_is_told_or_changes_nothing() -> None:
+def test_a_wrong_byte_is_reported_or_changes_nothing() -> None:
     schema = record(("number", "long"), ("name", "string"))
     data = write_container(
         schema,
@@ -252,7 +252,7 @@ def test_bytes_behind_the_last_block_are_refused(tail: bytes) -> None:
         read_container(sample() + tail, name="x")
 
 
-def test_something_else_is_no_avro_file() -> None:
+def test_a_file_of_another_format_is_not_an_avro_file() -> None:
     for data in (b"", b"PAR1", b"Obj\x02" + b"\x00" * 40):
         with pytest.raises(CorruptFileError):
             read_container(data, name="x")
@@ -505,7 +505,7 @@ def test_a_schema_that_iceberg_never_writes_is_refused(schema: Any, why: str) ->
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b'{"type": ' * 100_000, b"[" * 100_000])
-def test_a_schema_that_is_no_json_is_refused(text: bytes) -> None:
+def test_a_schema_that_is_not_json_is_refused(text: bytes) -> None:
     with pytest.raises(CorruptFileError, match="no usable Avro schema"):
         layout_of(text, frozenset(), name="x")
 

@@ -82,7 +82,7 @@ def test_every_table_of_flinks_hadoop_catalog_is_read(flink: Flink, name: str) -
 
 
 @pytest.mark.parametrize("name", HADOOP)
-def test_rows_of_flinks_hadoop_catalog_are_what_the_truth_tells(
+def test_rows_of_flinks_hadoop_catalog_are_those_that_flink_wrote(
     flink: Flink, name: str, tmp_path: Path
 ) -> None:
     fixture, output = flink(name), tmp_path / "rows.parquet"
@@ -104,7 +104,7 @@ def test_without_a_hint_the_highest_version_is_read(orders: Path) -> None:
 @pytest.mark.parametrize(
     "hint", ["", "x", "5.0", "5 ", " 5", "9" * 30, "2147483648", "\n5", "\x00", "5\x00", "٥"]
 )
-def test_a_hint_that_is_no_number_is_as_none(orders: Path, hint: str) -> None:
+def test_a_hint_that_is_not_a_number_is_ignored(orders: Path, hint: str) -> None:
     (orders / "version-hint.text").write_text(hint)
 
     assert snapshots_read(orders) == 4
@@ -131,7 +131,7 @@ def test_a_stale_hint_is_where_the_search_starts(orders: Path, hint: str) -> Non
 
 
 @pytest.mark.parametrize("hint", ["6", "-1", "100"])
-def test_a_hint_to_a_version_that_is_not_there_is_told(orders: Path, hint: str) -> None:
+def test_a_hint_to_a_missing_version_is_reported(orders: Path, hint: str) -> None:
     (orders / "version-hint.text").write_text(hint)
 
     error = failure(lake_on(orders.parent.parent.parent)("--json", "snapshots", "db.orders"))
@@ -159,7 +159,7 @@ def test_compressed_metadata_is_read(orders: Path, suffix: str) -> None:
     assert snapshots_read(orders) == 4
 
 
-def test_other_files_in_the_folder_are_no_versions(orders: Path) -> None:
+def test_other_files_in_the_folder_are_not_versions(orders: Path) -> None:
     (orders / "version-hint.text").unlink()
     content = (orders / "v2.metadata.json").read_bytes()
     for name in ("v9.tmp", "v9.metadata.json.crc", "x.metadata.json", "v.metadata.json", "v9"):
@@ -233,7 +233,7 @@ def test_half_written_compressed_metadata_is_refused(orders: Path, cut: int) -> 
 @pytest.mark.parametrize(
     "content", [b"\xff\xfe", b"[]", b"{}", b'{"format-version": 0}', b"[" * 9999]
 )
-def test_metadata_that_is_none_is_refused(orders: Path, content: bytes) -> None:
+def test_a_file_that_is_not_metadata_is_refused(orders: Path, content: bytes) -> None:
     (orders / "v5.metadata.json").write_bytes(content)
 
     error = failure(lake_on(orders.parent.parent.parent)("--json", "snapshots", "db.orders"))
@@ -253,7 +253,7 @@ def test_names_do_not_leave_the_warehouse(orders: Path, name: str) -> None:
     assert failure(lake("--json", "snapshots", name), 2)["kind"] == "invalid-request"
 
 
-def test_a_table_that_is_not_there_is_told_with_those_that_are(orders: Path) -> None:
+def test_a_missing_table_is_reported_with_those_that_exist(orders: Path) -> None:
     lake = lake_on(orders.parent.parent.parent)
 
     error = failure(lake("--json", "snapshots", "db.order"))
@@ -262,7 +262,7 @@ def test_a_table_that_is_not_there_is_told_with_those_that_are(orders: Path) -> 
     assert error["hint"] == "tables of db: db.orders"
 
 
-def test_a_namespace_that_is_not_there_is_told_with_those_that_are(orders: Path) -> None:
+def test_a_missing_namespace_is_reported_with_those_that_exist(orders: Path) -> None:
     lake = lake_on(orders.parent.parent.parent)
 
     error = failure(lake("--json", "snapshots", "other.orders"))
@@ -271,7 +271,7 @@ def test_a_namespace_that_is_not_there_is_told_with_those_that_are(orders: Path)
     assert error["hint"] == "namespaces: db"
 
 
-def test_a_warehouse_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+def test_a_missing_warehouse_is_reported_and_not_created(tmp_path: Path) -> None:
     error = failure(lake_on(tmp_path / "none")("--json", "snapshots", "db.t"))
 
     assert error["kind"] == "not-found"
@@ -323,7 +323,7 @@ def test_a_hadoop_catalog_may_come_from_pyicebergs_configuration(
     assert len(lake.ok("snapshots", fixture.table)["result"]["snapshots"]) == 4
 
 
-def test_a_configured_hadoop_catalog_without_a_warehouse_is_told(
+def test_a_configured_hadoop_catalog_without_a_warehouse_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PYICEBERG_CATALOG__FLINK__TYPE", "HADOOP")

@@ -182,7 +182,7 @@ hints = st.one_of(
     leftovers=st.sets(st.sampled_from([*LEFTOVERS, *OTHERS])),
     checksums=st.booleans(),
 )
-def test_the_next_version_is_made_whatever_lies_there(
+def test_the_next_version_is_created_whatever_the_folder_contains(
     tmp_path_factory: pytest.TempPathFactory,
     suffixes: list[str],
     beyond: tuple[int, str] | None,
@@ -561,7 +561,7 @@ def test_a_hint_that_cannot_be_renewed_is_removed(
         (errno.EOPNOTSUPP, 3, "does not support hard links"),
     ],
 )
-def test_a_step_that_fails_changes_nothing_and_is_told(
+def test_a_step_that_fails_changes_nothing_and_is_reported(
     lake: CommandLine,
     source: Write,
     monkeypatch: pytest.MonkeyPatch,
@@ -615,7 +615,7 @@ def test_an_error_behind_the_step_is_a_success(
     assert sorted(versions(metadata_of(lake))) == [1, 2]
 
 
-def test_a_table_dropped_meanwhile_is_told(
+def test_a_table_dropped_meanwhile_is_reported(
     lake: CommandLine, source: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.ok("ingest", "db.t", source(0, 1), "--create")
@@ -633,7 +633,7 @@ def test_a_table_dropped_meanwhile_is_told(
 
 
 @pytest.mark.parametrize("value", ["many", "-1", "1e3"])
-def test_properties_that_are_no_numbers_are_named_and_nothing_is_committed(
+def test_properties_that_are_not_numbers_are_named_and_nothing_is_committed(
     lake: CommandLine, source: Write, value: str
 ) -> None:
     lake.ok("ingest", "db.t", source(0, 1), "--create")
@@ -870,7 +870,7 @@ def test_storage_without_exclusive_creation_is_refused(tmp_path: Path, warehouse
 # Two kinds of catalogs on one folder
 
 
-def test_a_table_of_another_kind_of_catalog_is_told_and_not_written_over(
+def test_a_table_of_another_kind_of_catalog_is_reported_and_not_overwritten(
     tmp_path: Path, source: Write
 ) -> None:
     sql, folders = (CommandLine(tmp_path / "w", catalog_type=kind) for kind in ("sql", "hadoop"))
@@ -886,7 +886,9 @@ def test_a_table_of_another_kind_of_catalog_is_told_and_not_written_over(
     assert files_below(tmp_path / "w") == before
 
 
-def test_a_hadoop_table_is_told_to_who_takes_it_for_another(tmp_path: Path, source: Write) -> None:
+def test_a_hadoop_table_is_named_in_the_hint_of_another_catalog_type(
+    tmp_path: Path, source: Write
+) -> None:
     sql, folders = (CommandLine(tmp_path / "w", catalog_type=kind) for kind in ("sql", "hadoop"))
     folders.ok("ingest", "db.t", source(0, 1), "--create")
     before = files_below(tmp_path / "w")

@@ -53,7 +53,7 @@ def test_a_database_that_is_away_or_locked_is_a_timeout(words: str) -> None:
         raise OperationalError("SELECT 1", {}, Exception(words))
 
 
-def test_a_catalog_on_aws_that_is_not_configured_is_no_defect(
+def test_a_catalog_on_aws_that_is_not_configured_is_not_a_defect(
     lake: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):

@@ -119,7 +119,7 @@ def test_changes_lead_from_any_snapshot_to_any_later_one(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(actions, min_size=2, max_size=9))
-def test_each_commit_is_told_by_the_least_changes(
+def test_each_commit_is_shown_as_the_fewest_changes(
     version: int, tmp_path_factory: pytest.TempPathFactory, done: list[tuple[Any, ...]]
 ) -> None:
     history = History(tmp_path_factory.mktemp("wh"), version)

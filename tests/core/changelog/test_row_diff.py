@@ -144,7 +144,7 @@ def test_rows_that_do_not_fit_in_memory_come_back_by_parts(key: list[str]) -> No
     )
 
 
-def test_a_disk_that_takes_no_rows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: Any) -> None:
         raise OSError(28, "No space left on device")
 

@@ -115,13 +115,13 @@ def test_a_key_s_changes_go_to_one_reducer_in_their_order(tmp_path: Path) -> Non
         (change("+I", 7, "q", point={"x": None}), "required column point.x"),
     ],
 )
-def test_a_bad_row_is_told_with_its_values(tmp_path: Path, bad: Row, message: str) -> None:
+def test_a_bad_row_is_reported_with_its_values(tmp_path: Path, bad: Row, message: str) -> None:
     rows = [change("+I", number) for number in range(20)]
     with pytest.raises(BadInputError, match=message):
         list(send(tmp_path, [rows, [*rows, bad, *rows]]))
 
 
-def test_a_bad_row_with_a_time_that_has_no_text_is_told_all_the_same(tmp_path: Path) -> None:
+def test_a_bad_row_with_a_time_that_has_no_text_is_reported(tmp_path: Path) -> None:
     far = pa.scalar(2**62, pa.int64()).cast(pa.timestamp("us"))
     bad = change("+I", None, at=far)
     with pytest.raises(BadInputError, match=r"NULL in the key column id$"):

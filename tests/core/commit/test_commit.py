@@ -381,7 +381,7 @@ def test_a_conflict_then_an_unanswered_attempt_is_unknown(world: World) -> None:
         world.append(1)
 
 
-def test_refused_credentials_are_told_as_such_and_change_nothing(world: World) -> None:
+def test_refused_credentials_are_reported_as_such_and_change_nothing(world: World) -> None:
     inject(world.session, [refused_with(ForbiddenError("403"))])
     with pytest.raises(NotAuthorisedError):
         world.append(1)
@@ -470,7 +470,7 @@ def test_a_commit_to_another_branch_in_between_takes_no_sequence_number_twice(
     assert ids_in(tmp_path) == [1, 2, 3]
 
 
-def test_a_head_that_expired_meanwhile_is_no_error(world: World, tmp_path: Path) -> None:
+def test_a_head_that_expired_meanwhile_is_not_an_error(world: World, tmp_path: Path) -> None:
     world.append(1)
     world.clock.now += 10 * 24 * 3_600_000
     other = open_session(world.warehouse, world.clock)

@@ -112,7 +112,7 @@ def rewrite(base: Base, *, keeps: bool = True) -> Operation:
     )
 
 
-def rewrite_anew(base: Base) -> Operation:
+def rewrite_with_new_sequence_number(base: Base) -> Operation:
     return rewrite(base, keeps=False)
 
 
@@ -139,7 +139,7 @@ COMMITS: Mapping[str, tuple[Callable[[Base], Operation], Callable[[list[Row]], l
         lambda rows: [*_without(*FIRST, *SECOND, only_old=True)(rows), *_and(40)],
     ),
     "rewrite": (rewrite, lambda rows: rows),
-    "rewrite anew": (rewrite_anew, lambda rows: rows),
+    "rewrite with a new sequence number": (rewrite_with_new_sequence_number, lambda rows: rows),
 }
 
 
@@ -196,4 +196,4 @@ def test_no_pair_of_commits_brings_a_row_back_or_loses_one(
     assert ("rewrite", "delete positions") in refused
     assert ("delete positions", "rewrite") in refused
     assert ("delete keys", "rewrite") not in refused
-    assert ("delete keys", "rewrite anew") in refused
+    assert ("delete keys", "rewrite with a new sequence number") in refused

@@ -126,7 +126,7 @@ def test_a_plan_that_is_only_shown_is_the_one_that_is_run(world: World, where: s
     assert ("lower_bounds" in read) == (where is not None)
 
 
-def test_appends_meanwhile_are_no_conflict(world: World) -> None:
+def test_appends_meanwhile_are_not_a_conflict(world: World) -> None:
     done = world.compact(after(lambda: world.pyiceberg.append(rows(100))))
 
     assert (done.status, done.result["failed_groups"]) == (Status.DONE, 0)
@@ -409,7 +409,7 @@ def test_verifying_notices_values_that_no_figure_shows(
     assert files_below(world.warehouse) == world.before
 
 
-def test_input_metadata_that_lies_is_told_from_a_wrong_rewrite(tmp_path: Path) -> None:
+def test_wrong_input_metadata_is_distinguished_from_a_wrong_rewrite(tmp_path: Path) -> None:
     world = World(tmp_path)
     table = world.session.table("db.t")
     honest = write_file(table, [50, 51])

@@ -164,7 +164,9 @@ def test_each_file_is_in_one_group_at_most_and_groups_keep_to_their_limits(
 
 @settings(deadline=None, max_examples=examples(60))
 @given(files=some_files)
-def test_a_file_that_is_left_out_fits_or_lies_in_a_group_not_worth_it(files: list[File]) -> None:
+def test_a_file_that_is_left_out_fits_or_is_in_a_group_not_worth_a_rewrite(
+    files: list[File],
+) -> None:
     options = CompactionOptions()
     chosen = {path for group in plan(files, table_spec=1) for path in group.paths}
 

@@ -225,7 +225,7 @@ def test_bounds_written_before_a_promotion_are_read_as_what_they_were() -> None:
     assert found([old], file(low={1: long(-7)}, high={1: long(7)})) == []
 
 
-def test_zeros_of_either_sign_agree_and_nan_is_no_bound() -> None:
+def test_zeros_of_either_sign_agree_and_nan_is_not_a_bound() -> None:
     def double(value: float) -> bytes:
         return struct.pack("<d", value)
 

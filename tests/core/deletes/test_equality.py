@@ -74,7 +74,7 @@ def test_rows_go_whose_key_a_later_delete_has(case, memory_bytes, chunk):
 
 @given(case=cases())
 @settings(deadline=None, max_examples=examples(60))
-def test_keys_on_disk_whose_hashes_are_equal_are_told_apart(case):
+def test_keys_on_disk_whose_hashes_are_equal_are_distinguished(case):
     real = encoding.EncodedKeys.hashes
     encoding.EncodedKeys.hashes = lambda self: real(self) & np.uint64(1 << 63)
     try:
@@ -110,7 +110,7 @@ def test_columns_may_be_named_otherwise_in_each_file():
         assert loaded.deleted(pa.record_batch({"c": [1, 2, 3]}), 4).tolist() == [True, True, False]
 
 
-def test_a_batch_cannot_be_asked_while_the_deletes_lie_on_disk():
+def test_single_batches_are_refused_while_the_deletes_are_on_disk():
     keys = pa.record_batch({"a": [1]})
     with EqualityDeletes.load([(keys, 1)], memory_bytes=0) as loaded:
         with pytest.raises(InvalidRequestError, match="do not fit in memory"):
@@ -150,7 +150,7 @@ def test_temporary_files_go_after_an_error(named):
     assert open_spools() == []
 
 
-def test_a_full_disk_is_told(monkeypatch):
+def test_a_full_disk_is_reported(monkeypatch):
     full = open("/dev/full", "r+b", buffering=0)  # noqa: SIM115 - closed as a spool is
     monkeypatch.setattr(sorted_runs.tempfile, "TemporaryFile", lambda **_: full)
     with pytest.raises(StorageError, match="No space left on device"):

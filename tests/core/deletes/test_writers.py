@@ -188,7 +188,9 @@ def test_vectors_of_one_puffin_file_hold_old_and_new_positions(
         assert found.to_numpy().tolist() == expected[entry.referenced_data_file or ""]
 
 
-def test_equality_deletes_hold_the_key_alone_and_lie_in_the_rows_partition(tmp_path: Path) -> None:
+def test_equality_deletes_contain_the_key_alone_and_are_in_the_rows_partition(
+    tmp_path: Path,
+) -> None:
     write = write_settings(tmp_path, SCHEMA, BY_NAME)
     columns = SCHEMA.select("id", "name")
     keys = pa.RecordBatch.from_pydict(

@@ -95,7 +95,7 @@ def test_other_exceptions_are_raised_as_they_are_in_this_process(inline: InlineE
         run(inline, drill.fail, {"raise": "a defect"})
 
 
-def test_other_exceptions_on_spark_are_told_with_their_trace(spark: SparkEngine) -> None:
+def test_other_exceptions_on_spark_are_reported_with_their_trace(spark: SparkEngine) -> None:
     with pytest.raises(EngineError, match="ZeroDivisionError: a defect") as caught:
         run(spark, drill.fail, {"raise": "a defect"})
 

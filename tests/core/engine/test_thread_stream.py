@@ -73,7 +73,7 @@ def test_the_first_exception_ends_the_work_and_closes_its_generators() -> None:
     assert closed.is_set()
 
 
-def test_cancelled_work_is_no_finished_work() -> None:
+def test_cancelled_work_does_not_count_as_finished() -> None:
     pool: Pool[int] = Pool(1)
     values = pool.spread(3, lambda number: (value for value in [number]))
     next(values)
@@ -84,7 +84,7 @@ def test_cancelled_work_is_no_finished_work() -> None:
         list(values)
 
 
-def test_what_must_be_told_of_a_cancellation_is_told_once() -> None:
+def test_the_cancel_callback_is_called_once() -> None:
     told: list[int] = []
     pool: Pool[int] = Pool(2, on_cancel=lambda: told.append(1))
     values = pool.spread(9, lambda number: (value for value in [number]))

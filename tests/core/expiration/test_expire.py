@@ -436,7 +436,7 @@ def test_a_commit_that_is_always_refused_deletes_nothing(world: World) -> None:
     assert files_below(world.warehouse) == before
 
 
-def test_files_outside_the_tables_own_folders_are_told_and_left(
+def test_files_outside_the_tables_own_folders_are_reported_and_kept(
     world: World, tmp_path: Path
 ) -> None:
     table = world.table

@@ -33,7 +33,7 @@ from lake.core.exports.destinations import Output, opened, output_to, refuse_ins
         (".rows", None, "parquet", False, None),
     ],
 )
-def test_a_name_tells_format_and_shape(
+def test_a_name_determines_format_and_shape(
     name: str, given: str | None, format_name: str, single: bool, compression: str | None
 ) -> None:
     found = output_to(name, given, replace=False)
@@ -53,7 +53,7 @@ def test_a_name_tells_format_and_shape(
         ("", None),
     ],
 )
-def test_a_name_that_does_not_tell_is_a_usage_error(name: str, given: str | None) -> None:
+def test_a_name_without_a_known_format_is_a_usage_error(name: str, given: str | None) -> None:
     with pytest.raises(InvalidRequestError):
         output_to(name, given, replace=False)
 

@@ -283,7 +283,7 @@ def test_a_stream_of_arrow_is_read_as_one() -> None:
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_no_rows_still_tell_the_columns(format_name: str) -> None:
+def test_a_file_without_rows_has_the_columns(format_name: str) -> None:
     data = written(format_name, [])
 
     if format_name == "parquet":

@@ -445,7 +445,7 @@ def test_awkward_literals_survive_plain_data() -> None:
         None,
     ],
 )
-def test_plain_data_that_is_no_filter_is_bad_input(plain: Any) -> None:
+def test_plain_data_that_is_not_a_filter_is_bad_input(plain: Any) -> None:
     with pytest.raises(BadInputError):
         filter_from_plain(plain)
 

@@ -158,7 +158,7 @@ def test_a_state_file_of_any_other_length_is_a_typed_error() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bomb", [_BOMBS[0], _BOMBS[1], _BOMBS[4]])
-def test_a_length_that_lies_allocates_nothing_wherever_it_stands(bomb: bytes) -> None:
+def test_a_wrong_length_at_any_position_allocates_nothing(bomb: bytes) -> None:
     content = _files("a-append")[_metadata("a-append")]
     _original("a-append")
     tracemalloc.start()

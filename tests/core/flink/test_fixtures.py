@@ -62,7 +62,7 @@ def test_the_last_checkpoint_names_the_manifests_that_flink_put_in_its_state(nam
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_retained_checkpoint_tells_its_sink_job_operator_and_numbers(name: str) -> None:
+def test_every_retained_checkpoint_contains_its_sink_job_operator_and_numbers(name: str) -> None:
     with shared(name) as fixture:
         for metadata in _retained(fixture):
             job, folder = metadata.parts[-3:-1]

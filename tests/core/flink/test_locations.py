@@ -75,7 +75,7 @@ def test_a_checkpoint_in_the_folder_of_another_is_refused(tmp_path: Path) -> Non
         read_checkpoint(Storage(), str(_copy("d-retract", "chk-6", tmp_path / "chk-7")))
 
 
-def test_what_is_no_metadata_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_file_that_is_not_metadata_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "_metadata").write_bytes(b"PAR1 and more")
     with pytest.raises(CorruptFileError, match="byte 4: not a checkpoint's metadata"):
         read_checkpoint(Storage(), str(tmp_path))

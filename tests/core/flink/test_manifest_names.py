@@ -14,7 +14,7 @@ JOB, OPERATOR = "33f41cfdfbbbb300c51092f400f1e229", "5c1bd6d270765b3e7a6bffe0969
 SUFFIX = "fb8cce36-53f0-4ad0-9668-8e8d32783fb3"
 
 
-def test_a_name_tells_job_operator_subtask_attempt_checkpoint_and_counter() -> None:
+def test_a_name_contains_job_operator_subtask_attempt_checkpoint_and_counter() -> None:
     found = parse_name(f"s3://b/t/metadata/{JOB}-{OPERATOR}-00003-1-42-00007.avro")
 
     assert found == ManifestName(
@@ -48,7 +48,7 @@ def test_the_dynamic_sinks_names_end_in_a_uuid() -> None:
         "",
     ],
 )
-def test_other_names_are_no_temporary_manifests(name: str) -> None:
+def test_other_names_are_not_temporary_manifests(name: str) -> None:
     assert parse_name(name) is None
 
 

@@ -396,7 +396,7 @@ def test_a_state_file_that_is_gone_is_not_found() -> None:
             _read(_in_stream(stream))
 
 
-def test_state_of_a_file_merging_job_that_kept_none_is_no_state() -> None:
+def test_a_file_merging_job_without_state_has_no_state() -> None:
     handle = merged_operator_handle({_JOBS: (0, [])}, b"\x10", empty=True)
     assert _read(operator(6, _OPERATOR, {0: subtask_state(6, managed=handle)})).committers == ()
 

@@ -62,7 +62,7 @@ def test_a_flipped_bit_anywhere_is_found() -> None:
         b"\x00\x00",
     ],
 )
-def test_chunks_that_are_none_are_corrupt(chunk: bytes) -> None:
+def test_invalid_chunks_are_corrupt(chunk: bytes) -> None:
     with pytest.raises(CorruptFileError):
         _unframe(chunk)
 

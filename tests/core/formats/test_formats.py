@@ -253,7 +253,7 @@ def positions(file: FileSlice) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_files_have_pieces_and_tell_where_they_begin(kind: str, tmp_path: Path) -> None:
+def test_files_have_pieces_and_record_their_offsets(kind: str, tmp_path: Path) -> None:
     file = many(tmp_path, kind)
     target = write_settings(tmp_path, IDS, write__format__default=kind, **SMALL)
     (entry,) = write(replace(target, target_bytes=2**40), numbered(3000))

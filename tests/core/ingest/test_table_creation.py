@@ -92,7 +92,7 @@ NULLS = pa.struct([("a", pa.int32()), ("u", pa.null())])
         (pa.opaque(pa.binary(), "x", "y"), 3, "binary", "the extension type arrow.opaque"),
     ],
 )
-def test_a_type_that_changes_is_told(
+def test_a_type_that_changes_is_reported(
     source: Any, version: int, expected: str, told: str | None
 ) -> None:
     said: list[str] = []
@@ -211,7 +211,7 @@ def test_new_columns_go_behind_with_fresh_ids_and_the_rest_keeps_its_own() -> No
     assert evolved(table, 40, 7, pa.schema([("id", pa.int32())])) is table
 
 
-def test_problems_of_equal_files_are_told_once() -> None:
+def test_problems_of_equal_files_are_reported_once() -> None:
     columns = pa.schema([("ID", pa.int64())])
     files = [SourceColumns(f"{number}.parquet", columns) for number in range(9)]
 

@@ -99,7 +99,7 @@ def test_the_index_finds_what_a_dictionary_finds(case, pieces, sliced, data):
 
 @given(case=key_rows(), kept=st.sampled_from([0, 1, 1 << 63, 3 << 62]))
 @settings(deadline=None, max_examples=examples(100))
-def test_keys_whose_hashes_are_equal_are_told_apart(case, kept):
+def test_keys_whose_hashes_are_equal_are_distinguished(case, kept):
     types, keys, probes = case
     real = encoding.EncodedKeys.hashes
     encoding.EncodedKeys.hashes = lambda self: real(self) & np.uint64(kept)
@@ -193,7 +193,7 @@ def test_dictionaries_and_uuids_are_keys_by_their_values():
     assert index.find(pa.record_batch({"k": uuids})).tolist() == [0, 1]
 
 
-def test_a_key_of_more_than_64_columns_tells_all_nulls():
+def test_a_key_of_more_than_64_columns_distinguishes_all_nulls():
     types = [pa.int32()] * 70
     rows = [tuple([None] * place + [1] + [None] * (69 - place)) for place in range(70)]
     index = KeyIndex.build(batch_of(types, rows))

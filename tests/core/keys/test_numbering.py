@@ -52,7 +52,7 @@ def test_equal_keys_of_two_columns_have_one_number(batches: list[list[tuple[Any,
 
 @settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.lists(TWO, max_size=30), max_size=5))
-def test_keys_whose_hashes_are_all_the_same_are_told_apart(
+def test_keys_whose_hashes_are_all_the_same_are_distinguished(
     batches: list[list[tuple[Any, ...]]],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:

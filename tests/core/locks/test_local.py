@@ -59,7 +59,7 @@ def without_a_process(path: Path) -> None:
     path.write_text(json.dumps(told))
 
 
-def test_a_lock_tells_its_owner_and_goes_with_it(path: Path) -> None:
+def test_a_lock_names_its_owner_and_is_removed_with_it(path: Path) -> None:
     lock = taken(path)
     told = json.loads(path.read_text())
     private = path.stat().st_mode & 0o077
@@ -74,7 +74,7 @@ def test_a_lock_tells_its_owner_and_goes_with_it(path: Path) -> None:
     assert not path.exists()
 
 
-def test_whoever_meets_a_lock_in_its_first_moment_is_told_its_owner(
+def test_a_lock_names_its_owner_from_its_first_moment(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met = []
@@ -115,7 +115,7 @@ def test_a_disk_without_nameless_files_has_locks_too(
     assert os.listdir(path.parent) == []
 
 
-def test_the_second_is_told_who_holds_it(path: Path) -> None:
+def test_the_second_process_gets_the_owner_of_the_lock(path: Path) -> None:
     lock = taken(path)
     other = take(str(path), this_process("expire", "op-2"))
     lock.release()
@@ -206,9 +206,7 @@ def _dead_copy(path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"pid": 1}', "[" * 4000, '{"pid": "' + "9" * 5000 + '"}']
 )
-def test_a_lock_that_tells_nothing_is_believed_until_its_time_has_passed(
-    path: Path, text: str
-) -> None:
+def test_a_lock_without_an_owner_is_respected_until_it_expires(path: Path, text: str) -> None:
     path.write_text(text)
     found = take(str(path), this_process("compact", "op-1"))
     aged(path, _GONE)
@@ -236,7 +234,9 @@ def remove_parent(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [make_folder, make_pipe, make_link, remove_parent])
-def test_where_there_can_be_no_lock_there_is_none(path: Path, make: Callable[[Path], None]) -> None:
+def test_no_lock_is_taken_where_none_can_be_created(
+    path: Path, make: Callable[[Path], None]
+) -> None:
     make(path)
 
     assert take(str(path), this_process("compact", "op-1")) is None

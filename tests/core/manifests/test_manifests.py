@@ -450,7 +450,7 @@ def plain(value: Any, kind: IcebergType) -> Any:
     return value
 
 
-def test_negative_zero_is_the_lower_bound_and_nan_is_none() -> None:
+def test_negative_zero_is_the_lower_bound_and_nan_is_not_a_bound() -> None:
     schema, spec = table_of(["double"])
     values = [0.0, -0.0, math.nan, None]
     table = entries_table([simple(partition={"1000": v}) for v in values], schema, spec)
@@ -805,7 +805,7 @@ def test_row_ids_are_given_in_order_to_live_files_that_have_none() -> None:
     assert without["first_row_id"].to_pylist() == [None] * 5
 
 
-def test_row_ids_start_anew_in_every_manifest() -> None:
+def test_row_ids_start_again_in_every_manifest() -> None:
     shelf, manifests = Shelf({}), []
     for number, first in enumerate((100, 900, None)):
         table = entries_table([simple(1 + number), simple(5)], *UNPARTITIONED)
@@ -1061,7 +1061,7 @@ def test_impossible_entries_are_refused(changes: dict[str, Any], why: str) -> No
         read_manifest(Shelf({"m.avro": sink.getvalue()}), row, metadata_of(UNPARTITIONED))
 
 
-def test_a_file_of_something_else_is_no_manifest() -> None:
+def test_a_file_of_another_format_is_not_a_manifest() -> None:
     shelf, manifests, metadata = fixture("v2-unpartitioned")
     (row,) = manifests.to_pylist()
     listing = shelf.files["list"]

@@ -105,7 +105,7 @@ def test_files_in_a_snapshot_decide_whatever_the_number(number: int) -> None:
         (5, 2, 1, BROKEN),
     ],
 )
-def test_manifests_that_are_gone_are_no_damage_if_the_checkpoint_was_committed(
+def test_missing_manifests_are_not_damage_if_the_checkpoint_was_committed(
     number: int, known: int, left: int, expected: str
 ) -> None:
     item = evidence(
@@ -168,7 +168,7 @@ def test_a_newer_attempt_of_another_operator_says_nothing() -> None:
     assert state(evidence(3), other, committed={KEY: 2}) == PENDING
 
 
-def test_attempts_that_were_counted_anew_are_told_by_their_times() -> None:
+def test_attempts_that_were_numbered_again_are_distinguished_by_their_times() -> None:
     # The job was started again without its state: attempt 0, checkpoint 1.
     before = evidence(13305, attempt=3, written_ms=1000)
     after = evidence(2, attempt=0, written_ms=2000)

@@ -294,7 +294,7 @@ def test_when_the_job_commits_all_of_them_meanwhile_nothing_is_done(job: Job) ->
     assert job.labels == ["4", "5"]
 
 
-def test_another_operator_or_job_with_the_same_numbers_is_no_sign(job: Job) -> None:
+def test_another_operator_or_job_with_the_same_numbers_proves_nothing(job: Job) -> None:
     taken = [job.take(4)]
     elsewhere = [job.take(9, operator_id="c" * 32), job.take(9, job_id="d" * 32)]
     job.replay(*elsewhere)

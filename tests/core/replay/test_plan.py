@@ -44,7 +44,7 @@ def test_what_another_replay_committed_meanwhile_is_not_missing(fixture: FlinkFi
     assert plan.table.metadata_location != stale.metadata_location
 
 
-def test_what_is_missing_though_nobody_did_anything_is_refused(fixture: FlinkFixture) -> None:
+def test_a_missing_manifest_of_a_pending_checkpoint_is_refused(fixture: FlinkFixture) -> None:
     session = session_on(fixture)
     Path(fixture.truth["temp_manifests"][0]["path"]).unlink()
 

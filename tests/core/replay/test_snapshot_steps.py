@@ -170,7 +170,7 @@ def test_flink_sink_counts_all_empty_checkpoints_of_a_restore_as_one() -> None:
 @pytest.mark.parametrize(
     ("sink", "kind"), [(ICEBERG_SINK, "AppendFiles"), (DYNAMIC_SINK, "RowDelta")]
 )
-def test_every_so_many_empty_checkpoints_in_a_row_are_told_of(sink: str, kind: str) -> None:
+def test_every_third_empty_checkpoint_in_a_row_is_committed(sink: str, kind: str) -> None:
     every = {"flink.max-continuous-empty-commits": "3"}
     sizes = [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
     checkpoints = [taken(number, data=size) for number, size in enumerate(sizes, 1)]
@@ -183,7 +183,7 @@ def test_every_so_many_empty_checkpoints_in_a_row_are_told_of(sink: str, kind: s
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "", "1.5"])
-def test_a_limit_of_empty_commits_that_is_no_positive_number_is_refused(text: str) -> None:
+def test_a_limit_of_empty_commits_that_is_not_positive_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="it must be a whole number from 1"):
         steps_of(FLINK_SINK, [taken(1)], properties={"flink.max-continuous-empty-commits": text})
 
@@ -208,7 +208,7 @@ def test_the_other_sinks_replace_partitions_one_after_the_other(sink: str) -> No
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_an_overwrite_without_files_is_none(sink: str) -> None:
+def test_an_overwrite_without_files_has_no_steps(sink: str) -> None:
     assert steps_of(sink, [taken(4, data=0)], replace=True, properties=ALWAYS) == []
 
 

@@ -290,7 +290,7 @@ def test_a_file_may_be_longer_than_its_entry_but_not_shorter(
     assert changed.keys() == {str(first), str(fourth)}
 
 
-def test_a_deletion_vector_must_lie_within_its_file(flink_lent: Flink) -> None:
+def test_a_deletion_vector_must_be_within_its_file(flink_lent: Flink) -> None:
     fixture = flink_lent("c3-upsert-v3")
     table = session_on(fixture).table(fixture.table)
     manifests = [

@@ -124,7 +124,7 @@ def test_no_start_means_all_that_is_known_and_says_if_that_is_not_all() -> None:
     assert [item.snapshot_id for item in cut.appends] == [4, 3]
 
 
-def test_only_appends_are_read_and_the_others_are_told() -> None:
+def test_only_appends_are_read_and_the_others_are_reported() -> None:
     operations = [APPEND, OVERWRITE, DELETE, REPLACE, APPEND, None]
     kept = [
         snapshot(number, number - 1 if number > 1 else None, operation)

@@ -126,7 +126,7 @@ def test_keys_order_rows_of_every_type_as_the_specification_does(
 
 @pytest.mark.parametrize("kind", [FloatType(), DoubleType()], ids=str)
 @pytest.mark.parametrize("direction", list(SortDirection), ids=lambda item: item.name)
-def test_nan_of_either_sign_lies_beyond_the_infinities(
+def test_nan_of_either_sign_sorts_beyond_the_infinities(
     kind: IcebergType, direction: SortDirection
 ) -> None:
     form, mask = ("<f", "<I") if isinstance(kind, FloatType) else ("<d", "<Q")

@@ -130,7 +130,7 @@ def test_a_value_that_does_not_fit_is_named_with_its_row_in_the_file(tmp_path: P
         rows_of(source_of(tmp_path / "x.parquet"), pa.schema([("at", pa.timestamp("us"))]))
 
 
-def test_text_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     raw = pa.array([b"ok", b"\xff"], pa.binary())
     text = pa.Array.from_buffers(pa.string(), 2, raw.buffers())
     pq.write_table(pa.table({"s": text}), tmp_path / "x.parquet")

@@ -118,14 +118,14 @@ def test_two_spellings_of_one_object_are_one_file(folder: Path) -> None:
         ("x.avro", "avro"),
     ],
 )
-def test_the_format_is_told_by_the_name(tmp_path: Path, name: str, expected: str) -> None:
+def test_the_format_follows_from_the_name(tmp_path: Path, name: str, expected: str) -> None:
     (tmp_path / name).touch()
 
     assert find_sources(Storage(), [str(tmp_path / name)], None)[0].format == expected
     assert find_sources(Storage(), [str(tmp_path / name)], "arrow")[0].format == "arrow"
 
 
-def test_a_format_that_no_name_tells_is_asked_for(tmp_path: Path) -> None:
+def test_an_unknown_name_requires_the_format_option(tmp_path: Path) -> None:
     for name in ("x", "x.gz", "x.txt"):
         (tmp_path / name).touch()
         with pytest.raises(BadInputError, match="is not known"):

@@ -244,7 +244,7 @@ def test_a_bad_line_is_named_with_what_is_wrong(tmp_path: Path, line: str, said:
     assert said.format(path=path) in caught.value.message
 
 
-def test_bytes_that_are_no_utf8_are_refused(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="line 2 .* is not UTF-8"):
         read(tmp_path / "x.json", b'{"s": "a"}\n{"s": "\xff"}\n', SCHEMA)
 
@@ -317,7 +317,7 @@ def test_a_deep_line_takes_no_process_down(tmp_path: Path, line: str) -> None:
         read(tmp_path / "x.json", '{"s": "a"}\n' + line, SCHEMA)
 
 
-def test_brackets_in_texts_are_no_depth(tmp_path: Path) -> None:
+def test_brackets_in_texts_add_no_depth(tmp_path: Path) -> None:
     text = "[{" * 1000 + '\\"]'
     (row,) = read(tmp_path / "x.json", '{"s": "' + text + '"}', SCHEMA)
     assert row["s"] == "[{" * 1000 + '"]'

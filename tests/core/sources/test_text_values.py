@@ -111,7 +111,9 @@ def test_what_is_written_as_text_is_read_as_the_value(
         (BinaryType(), "no base64!"),
     ],
 )
-def test_a_text_that_is_no_such_value_is_named_with_its_row(kind: IcebergType, bad: str) -> None:
+def test_a_text_that_is_not_a_value_of_the_type_is_named_with_its_row(
+    kind: IcebergType, bad: str
+) -> None:
     with pytest.raises(BadInputError) as caught:
         parsed([None, None, bad, bad], kind)
 

@@ -115,7 +115,7 @@ def test_every_id_has_one_place_and_its_own(run_id: str) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_one_manifest_of_two_is_no_run(session: Any, number: int) -> None:
+def test_one_manifest_of_two_is_not_a_run(session: Any, number: int) -> None:
     table = session.table("db.t")
     publish_manifests(table, run_of(table))
     table.storage.delete([manifest_locations(table, "r")[number]])
@@ -210,7 +210,7 @@ def test_the_last_request_of_a_dead_writer_may_be_on_its_way_to_a_server(
     assert discard_run(session, table, marks).files == 3
 
 
-def test_nobody_commits_what_is_gone_or_going(session: Any) -> None:
+def test_a_run_that_is_withdrawn_or_being_withdrawn_is_not_committed(session: Any) -> None:
     table = session.table("db.t")
     with pytest.raises(CommitConflictError), claim_for_commit(session, table, ["r"]):
         pytest.fail("there is nothing to commit")
@@ -246,7 +246,7 @@ def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
 
 
 @pytest.mark.parametrize("ended", ["withdrawn", "cleared"])
-def test_metadata_that_a_snapshot_is_made_of_outlives_the_run_it_is_named_after(
+def test_metadata_that_a_snapshot_uses_outlives_the_run_it_is_named_after(
     session: Any, ended: str
 ) -> None:
     from lake.core.commit.commit import commit_snapshot

@@ -60,7 +60,7 @@ def test_many_are_written_at_once_and_settling_waits_for_all() -> None:
         assert len(slow.files) == 41
 
 
-def test_a_write_that_fails_is_told_when_settling() -> None:
+def test_a_write_that_fails_is_reported_when_settling() -> None:
     slow = Gated()
     slow.gate.set()
     with WriteBehind(slow) as storage:

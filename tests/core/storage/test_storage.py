@@ -22,7 +22,7 @@ def test_what_is_written_is_read_back_under_every_spelling(tmp_path: Path) -> No
     assert path.read_bytes() == b"bytes"
 
 
-def test_missing_files_folders_and_large_files_are_told_apart(tmp_path: Path) -> None:
+def test_missing_files_folders_and_large_files_are_distinguished(tmp_path: Path) -> None:
     storage = Storage()
     storage.write(str(tmp_path / "f"), b"12345")
 
@@ -37,7 +37,7 @@ def test_missing_files_folders_and_large_files_are_told_apart(tmp_path: Path) ->
     assert not storage.exists(str(tmp_path / "g"))
 
 
-def test_deleting_what_is_not_there_is_a_success_and_a_failure_is_told(tmp_path: Path) -> None:
+def test_deleting_a_missing_file_succeeds_and_a_failure_is_reported(tmp_path: Path) -> None:
     storage = Storage()
     there, gone, folder = (str(tmp_path / name) for name in ("there", "gone", "folder"))
     storage.write(there, b"")

@@ -85,7 +85,7 @@ def as_bytes(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
 
 
-def test_the_character_after_d7ff_is_no_surrogate() -> None:
+def test_the_character_after_d7ff_is_not_a_surrogate() -> None:
     assert truncate_upper("a" * 15 + "\ud7ff" + "b", 16) == "a" * 15 + "\ue000"
     assert truncate_upper("a\U0010ffffb", 2) == "b"
     assert truncate_upper("\U0010ffff" * 3, 2) is None
@@ -160,7 +160,9 @@ def test_bounds_from_before_a_promotion_are_read(type_: Any, raw: bytes, value: 
         (BooleanType(), b"\x00\x01"),
     ],
 )
-def test_bytes_that_are_no_value_are_unknown_and_do_not_harm_others(type_: Any, raw: bytes) -> None:
+def test_bytes_that_are_not_a_value_are_unknown_and_do_not_affect_others(
+    type_: Any, raw: bytes
+) -> None:
     good = {kind.type_: kind.pool[0] for kind in KINDS}[type_]
     decoded = decode_bounds(pa.array([raw, encode_bound(good, type_), None]), type_)
     assert comparable(decoded, type_).to_pylist() == [None, good, None]

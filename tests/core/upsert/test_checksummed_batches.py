@@ -38,7 +38,7 @@ def test_a_file_of_no_batches_is_whole(tmp_path: Path) -> None:
     assert list(batches_in(Storage(), path)) == []
 
 
-def test_any_wrong_byte_is_told(path: Path) -> None:
+def test_any_wrong_byte_is_reported(path: Path) -> None:
     whole = path.read_bytes()
     for place in range(len(whole)):
         wrong = bytearray(whole)
@@ -48,7 +48,7 @@ def test_any_wrong_byte_is_told(path: Path) -> None:
             list(batches_in(Storage(), str(path)))
 
 
-def test_any_missing_end_is_told(path: Path) -> None:
+def test_any_truncation_is_reported(path: Path) -> None:
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])

@@ -193,7 +193,7 @@ def test_only_archives_long_unused_are_removed(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["notes.jsa", "spark-b.jsa"]
 
 
-def test_a_maker_on_a_java_that_is_none_leaves_the_reason(folder: Path, tmp_path: Path) -> None:
+def test_a_builder_with_a_broken_java_records_the_reason(folder: Path, tmp_path: Path) -> None:
     from lake.core.engine.spark import build_class_archive
     from lake.core.engine.spark.session import archive_for
 

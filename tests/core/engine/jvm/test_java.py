@@ -80,7 +80,7 @@ def test_a_launcher_script_is_asked_where_its_java_is(bundled: Path, tmp_path: P
     assert find_java({"PATH": str(shim.parent)}).home == home
 
 
-def test_a_folder_without_a_command_is_no_java(bundled: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_command_is_not_a_java_home(bundled: Path, tmp_path: Path) -> None:
     home = make(tmp_path / "empty", "17")
     (home / "bin" / "java").unlink()
 

@@ -74,7 +74,7 @@ def test_the_option_wins_over_the_setting_of_a_master() -> None:
     assert "spark.master=local[7]" not in conf.arguments()
 
 
-def test_a_cluster_is_not_told_addresses_and_folders_of_this_machine() -> None:
+def test_a_cluster_gets_no_addresses_and_folders_of_this_machine() -> None:
     settings = SparkConf.of("yarn", {}).complete(FOLDER)
 
     assert not {"spark.driver.host", "spark.local.dir"} & set(settings)

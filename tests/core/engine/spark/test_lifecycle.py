@@ -330,7 +330,7 @@ def test_a_cluster_that_takes_no_application_is_asked_once(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("url", ["sc://127.0.0.1:1", "sc://127.0.0.1:x", "sc://"])
-def test_a_server_that_does_not_answer_is_told_at_once(
+def test_a_server_that_does_not_answer_is_reported_at_once(
     monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     for name in ("grpc_proxy", "https_proxy", "http_proxy"):
@@ -347,7 +347,7 @@ def test_a_server_that_does_not_answer_is_told_at_once(
     "master",
     ["spark://127.0.0.1:1", "spark://127.0.0.1:1,127.0.0.1:2", "spark://no.such.host.invalid"],
 )
-def test_a_master_that_nobody_is_is_told_before_a_java_starts(
+def test_a_master_that_does_not_answer_is_reported_before_java_starts(
     monkeypatch: pytest.MonkeyPatch, master: str
 ) -> None:
     launched: list[object] = []
@@ -370,7 +370,7 @@ def test_one_of_several_masters_is_enough() -> None:
     require_master("k8s://https://nobody:1")
 
 
-def test_something_else_that_listens_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_program_that_listens_is_not_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "_READY_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"sc://127.0.0.1:{listening.getsockname()[1]}"
@@ -382,7 +382,7 @@ def test_something_else_that_listens_is_no_server(monkeypatch: pytest.MonkeyPatc
         engine.stop()
 
 
-def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_never_works_reports_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     conf = {"spark.driver.extraJavaOptions": "-XX:MaxDirectMemorySize=nonsense"}
     engine = SparkEngine(Settings(spark_conf=conf))
 
@@ -392,7 +392,9 @@ def test_a_start_that_never_works_tells_why(monkeypatch: pytest.MonkeyPatch) -> 
     engine.stop()
 
 
-def test_a_java_that_is_killed_meanwhile_is_told_as_that(own: SparkEngine, tmp_path: Path) -> None:
+def test_a_java_that_is_killed_meanwhile_is_reported_as_killed(
+    own: SparkEngine, tmp_path: Path
+) -> None:
     tasks = [Task({"folder": str(tmp_path), "n": n}) for n in (0, 1)]
     results = own.run(tasks, drill.write_on, storage=Storage())
     next(results)

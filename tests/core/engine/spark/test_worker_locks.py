@@ -55,7 +55,7 @@ def test_a_worker_that_has_done_its_work_is_let_live(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["stop"]
 
 
-def test_a_file_left_by_a_dead_worker_kills_nobody(folder: Path) -> None:
+def test_a_file_left_by_a_dead_worker_kills_no_process(folder: Path) -> None:
     # The number may be anybody's by now, even this process's.
     (folder / str(os.getpid())).touch()
 
