@@ -25,9 +25,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def list_snapshots(
-    metadata: TableMetadata, *, branch: str = ancestry.MAIN, everything: bool = False
+    metadata: TableMetadata,
+    *,
+    branch: str = ancestry.MAIN,
+    everything: bool = False,
+    limit: int | None = None,
 ) -> list[dict[str, Any]]:
     """Return a branch's snapshots, newest first; with ``everything``, all snapshots of the table.
+
+    Args:
+        metadata: of the table.
+        branch: whose snapshots are listed.
+        everything: list all snapshots of the table.
+        limit: the most snapshots to list; None for all of them.
 
     Raises:
         NotFoundError: the branch does not exist.
@@ -37,7 +47,7 @@ def list_snapshots(
         chosen = sorted(metadata.snapshots, key=lambda item: item.timestamp_ms, reverse=True)
     else:
         chosen = list(ancestry.ancestors(metadata, head.snapshot_id if head else None))
-    return [_describe(metadata, snapshot) for snapshot in chosen]
+    return [_describe(metadata, snapshot) for snapshot in chosen[:limit]]
 
 
 def _describe(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import Branch, TableArgument
+from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome, Status
 from lake.core.snapshots.ancestry import branch_head
 
@@ -23,6 +24,9 @@ def snapshots(
     everything: Annotated[
         bool, typer.Option("--all", help="Also show snapshots outside the branch.")
     ] = False,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", help="Show the newest N snapshots only.")
+    ] = None,
     branch: Branch = "main",
 ) -> Outcome:
     """Show a table's snapshots, newest first.
@@ -31,10 +35,12 @@ def snapshots(
     """
     from lake.commands.snapshot_listing import list_snapshots
 
+    if limit is not None and limit < 0:
+        raise InvalidRequestError(f"--limit must not be negative: {limit}")
     session = session_of(context)
     metadata = session.table(table).metadata
     head = branch_head(metadata, branch)
-    rows = list_snapshots(metadata, branch=branch, everything=everything)
+    rows = list_snapshots(metadata, branch=branch, everything=everything, limit=limit)
     verbose = session.settings.verbose
     by_flink = any(row["job_id"] for row in rows)
     names = [*_SHORT, *(["flink"] if by_flink else [])]

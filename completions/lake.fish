@@ -69,6 +69,7 @@ complete -c lake -n '__fish_seen_subcommand_from scan' -l replace -d 'Replace an
 complete -c lake -n '__fish_seen_subcommand_from scan' -l branch -r -F -d 'Branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from scan' -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from snapshots' -l all -d 'Also show snapshots outside the branch'
+complete -c lake -n '__fish_seen_subcommand_from snapshots' -l limit -r -F -d 'Show the newest N snapshots only'
 complete -c lake -n '__fish_seen_subcommand_from snapshots' -l branch -r -F -d 'Branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from snapshots' -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l strategy -x -a 'binpack sort zorder' -d 'How rows are arranged in the new files'

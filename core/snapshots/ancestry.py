@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MAIN = "main"
 _ID = re.compile(r"-?[0-9]{1,19}")
+_PREFIX = re.compile(r"-?[0-9]{6,19}")
+_LISTED_IDS = 10
 
 
 def snapshots_by_id(metadata: TableMetadata) -> dict[int, Snapshot]:
@@ -50,10 +52,13 @@ def head_id(metadata: TableMetadata, branch: str) -> int | None:
 
 
 def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapshot:
-    """Return the snapshot for an id, tag, branch or ``@TIME`` (the branch's snapshot at that time).
+    """Return the snapshot for a tag, branch, id, prefix of an id or ``@TIME`` (the branch's snapshot at that time).
+
+    A prefix has 6 digits or more. A tag or branch precedes an id, and an id precedes a prefix.
 
     Raises:
         NotFoundError: no snapshot has that name.
+        BadInputError: several snapshot ids begin with the prefix.
         InvalidRequestError: the time is not valid.
     """
     if name.startswith("@"):
@@ -61,18 +66,49 @@ def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapsh
     ref = metadata.refs.get(name)
     if ref is not None:
         return _required(metadata, ref.snapshot_id, name)
-    if _ID.fullmatch(name):
-        found = metadata.snapshot_by_id(int(name))
-        if found is not None:
-            return found
+    found = _id_by_prefix(name, {snapshot.snapshot_id for snapshot in metadata.snapshots})
+    if found is not None:
+        return _required(metadata, found, name)
     raise NotFoundError(f"no snapshot, tag or branch named {name}", hint=_known_refs(metadata))
 
 
 def resolve_id(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> int:
-    """Return the snapshot id for a name; a number is returned even if that snapshot is not retained."""
-    if name not in metadata.refs and _ID.fullmatch(name):
-        return int(name)
-    return resolve(metadata, name, branch=branch).snapshot_id
+    """Return the snapshot id for a name; see `resolve`.
+
+    A number is returned even if that snapshot is not retained. A prefix may also belong to the id of a parent that is
+    not retained.
+    """
+    if name in metadata.refs or not _ID.fullmatch(name):
+        return resolve(metadata, name, branch=branch).snapshot_id
+    lineage = ((item.snapshot_id, item.parent_snapshot_id) for item in metadata.snapshots)
+    found = _id_by_prefix(
+        name, {number for pair in lineage for number in pair if number is not None}
+    )
+    return int(name) if found is None else found
+
+
+def _id_by_prefix(text: str, ids: Collection[int]) -> int | None:
+    """Return the id that a text writes or is the unique prefix of; None if there is no such id.
+
+    Raises:
+        BadInputError: several ids begin with the text.
+    """
+    if not _ID.fullmatch(text):
+        return None
+    if int(text) in ids:
+        return int(text)
+    if not _PREFIX.fullmatch(text):
+        return None
+    matches = sorted(number for number in ids if str(number).startswith(text))
+    if len(matches) > 1:
+        listed = ", ".join(map(str, matches[:_LISTED_IDS]))
+        more = len(matches) - _LISTED_IDS
+        raise BadInputError(
+            f"{len(matches)} snapshot ids begin with {text}: {listed}"
+            + (f" and {more} more" if more > 0 else ""),
+            hint="write more digits",
+        )
+    return matches[0] if matches else None
 
 
 def ancestors(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snapshot]:

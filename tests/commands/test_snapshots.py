@@ -102,6 +102,41 @@ def test_all_adds_what_no_branch_reaches(lake: CommandLine, table: Any) -> None:
     assert everything[0]["snapshot_id"] == str(third)
 
 
+def test_a_limit_keeps_the_newest(lake: CommandLine, table: Any) -> None:
+    everything = lake.ok("snapshots", "db.t")["result"]["snapshots"]
+
+    for limit in (0, 1, 2, 9):
+        found = lake.ok("snapshots", "db.t", "--limit", limit)["result"]["snapshots"]
+        assert found == everything[:limit]
+    refused = lake("--json", "snapshots", "db.t", "--limit=-1")
+    assert refused.exit_code == 2
+    assert refused.json()["error"]["message"] == "--limit must not be negative: -1"
+
+
+def test_the_first_digits_of_an_id_are_accepted_wherever_a_snapshot_is_named(
+    lake: CommandLine, table: Any
+) -> None:
+    first, second, _ = (str(item.snapshot_id) for item in table.snapshots())
+
+    def scanned(*options: str) -> dict[str, Any]:
+        return lake.ok("scan", "db.t", *options)["result"]
+
+    assert scanned("--snapshot", second[:6]) == scanned("--snapshot", second)
+    bounds = ("--from-snapshot", first[:7], "--to-snapshot", second[:8])
+    assert [row["id"] for row in scanned(*bounds)["preview"]] == [3]
+    assert scanned("--changes", *bounds) == scanned(
+        "--changes", "--from-snapshot", first, "--to-snapshot", second
+    )
+    short = lake("scan", "db.t", "--snapshot", second[:5])
+    assert short.exit_code == 7
+    lake.ok("expire", "db.t", "--snapshot", first[:10])
+    left = lake.ok("snapshots", "db.t")["result"]["snapshots"]
+    assert first not in {row["snapshot_id"] for row in left}
+    # The id of an expired parent can still begin an increment.
+    rest = scanned("--from-snapshot", first[:9], "--to-snapshot", second)
+    assert [row["id"] for row in rest["preview"]] == [3]
+
+
 def test_an_empty_table_has_none(lake: CommandLine, warehouse: Path) -> None:
     make_table(warehouse)
 
