@@ -84,6 +84,13 @@ class State:
         """The session's warnings so far."""
         return self.opened.warnings if self.opened else ()
 
+    @property
+    def catalog_name(self) -> str | None:
+        """The name of the catalog that was opened, else the one that was asked for, if any."""
+        if self.opened is not None:
+            return self.opened.catalog.name
+        return self.settings.catalog if self.settings else None
+
     def close(self) -> None:
         """Stop everything that the session started. May be called twice."""
         if self.opened is not None:
@@ -164,9 +171,14 @@ class _Verb(TyperCommand):
         return super().invoke(ctx)
 
 
+def installed_version() -> str:
+    """Return the version of lake."""
+    return importlib.metadata.version(DISTRIBUTION)
+
+
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - Typer calls it so
     if wanted:
-        typer.echo(f"lake {importlib.metadata.version(DISTRIBUTION)}")
+        typer.echo(f"lake {installed_version()}")
         raise typer.Exit
 
 

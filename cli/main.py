@@ -11,13 +11,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from io import TextIOWrapper
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
-from lake.cli.app import VERBS, State, arrange_arguments, root_command
+from lake.cli.app import VERBS, State, arrange_arguments, installed_version, root_command
 from lake.cli.arguments import CommandLine, suggestion
 from lake.cli.messages import Messages, subject
 from lake.cli.progress import make_progress
@@ -26,6 +27,7 @@ from lake.cli.signals import SignalHandlers
 from lake.core.clock import SystemClock
 from lake.core.errors import InvalidRequestError, LakeError, StoppedError, StorageError
 from lake.core.outcome import Outcome
+from lake.core.process_identity import host_name
 from lake.core.redaction import Redactor
 from lake.core.settings import Settings
 
@@ -63,7 +65,9 @@ def main(
         table=_table_named(line),
     )
     redact = _redaction(state)
-    renderer = Renderer(as_json=as_json, redact=redact, clock=SystemClock())
+    renderer = Renderer(
+        as_json=as_json, redact=redact, clock=SystemClock(), origin=partial(_origin, state)
+    )
     if argv is None:
         _own_the_process(redact)
         state.before_verb = _prepare_imports
@@ -229,6 +233,10 @@ def _opener(open_session: OpenSession, *, as_json: bool) -> Callable[[Settings, 
         return session
 
     return opened
+
+
+def _origin(state: State) -> dict[str, str | None]:
+    return {"catalog": state.catalog_name, "host": host_name(), "version": installed_version()}
 
 
 def _redaction(state: State) -> Callable[..., str]:

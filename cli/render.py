@@ -20,7 +20,7 @@ from lake.core.errors import LakeError
 from lake.core.outcome import Outcome, Status
 from lake.core.plain import base64_text
 from lake.core.redaction import one_line
-from lake.core.units import format_duration, format_size
+from lake.core.units import format_duration, format_size, iso_time
 
 _DEFECT_HINT = "this is a defect of lake: please report it with the trace above"
 
@@ -32,13 +32,23 @@ class Renderer:
         as_json: print exactly one JSON document on stdout.
         redact: removes secrets from a text and cuts it to a length.
         clock: measures the command's duration.
+        origin: returns where the command ran, for the document: the keys ``catalog``, ``host`` and ``version``.
     """
 
-    def __init__(self, *, as_json: bool, redact: Callable[..., str], clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        as_json: bool,
+        redact: Callable[..., str],
+        clock: Clock,
+        origin: Callable[[], Mapping[str, str | None]] = dict,
+    ) -> None:
         self.as_json = as_json
         self._redact = redact
         self._clock = clock
         self._started = clock.monotonic()
+        self._started_ms = clock.now_ms()
+        self._origin = origin
 
     def success(
         self, outcome: Outcome, warnings: Sequence[str], *, quiet: bool, display: Display
@@ -114,6 +124,9 @@ class Renderer:
             "result": dict(outcome.result),
             "warnings": list(warnings),
             "seconds": round(self._clock.monotonic() - self._started, 3),
+            "started_at": iso_time(self._started_ms),
+            "finished_at": iso_time(self._clock.now_ms()),
+            **self._origin(),
         }
 
     def _print_document(self, document: Mapping[str, Any]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lake.core.flink.commits import CHECKPOINT_ID, JOB_ID
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.run_ids import OPERATION_ID
-from lake.core.units import natural_number
+from lake.core.units import iso_time, natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -21,7 +20,6 @@ _COUNTERS = {
     "added_rows": "added-records",
     "removed_rows": "deleted-records",
 }
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def list_snapshots(
@@ -57,7 +55,7 @@ def _describe(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:
     return {
         "snapshot_id": str(snapshot.snapshot_id),
         "parent_id": None if parent is None else str(parent),
-        "committed_at": _moment(snapshot.timestamp_ms),
+        "committed_at": iso_time(snapshot.timestamp_ms),
         "operation": snapshot.summary.operation.value if snapshot.summary else None,
         **{name: _count(summary.get(key)) for name, key in _COUNTERS.items()},
         "refs": refs,
@@ -65,14 +63,6 @@ def _describe(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:
         "checkpoint_id": summary.get(CHECKPOINT_ID),
         "operation_id": summary.get(OPERATION_ID),
     }
-
-
-def _moment(timestamp_ms: int) -> str | None:
-    try:
-        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return None  # out of the calendar's range
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _count(text: str | None) -> int | None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 from functools import cache
 from pathlib import Path
 
 _ENDED = {"Z", "X"}  # killed, but its parent has not waited for it
 _STATE, _STARTED = 0, 19  # positions among the fields after the command's name in /proc/<pid>/stat
+
+
+def host_name() -> str:
+    """Return the name of this machine, for users."""
+    return socket.gethostname()
 
 
 def process_name() -> str:

@@ -1,8 +1,9 @@
-"""Numbers, sizes and durations in the notation of the command line."""
+"""Numbers, sizes, durations and times in the notation of the command line."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 from lake.core.errors import InvalidRequestError
 
@@ -22,6 +23,7 @@ _MILLISECONDS = {
     "w": 604_800_000,
 }
 _STEP = 1024
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def whole_number(text: str) -> int | None:
@@ -93,6 +95,21 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s"
+
+
+def iso_time(time_ms: int) -> str | None:
+    """Return milliseconds since 1970 as ISO 8601 in UTC, as scripts read it; None outside of the calendar."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_time(time_ms: int) -> str | None:
+    """Return milliseconds since 1970 in readable form: ``2026-01-31 08:30:00 UTC``; None outside of the calendar."""
+    text = iso_time(time_ms)
+    return None if text is None else f"{text[:19].replace('T', ' ')} UTC"
 
 
 def _scaled(number: str, factor: int) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import stat
 import threading
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lake.core.clock import Clock, SystemClock
-from lake.core.process_identity import process_name, still_runs
+from lake.core.process_identity import host_name, process_name, still_runs
 from lake.core.storage.flock import locked
 
 HEARTBEAT_SECONDS = 15
@@ -115,7 +114,7 @@ def this_process(command: str, operation_id: str, clock: Clock | None = None) ->
         clock: the source of the start time.
     """
     now_ms = (clock or SystemClock()).now_ms()
-    return Owner(socket.gethostname(), os.getpid(), process_name(), command, operation_id, now_ms)
+    return Owner(host_name(), os.getpid(), process_name(), command, operation_id, now_ms)
 
 
 def take(path: str, me: Owner, clock: Clock | None = None) -> HeldLock | Owner | None:

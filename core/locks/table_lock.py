@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from lake.core import locations
@@ -22,6 +21,7 @@ from lake.core.locks.s3 import S3Lock
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
+from lake.core.units import format_time
 
 LOCK_NAME = "lake.lock"
 _LOOK_SECONDS = 0.5
@@ -116,11 +116,10 @@ def _row(owner: Owner) -> tuple[str, list[str], list[list[Any]]]:
 def _facts(owner: Owner) -> dict[str, Any]:
     if not owner.process:
         return {}
-    since = datetime.fromtimestamp(owner.since_ms / 1000, UTC).isoformat(timespec="seconds")
     return {
         "command": owner.command,
         "host": owner.host,
         "pid": owner.pid,
         "operation_id": owner.operation_id,
-        "since": since.replace("+00:00", "Z"),
+        "since": format_time(owner.since_ms),
     }

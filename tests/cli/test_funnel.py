@@ -48,6 +48,11 @@ KEYS = {
     "result",
     "warnings",
     "seconds",
+    "started_at",
+    "finished_at",
+    "catalog",
+    "host",
+    "version",
     "error",
 }
 
@@ -75,6 +80,15 @@ def test_each_error_has_its_exit_code_and_one_json_document(
     assert (document["command"], document["table"]) == ("snapshots", "db.t")
     assert (document["status"], document["error"]["kind"]) == (status, kind)
     assert document["error"] == {"kind": kind, "message": error.message, "hint": "do that"}
+    assert document["catalog"] is None
+
+
+def test_a_document_names_the_catalog_that_was_opened_even_if_the_command_failed(
+    lake: CommandLine,
+) -> None:
+    result = lake("--json", "snapshots", "db.none")
+
+    assert (result.exit_code, result.json()["catalog"]) == (7, "lake")
 
 
 def test_an_error_is_printed_on_stderr_only_with_its_hint_on_a_line_of_its_own(
@@ -232,6 +246,7 @@ def test_secrets_of_environment_and_options_show_nowhere(
 class Broken:
     """A catalog whose answers repeat what they were sent."""
 
+    name = "broken"
     configured: dict[str, Any] = {}
     vended: dict[str, Any] = {}
 

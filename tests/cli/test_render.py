@@ -13,7 +13,7 @@ from support.tables.iceberg_tables import FixedClock
 from lake.cli.display import Display
 from lake.cli.progress import Bar, Lines, make_progress
 from lake.cli.render import Renderer
-from lake.core.errors import CommitUnknownError
+from lake.core.errors import CommitUnknownError, LakeError
 from lake.core.outcome import Outcome, Status
 from lake.core.progress import Silent
 from lake.core.redaction import Redactor
@@ -88,6 +88,23 @@ def test_a_document_has_text_for_what_json_lacks(monkeypatch: pytest.MonkeyPatch
     assert document["result"]["preview"] == [
         {"a": "NaN", "b": "-Infinity", "c": "AP8=", "d": HOSTILE, "e": ["Infinity", 1.5]}
     ]
+
+
+def test_a_document_says_when_and_where_the_command_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, stream = FixedClock(1_700_000_000_123), io.StringIO()
+    monkeypatch.setattr("sys.stdout", stream)
+    origin = {"catalog": "prod", "host": "mill", "version": "1.0"}
+    renderer = Renderer(as_json=True, redact=Redactor(), clock=clock, origin=lambda: origin)
+    clock.sleep(2.5)
+    renderer.failure(
+        LakeError("m"), [], command="expire", table="db.t", branch=None, display=Display()
+    )
+
+    document = json.loads(stream.getvalue())
+    assert document["started_at"] == "2023-11-14T22:13:20.123Z"
+    assert document["finished_at"] == "2023-11-14T22:13:22.623Z"
+    assert document["seconds"] == 2.5
+    assert {key: document[key] for key in origin} == origin
 
 
 def test_quiet_prints_only_warnings(

@@ -24,6 +24,7 @@ PROGRAM = textwrap.dedent(
         session = open_session(settings)
 
         class Catalog:
+            name = "slow"
             configured = {}
             vended = {}
 

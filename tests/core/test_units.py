@@ -10,7 +10,9 @@ from lake.core.errors import InvalidRequestError
 from lake.core.units import (
     format_duration,
     format_size,
+    format_time,
     is_duration,
+    iso_time,
     natural_number,
     parse_duration_ms,
     parse_size,
@@ -137,3 +139,10 @@ def test_sizes_read_as_people_say_them(size: int, text: str) -> None:
 )
 def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+def test_times_are_in_utc_and_name_it() -> None:
+    assert iso_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+    assert format_time(1_700_000_000_999) == "2023-11-14 22:13:20 UTC"
+    assert iso_time(2**62) is None
+    assert format_time(-(2**62)) is None

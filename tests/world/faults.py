@@ -34,6 +34,9 @@ from world.simulation import DAY_MS, TABLE
 FAULTS = {**STORAGE_FAULTS, **CATALOG_FAULTS, **CLOCK_FAULTS}
 _KEYS = {"command", "table", "branch", "status", "operation_id", "base_snapshot_id"}
 _KEYS |= {"snapshot_ids", "plan", "result", "warnings", "seconds"}
+_KEYS |= {"started_at", "finished_at", "catalog", "host", "version"}
+# These differ from run to run.
+_TIMES = {"seconds", "started_at", "finished_at"}
 _STATUS = {
     0: {"done", "nothing-to-do", "dry-run"},
     1: {"failed"},
@@ -422,7 +425,7 @@ class Faults:
 
 
 def _without_time(document: Mapping[str, Any]) -> dict[str, Any]:
-    text = json.dumps({key: value for key, value in document.items() if key != "seconds"})
+    text = json.dumps({key: value for key, value in document.items() if key not in _TIMES})
     return dict(json.loads(text))
 
 
