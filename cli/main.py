@@ -303,8 +303,8 @@ def _prepare_imports() -> None:
     Raises:
         BadInputError: PyIceberg could not be imported, because it reads its configuration then.
     """
-    from lake.core.catalogs.configuration import read_configuration  # noqa: PLC0415 - door: as below
-    from lake.core.no_pandas import keep_pandas_out  # noqa: PLC0415 - door: no PyArrow for help
+    from lake.core.arrow import keep_pandas_out  # noqa: PLC0415 - door: no PyArrow for help
+    from lake.core.catalogs.configuration import read_configuration  # noqa: PLC0415 - door: as above
 
     read_configuration()
     keep_pandas_out()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lake.cli.display import Display
+from lake.cli.flags import with_flags
 from lake.cli.messages import Messages, subject
 from lake.cli.sentences import next_step, sentence
 from lake.core.clock import Clock
@@ -54,7 +55,7 @@ class Renderer:
         self, outcome: Outcome, warnings: Sequence[str], *, quiet: bool, display: Display
     ) -> None:
         """Print the outcome of a command."""
-        warning_lines = self._clean([*outcome.warnings, *warnings])
+        warning_lines = self._clean([*outcome.warnings, *warnings], outcome.command)
         if self.as_json:
             self._print_document(self._document(outcome, warning_lines))
             return
@@ -78,9 +79,9 @@ class Renderer:
     ) -> None:
         """Print the error of a command."""
         messages = self._messages(command, table, display)
-        warning_lines = self._clean(warnings)
-        message = one_line(self._redact(error.message))
-        hint = one_line(self._redact(error.hint)) if error.hint else None
+        warning_lines = self._clean(warnings, command)
+        message = self._line(error.message, command)
+        hint = self._line(error.hint, command) if error.hint else None
         if self.as_json:
             outcome = Outcome(
                 command=command or "",
@@ -107,8 +108,12 @@ class Renderer:
     def _messages(self, command: str | None, table: str | None, display: Display) -> Messages:
         return Messages(self._clock, self._redact(subject(command, table)), display)
 
-    def _clean(self, texts: Sequence[str]) -> list[str]:
-        return list(dict.fromkeys(one_line(self._redact(text)) for text in texts))
+    def _clean(self, texts: Sequence[str], command: str | None) -> list[str]:
+        return list(dict.fromkeys(self._line(text, command) for text in texts))
+
+    def _line(self, text: str, command: str | None) -> str:
+        """Return a text of the core as one line, without secrets and with the command's flags."""
+        return one_line(self._redact(with_flags(text, command)))
 
     def _document(self, outcome: Outcome, warnings: Sequence[str]) -> dict[str, Any]:
         base = outcome.base_snapshot_id

@@ -1,15 +1,44 @@
-"""Arrow columns as single arrays."""
+"""PyArrow without pandas, and Arrow columns as single arrays."""
 
 from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
 
 import pyarrow as pa
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, copied only where it has several chunks.
+    """Return a column as one array, copied only if it has several chunks.
 
     Parts of extension types, and strings of over 2 GiB in total, do not fit in one array: the caller limits both.
     """
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+class _Absent(MetaPathFinder):
+    """Reports that pandas is not installed."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def keep_pandas_out() -> None:
+    """Make PyArrow search for pandas now, and not find it; if pandas is already imported, do nothing.
+
+    `lake` does not use pandas, and its import takes 0.3 s. PyArrow searches for pandas once, when it first makes an
+    array of Python objects. If it does not find pandas then, it imports it only for a conversion to pandas. Source:
+    pandas-shim.pxi and helpers.cc of PyArrow.
+    """
+    if "pandas" in sys.modules:
+        return
+    absent = _Absent()
+    sys.meta_path.insert(0, absent)
+    try:
+        # Both PyArrow's Python part and its C++ part search now.
+        pa.array([None])
+    finally:
+        sys.meta_path.remove(absent)

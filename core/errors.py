@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from lake.core.options import quote_options
+
 
 class LakeError(Exception):
     """A failure with a message for the user and, if possible, a hint what to do next.
@@ -16,6 +18,7 @@ class LakeError(Exception):
         message: what happened, with the values that matter; lower case, no full stop.
         hint: what the user can do about it, as a separate sentence.
 
+    Both refer to options by members of `Option`; `str` of an error contains the options' names in backquotes.
     `operation_id` names the commit whose outcome is unknown, if there is one.
     """
 
@@ -24,7 +27,7 @@ class LakeError(Exception):
     status: ClassVar[str] = "failed"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(quote_options(message))
         self.message = message
         self.hint = hint
         self.operation_id: str | None = None

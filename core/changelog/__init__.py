@@ -1,4 +1,4 @@
-"""`lake scan --changes`: the row changes between two snapshots.
+"""The row changes between two snapshots.
 
 Loading a change log does not belong here (`lake.core.changelog_load`).
 """

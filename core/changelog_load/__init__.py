@@ -1,4 +1,4 @@
-"""`lake ingest --changes-column`: apply a change log by key, in its order.
+"""Loads of a change log: apply its rows by key, in their order.
 
 Does not belong here: reading a table's changes (`lake.core.changelog`).
 """

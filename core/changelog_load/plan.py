@@ -11,6 +11,7 @@ from lake.core.deletes.equality_coverage import check_specs
 from lake.core.deletes.writers import check_delete_files
 from lake.core.errors import InvalidRequestError, RefusedError
 from lake.core.ingest.plan import IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.upsert.options import EQUALITY, key_ids, unwanted_deletes
@@ -40,7 +41,7 @@ class ChangeOptions:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise InvalidRequestError(
-                f"--changes-mode {self.mode!r} is not one of {', '.join(MODES)}"
+                f"{Option.CHANGES_MODE} {self.mode!r} is not one of {', '.join(MODES)}"
             )
 
 
@@ -81,7 +82,9 @@ def plan_changelog_load(
         InvalidRequestError: there is no key, or the rows have no order.
     """
     if ingest.from_table:
-        raise InvalidRequestError("--changes-column needs files: a table's rows have no order")
+        raise InvalidRequestError(
+            f"{Option.CHANGES_COLUMN} needs files: a table's rows have no order"
+        )
     if options.rejects is not None:
         check_rejects(options.rejects)
     plan = plan_ingest(
@@ -92,7 +95,7 @@ def plan_changelog_load(
     table, schema = plan.table, plan.schema
     if table.metadata.format_version < _DELETES_SINCE:
         raise RefusedError("a table of format version 1 has no delete files")
-    key = key_ids(schema, options.key, "--changes-column")
+    key = key_ids(schema, options.key, Option.CHANGES_COLUMN)
     check_key(schema, table.spec, key, options.mode)
     head = None if table.creating else ancestry.branch_head(table.metadata, ingest.branch)
     if head is not None:

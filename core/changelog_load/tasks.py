@@ -35,6 +35,7 @@ from lake.core.ingest.payloads import SourceTask, SourceUnit
 from lake.core.ingest.tasks import report, task_units
 from lake.core.keys.encoding import hash_keys, partition_of
 from lake.core.keys.extraction import unusable
+from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
 from lake.core.types.arrow_schema import arrow_schema
@@ -217,7 +218,7 @@ class _Changes:
                 row = self._shown(batch, int(np.argmax(problem[0])))
                 raise BadInputError(
                     f"{where} has {problem[1]} in the key column {name}{row}",
-                    hint="add --rejects PATH to write such rows to a file",
+                    hint=f"add {Option.REJECTS} PATH to write such rows to a file",
                 )
             bad |= problem[0]
         if not bad.any():

@@ -21,6 +21,7 @@ from lake.core.deletes.writers import DeletedRows, open_equality_writer, open_po
 from lake.core.errors import RefusedError
 from lake.core.keys.numbering import KeyDictionary
 from lake.core.manifests.data_files import DataFile
+from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.rows.writer import TableWriter, TransactionalWriter, WriteSettings, open_writer
 from lake.core.storage.storage import Storage
@@ -75,7 +76,7 @@ def check_key(schema: Schema, spec: PartitionSpec, key_ids: Sequence[int], mode:
         raise RefusedError("a change log needs a key: columns that identify a row")
     check_columns(schema, key_ids)
     if mode == UPSERT:
-        check_partitions(schema, spec, key_ids, hint="--changes-mode retract")
+        check_partitions(schema, spec, key_ids, hint=f"{Option.CHANGES_MODE} retract")
 
 
 @dataclass(frozen=True, slots=True)

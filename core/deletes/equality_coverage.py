@@ -15,6 +15,7 @@ from pyiceberg.transforms import VoidTransform
 from lake.core.commit.removed_files import specs_of_live
 from lake.core.errors import RefusedError
 from lake.core.manifests.api import read_manifest_list
+from lake.core.options import Option
 from lake.core.snapshots.delete_scopes import is_global
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def check_partitions(schema: Schema, spec: PartitionSpec, key: Sequence[int], *,
             raise RefusedError(
                 f"the source column {source} of the partition field {field.name} is not in the key: an equality "
                 "delete applies only to its own partition, so an old row in another partition would remain",
-                hint=f"add the column to --key, or use {hint}",
+                hint=f"add the column to {Option.KEY}, or use {hint}",
             )
 
 
@@ -73,7 +74,7 @@ def check_specs(table: Table, snapshot: Snapshot) -> None:
         raise RefusedError(
             f"{table.identifier} has files with other partition specs ({', '.join(map(str, sorted(numbers)))}); "
             "equality deletes of the current spec do not apply to them",
-            hint="use --deletes position",
+            hint=f"use {Option.DELETES} position",
         )
 
 

@@ -1,1 +1,1 @@
-"""`lake ingest --upsert`: load rows that replace the table's rows with the same keys."""
+"""Upserts: load rows that replace the table's rows with the same keys."""

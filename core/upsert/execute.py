@@ -27,6 +27,7 @@ from lake.core.ingest.recovery import publish_manifests
 from lake.core.ingest.result import Landed, LoadResult
 from lake.core.ingest.tasks import receive_rows
 from lake.core.manifests.data_files import DataFile
+from lake.core.options import Option
 from lake.core.outcome import Outcome
 from lake.core.properties.table_properties import COPY_ON_WRITE, SERIALIZABLE
 from lake.core.session import Session
@@ -351,7 +352,7 @@ class _Upsert(Load):
         raise RefusedError(
             f"{matched.table.identifier} has several rows of {count} of the source's keys: {told}"
             f"{' ...' if count > len(shown) else ''}",
-            hint="--repair-duplicates replaces all rows of such a key by the source's row",
+            hint=f"{Option.REPAIR_DUPLICATES} replaces all rows of such a key by the source's row",
         )
 
     def _some_keys(self, again: Sequence[BitMap], source: _Source) -> Iterator[tuple[str, ...]]:

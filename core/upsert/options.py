@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lake.core.deletes.equality_coverage import check_columns, check_partitions
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions.filters import field_path
+from lake.core.options import Option
 from lake.core.properties.table_properties import COPY_ON_WRITE, MERGE_MODE
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class UpsertOptions:
     def __post_init__(self) -> None:
         if self.deletes not in {None, *MODES}:
             raise InvalidRequestError(
-                f"--deletes {self.deletes!r} is not one of {', '.join(MODES)}"
+                f"{Option.DELETES} {self.deletes!r} is not one of {', '.join(MODES)}"
             )
 
 
@@ -62,8 +63,13 @@ def unwanted_deletes(properties: Mapping[str, str], deletes: str) -> str | None:
     return f"the table property {MERGE_MODE.name} is {COPY_ON_WRITE}, but this command writes {deletes} deletes"
 
 
-def key_ids(schema: Schema, names: Sequence[str], option: str = "--upsert") -> list[int]:
+def key_ids(schema: Schema, names: Sequence[str], option: Option = Option.UPSERT) -> list[int]:
     """Return the ids of the key's columns: the named ones, or the schema's identifier fields.
+
+    Args:
+        schema: the table's schema.
+        names: the key's columns; empty for the identifier fields.
+        option: the option that needs the key, for messages.
 
     Raises:
         InvalidRequestError: there are no names and no identifier fields.
@@ -73,7 +79,7 @@ def key_ids(schema: Schema, names: Sequence[str], option: str = "--upsert") -> l
     ids = column_ids(schema, names) if names else sorted(schema.identifier_field_ids)
     if not ids:
         raise InvalidRequestError(
-            f"{option} requires --key: the table's schema has no identifier fields"
+            f"{option} requires {Option.KEY}: the table's schema has no identifier fields"
         )
     for column in ids:
         name, type_ = schema.find_column_name(column), schema.find_type(column)
@@ -109,10 +115,10 @@ def check_mode(
     if format_version < 2 and mode != COPY_ON_WRITE:  # noqa: PLR2004 - the format's number
         raise RefusedError(
             "a table with format version 1 cannot have delete files",
-            hint="use --deletes copy-on-write",
+            hint=f"use {Option.DELETES} copy-on-write",
         )
     if mode != EQUALITY:
         return
-    hint = f"--deletes {POSITION}"
+    hint = f"{Option.DELETES} {POSITION}"
     check_columns(schema, key, hint=f"use {hint}")
     check_partitions(schema, spec, key, hint=hint)

@@ -10,6 +10,7 @@ from lake.core.deletes.writers import check_delete_files
 from lake.core.engine.selection import engine_name
 from lake.core.errors import InvalidRequestError
 from lake.core.ingest.plan import UPSERT, IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.options import Option
 from lake.core.properties.table_properties import COPY_ON_WRITE, MERGE_ISOLATION, Use, warnings
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
@@ -67,9 +68,10 @@ def plan_upsert(
     """
     if ingest.stage and options.deletes != EQUALITY:
         raise InvalidRequestError(
-            f"--stage and --deletes {options.deletes or POSITION} cannot be combined: the rows to delete depend on "
-            "the table's state at the commit",
-            hint=f"use --stage --upsert --deletes {EQUALITY}, which deletes by key without reading the table",
+            f"{Option.STAGE} and {Option.DELETES} {options.deletes or POSITION} cannot be combined: the rows to "
+            "delete depend on the table's state at the commit",
+            hint=f"use {Option.STAGE} {Option.UPSERT} {Option.DELETES} {EQUALITY}, which deletes by key without "
+            "reading the table",
         )
     if options.rejects is not None:
         check_rejects(options.rejects)
@@ -84,7 +86,7 @@ def plan_upsert(
         if not plan.schema.find_type(column).is_primitive:
             name = plan.schema.find_column_name(column)
             raise InvalidRequestError(
-                f"--order-by {name}: rows cannot be ordered by a column of this type"
+                f"{Option.ORDER_BY} {name}: rows cannot be ordered by a column of this type"
             )
     check_mode(
         deletes,

@@ -11,6 +11,7 @@ from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import CommitUnknownError, InvalidRequestError, LakeError
 from lake.core.exports.formats import FORMATS, SUFFIXES, writing
+from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.storage.storage import Storage
 from lake.core.upsert.checksummed_batches import batches_in
@@ -26,9 +27,11 @@ def check_rejects(path: str) -> None:
         InvalidRequestError: the path already exists, or its suffix is not a known format.
     """
     if locations.has_scheme(path):
-        raise InvalidRequestError(f"--rejects must be a path on this machine, not {path!r}")
+        raise InvalidRequestError(f"{Option.REJECTS} must be a path on this machine, not {path!r}")
     if os.path.lexists(path):
-        raise InvalidRequestError(f"{path} already exists", hint="choose a new file for --rejects")
+        raise InvalidRequestError(
+            f"{path} already exists", hint=f"choose a new file for {Option.REJECTS}"
+        )
     if _format(path) is None:
         raise InvalidRequestError(
             f"the name of {path} does not show its format",

@@ -24,6 +24,7 @@ from lake.core.errors import BadInputError
 from lake.core.ingest.payloads import SourceTask, SourceUnit
 from lake.core.ingest.tasks import report, task_units
 from lake.core.keys.extraction import Mask, columns_of, cut, unusable
+from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
 from lake.core.rows.sorted_writer import open_ordered_writer
@@ -155,7 +156,7 @@ class _UnitRows:
                 if not self._allows_rejects:
                     raise BadInputError(
                         f"{self._source_path} has {what} in the key column {name}",
-                        hint="add --rejects PATH to write such rows to a file",
+                        hint=f"add {Option.REJECTS} PATH to write such rows to a file",
                     )
                 bad = mask if bad is None else bad | mask
         if bad is None:

@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import sys
 import numpy
-from lake.core.no_pandas import keep_pandas_out
+from lake.core.arrow import keep_pandas_out
 keep_pandas_out()
 import pyarrow as pa, pyarrow.compute, pyarrow.dataset
 pa.array(["text", None]); pa.array(numpy.arange(3)); pa.Table.from_pylist([{"a": [1]}])
