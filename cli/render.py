@@ -158,9 +158,9 @@ class Renderer:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
             parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
         parts.append(format_duration(self._clock.monotonic() - self._started))
-        text = one_line(" · ".join(parts))
+        lines = [one_line(" · ".join(parts)), *map(one_line, outcome.notes)]
         following = next_step(outcome)
-        return f"{text}\nnext: {one_line(following)}" if following else text
+        return "\n".join([*lines, *([f"next: {one_line(following)}"] if following else [])])
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], display: Display) -> None:

@@ -136,7 +136,7 @@ def compact(
 
     loaded = session.table(table)
     if dry_run:
-        return preview(planned(loaded))
+        return preview(planned(loaded), verbose=session.settings.verbose)
     # Refuse contradicting options before waiting for the lock. The table's properties are read
     # again after it.
     compaction_options(chosen, spark, loaded.properties)

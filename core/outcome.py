@@ -27,7 +27,7 @@ class Outcome:
     """The result of one command.
 
     `plan` and `result` contain exactly the keys of the command's documented JSON. `details` are rows to show
-    below the summary: (title, column names, rows).
+    below the summary: (title, column names, rows). `notes` are lines for people below these tables.
     """
 
     command: str
@@ -40,6 +40,7 @@ class Outcome:
     plan: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
     details: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]] = ()
 
     @property

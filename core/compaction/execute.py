@@ -37,10 +37,22 @@ from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import live_files
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import staged
+from lake.core.units import format_size
 
 _ROUNDS = 2
 # With a busy concurrent writer the head often changes before the commit; rewritten files are worth more attempts.
 _COMMIT_TRIES = 3
+_SHOWN_GROUPS = 50
+# The columns of a dry run's table, by the keys of a group.
+_COLUMNS = {
+    "number": "group",
+    "partition": "partition",
+    "files": "files",
+    "bytes": "bytes",
+    "rows": "rows",
+    "expected_output_files": "output files",
+    "reasons": "reason",
+}
 
 
 @dataclass(slots=True)
@@ -97,14 +109,26 @@ def _removed_deletes(committed: Committed) -> int:
     return int(counters.get("removed-delete-files", "0"))
 
 
-def preview(plan: CompactionPlan) -> Outcome:
-    """Describe a plan without executing it."""
+def preview(plan: CompactionPlan, *, verbose: bool = False) -> Outcome:
+    """Describe a plan without executing it.
+
+    Args:
+        plan: the plan.
+        verbose: list all groups, instead of the first ones.
+    """
+    outcome = _outcome(plan, Status.DRY_RUN)
+    groups = outcome.plan["file_groups"]
+    shown = groups if verbose else groups[:_SHOWN_GROUPS]
+    # The partition of an unpartitioned table has no name.
+    keys = [key for key in _COLUMNS if key != "partition" or any(item[key] for item in groups)]
     rows = [
-        [group.number, group.files.num_rows, group.bytes, group.rows, group.output_files]
-        for group in plan.groups
+        [", ".join(item[key]) if key == "reasons" else item[key] for key in keys] for item in shown
     ]
-    columns = ["group", "files", "bytes", "rows", "output files"]
-    return replace(_outcome(plan, Status.DRY_RUN), details=[("groups", columns, rows)])
+    hidden = len(groups) - len(shown)
+    notes = [f"{hidden:,} more groups are not shown (--verbose shows all)"] if hidden else []
+    return replace(
+        outcome, details=[("groups", [_COLUMNS[key] for key in keys], rows)], notes=notes
+    )
 
 
 def execute(session: Session, plan: CompactionPlan, operation_id: str | None = None) -> Outcome:
@@ -378,6 +402,21 @@ class _Run:
             self.session.warn("some files of groups that were not committed could not be removed")
 
 
+def _more_files(plan: CompactionPlan, tally: _Tally | None) -> list[str]:
+    """Return a warning if a compaction makes, or is expected to make, more files than it removes."""
+    before = sum(group.files.num_rows for group in plan.groups)
+    after = sum(group.output_files for group in plan.groups)
+    if tally is not None:
+        before, after = tally.files_in, tally.files_out
+    if after <= before:
+        return []
+    target = format_size(plan.options.target_bytes)
+    about = "" if tally else "about "
+    return [
+        f"the rewrite turns {before:,} files into {about}{after:,}: the target size is {target}"
+    ]
+
+
 def _outcome(
     plan: CompactionPlan,
     status: Status,
@@ -392,6 +431,7 @@ def _outcome(
         operation_id=operation_id,
         base_snapshot_id=plan.base.snapshot_id if plan.base else None,
         snapshot_ids=tally.snapshot_ids if tally else [],
+        warnings=_more_files(plan, tally),
         plan=plan.facts(),
         result=tally.facts() if tally else {},
     )

@@ -83,6 +83,19 @@ class FileGroup:
         """The total number of rows of the files."""
         return int(_column(self.files, "record_count").sum())
 
+    def reasons(self, options: CompactionOptions) -> list[str]:
+        """Return why the files are rewritten, in the words of the JSON output."""
+        sizes = _sizes(self.files)
+        found = {
+            "small-files": (sizes < options.min_bytes).any(),
+            "large-files": (sizes > options.max_bytes).any(),
+            "deletes": _has_many_deletes(self.files, options).any(),
+        }
+        # Every file is rewritten, so its size is not the reason.
+        if options.takes_every_file:
+            return ["rewrite-all"]
+        return [name for name, holds in found.items() if holds]
+
     def ranges(self) -> list[RowRange]:
         """Cut the group's rows, in order, into one range per output file, each of ``split_bytes``.
 

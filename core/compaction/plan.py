@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.writer import WriteSettings
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import LiveFiles, live_files
+from lake.core.snapshots.partition_names import PartitionNames, partition_names
 from lake.core.sorting.sort_keys import RowOrder, described_order
 from lake.core.types.arrow_schema import moved_schema
 from lake.core.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
@@ -153,7 +154,28 @@ class CompactionPlan:
             "input_delete_files": len(self.deletes(files)),
             "expected_output_files": sum(group.output_files for group in self.groups),
             **({"sorted_by": described_order(self.order, self.table.schema)} if self.order else {}),
+            "file_groups": self.group_facts(),
         }
+
+    def group_facts(self) -> list[dict[str, Any]]:
+        """Return what is known about each group; `partition` is None if its files are in several partitions."""
+        metadata = self.table.metadata
+        known = {
+            spec_id: partition_names(entries, spec_id, metadata)
+            for spec_id, entries in (self.found.by_spec if self.found else {}).items()
+        }
+        return [
+            {
+                "number": group.number,
+                "partition": _common_partition(group, known),
+                "files": group.files.num_rows,
+                "bytes": group.bytes,
+                "rows": group.rows,
+                "expected_output_files": group.output_files,
+                "reasons": group.reasons(self.options),
+            }
+            for group in self.groups
+        ]
 
 
 def plan_compaction(
@@ -203,6 +225,16 @@ def plan_compaction(
     if groups:
         plan.writing("").check_data_files()
     return plan
+
+
+def _common_partition(group: FileGroup, known: Mapping[int, PartitionNames]) -> str | None:
+    spec_ids, places = group.files["spec_id"].to_numpy(), group.files["place"].to_numpy()
+    names: set[str] = set()
+    for spec_id in np.unique(spec_ids).tolist():
+        partitions = known[spec_id]
+        codes = np.unique(partitions.codes[places[spec_ids == spec_id]])
+        names.update(partitions.names[code] for code in codes[:2].tolist())
+    return names.pop() if len(names) == 1 else None
 
 
 def _order(table: Table, options: CompactionOptions) -> RowOrder | None:

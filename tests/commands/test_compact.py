@@ -61,6 +61,7 @@ PLAN_KEYS = [
     "input_bytes",
     "input_delete_files",
     "expected_output_files",
+    "file_groups",
 ]
 RESULT_KEYS = [
     "rewritten_files",
@@ -263,8 +264,53 @@ def test_files_are_not_cut_into_files_that_are_mostly_footers(
 
     assert files_below(lake.warehouse) == before
     done = lake.ok("compact", "db.t", "--target-size", "3KB")
-    assert done["result"]["added_files"] > 2
+    made = done["result"]["added_files"]
+    assert made > 2
+    assert done["warnings"] == [f"the rewrite turns 2 files into {made}: the target size is 3.0 KB"]
     assert ids_in(lake.warehouse) == list(range(2000))
+
+
+def test_a_dry_run_names_each_group_s_partition_and_the_reason(lake: CommandLine) -> None:
+    table = make_table(lake.warehouse)
+    for number in range(2):
+        table.append(rows(number))
+    with table.update_spec() as change:
+        change.add_field("name", IdentityTransform(), "part")
+    table = loaded(lake.warehouse)
+    for _ in range(2):
+        table.append(rows(7, 8))
+
+    groups = lake.ok("compact", "db.t", "--min-input-files", "2", "--dry-run")["plan"][
+        "file_groups"
+    ]
+
+    assert [(item["partition"], item["files"], item["rows"]) for item in groups] == [
+        ("", 2, 2),
+        ("part=n7", 2, 2),
+        ("part=n8", 2, 2),
+    ]
+    assert {item["expected_output_files"] for item in groups} == {1}
+    assert {tuple(item["reasons"]) for item in groups} == {("small-files",)}
+    assert sum(item["bytes"] for item in groups) == sum(
+        file["file_size_in_bytes"] for file in table.inspect.files().to_pylist()
+    )
+
+
+def test_a_dry_run_shows_the_first_groups_and_json_has_all(lake: CommandLine) -> None:
+    table = make_table(lake.warehouse, spec=BY_ID)
+    for _ in range(2):
+        table.append(rows(*range(60)))
+    command = ("compact", "db.t", "--min-input-files", "2", "--dry-run")
+
+    shown, every = lake(*command), lake("--verbose", *command)
+
+    assert (
+        shown.stdout.splitlines()[0] == "group\tpartition\tfiles\tbytes\trows\toutput files\treason"
+    )
+    assert len(shown.stdout.splitlines()) == 1 + 50
+    assert "10 more groups are not shown (--verbose shows all)" in shown.stderr
+    assert len(every.stdout.splitlines()) == 1 + 60
+    assert len(lake.ok(*command)["plan"]["file_groups"]) == 60
 
 
 def test_a_large_file_is_cut_into_files_near_the_target(lake: CommandLine) -> None:
