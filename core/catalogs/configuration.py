@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lake.core.errors import BadInputError
 
+_FILE = ".pyiceberg.yaml"
+_VARIABLES = "pyiceberg_"
 _HINT = (
     "it is .pyiceberg.yaml, in PYICEBERG_HOME, the home folder or here, "
     "and the variables PYICEBERG_CATALOG__NAME__KEY"
@@ -27,6 +30,47 @@ class Configuration:
     default: str
 
 
+def configuration_file() -> str | None:
+    """Return the file that PyIceberg reads: the first that exists and is not empty; None if there is none."""
+    for folder in (os.environ.get("PYICEBERG_HOME"), os.path.expanduser("~"), os.getcwd()):
+        path = os.path.join(folder, _FILE) if folder else ""
+        if os.path.isfile(path) and os.path.getsize(path):
+            return path
+    return None
+
+
+def variable_of(catalog: str, key: str) -> str | None:
+    """Return the name of the environment variable that sets a catalog's property; None if none does."""
+    wanted = ["catalog", catalog.lower(), key.lower()]
+    return next((name for name in os.environ if _parts(name) == wanted), None)
+
+
+def place_of(catalog: str, key: str) -> str:
+    """Return where a property of a catalog is set, or can be set, for a message: ``'uri' of catalog c in FILE``."""
+    if variable := variable_of(catalog, key):
+        return f"the variable {variable}"
+    file = configuration_file()
+    if file is None:
+        letters = key.upper().replace("-", "_").replace(".", "__")
+        return f"the variable PYICEBERG_CATALOG__{catalog.upper()}__{letters}"
+    return f"'{key}' of catalog {catalog} in {shortened(file)}"
+
+
+def shortened(path: str) -> str:
+    """Return a path for a message, with ``~`` for the home folder."""
+    home = os.path.expanduser("~").rstrip("/")
+    return f"~{path.removeprefix(home)}" if home and path.startswith(f"{home}/") else path
+
+
+def _parts(variable: str) -> list[str] | None:
+    """Return ``catalog``, name and key that PyIceberg reads out of a variable's name; None for any other one."""
+    name = variable.lower()
+    if not name.startswith(_VARIABLES):
+        return None
+    parts = name.removeprefix(_VARIABLES).split("__", maxsplit=2)
+    return [part.replace("__", ".").replace("_", "-") for part in parts]
+
+
 def read_configuration() -> Configuration:
     """Read the files and variables that PyIceberg reads.
 
@@ -44,10 +88,10 @@ def read_configuration() -> Configuration:
         return Configuration(catalogs, found.get_default_catalog_name())
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        place = f" at line {mark.line + 1}" if mark else ""
+        place = f", line {mark.line + 1}" if mark else ""
         raise BadInputError(
-            f"PyIceberg's configuration cannot be read{place}: not such YAML as it takes",
-            hint=_HINT,
+            f"{shortened(configuration_file() or _FILE)}{place}: invalid YAML for PyIceberg's configuration",
+            hint="PyIceberg reads a subset of YAML: blocks of names and values, without tags, anchors and braces",
         ) from error
     except (ValueError, TypeError, AttributeError) as error:
         raise BadInputError(

@@ -19,7 +19,7 @@ class OtherBackend(PyIcebergBackend):
         return isinstance(self.handle, MetastoreCatalog)
 
     def _open(self) -> PyIcebergCatalog:
-        with catalog_errors(f"catalog {self.name}"):
+        with catalog_errors(f"catalog {self.name}", self):
             handle = self._load_catalog()
         pyiceberg_patches.ignore_table_storage_properties(handle)
         if isinstance(handle, MetastoreCatalog):

@@ -123,7 +123,7 @@ class PyIcebergBackend(ABC):
             RefusedError: it has something that lake does not support.
         """
         names = split_identifier(identifier)
-        with catalog_errors(f"table {identifier}", database=self.database):
+        with catalog_errors(f"table {identifier}", self):
             try:
                 found = self.handle.load_table(names)
             except NoSuchTableError as error:
@@ -151,9 +151,15 @@ class PyIcebergBackend(ABC):
             # A catalog may not support views, or not allow everyone to ask for them.
             return False
 
+    @property
+    def place(self) -> str:
+        """Where the catalog is, for messages."""
+        return str(self.configured.get("uri", ""))
+
     def _no_table(self, identifier: str) -> NotFoundError:
+        place = f" ({self.place})" if self.place else ""
         return NotFoundError(
-            f"table {identifier} does not exist in catalog {self.name}",
+            f"table {identifier} does not exist in catalog {self.name}{place}",
             hint="check the name and --catalog or --warehouse",
         )
 
@@ -216,7 +222,7 @@ class PyIcebergBackend(ABC):
         self.refuse_commits(identifier)
         begin = partial(self._begin, names, schema, spec, sort_order, dict(properties))
         described = False
-        with catalog_errors(f"table {identifier}"):
+        with catalog_errors(f"table {identifier}", self):
             try:
                 transaction = begin()
             except NoSuchNamespaceError:
@@ -292,7 +298,7 @@ class PyIcebergBackend(ABC):
         """Create a table's namespace where it is missing."""
         names = split_identifier(identifier)[:-1]
         try:
-            with catalog_errors(f"namespace {'.'.join(names)}"):
+            with catalog_errors(f"namespace {'.'.join(names)}", self):
                 self.handle.create_namespace_if_not_exists(names)
         except BadInputError:
             # PyIceberg checks first and creates it then: another process may have been faster.

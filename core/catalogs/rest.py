@@ -213,7 +213,7 @@ class RestBackend(PyIcebergBackend):
 
     def _open(self) -> PyIcebergCatalog:
         AVAILABLE_CATALOGS[CatalogType.REST] = self._bounded
-        with catalog_errors(f"catalog {self.name}"):
+        with catalog_errors(f"catalog {self.name}", self):
             handle = self._load_catalog()
         pyiceberg_patches.ignore_table_storage_properties(handle, is_vending=True)
         return handle
@@ -247,7 +247,7 @@ class RestBackend(PyIcebergBackend):
         self, identifier: str, ask: Callable[[], Credentials]
     ) -> Callable[[], Credentials]:
         def vend() -> Credentials:
-            with catalog_errors(f"table {identifier}"):
+            with catalog_errors(f"table {identifier}", self):
                 given = ask()
             self._hide(given)
             return given

@@ -8,8 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lake.core import locations
-from lake.core.catalogs.configuration import read_configuration
-from lake.core.errors import InvalidRequestError, NotFoundError
+from lake.core.catalogs.configuration import (
+    configuration_file,
+    place_of,
+    read_configuration,
+    shortened,
+)
+from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.storage.s3 import completed
 
@@ -22,7 +27,10 @@ HADOOP = "hadoop"
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 _SQL_ADDRESSES = ("sqlite", "postgresql")
 _Time: TypeAlias = "tuple[Clock | None, Ids | None]"
-_TYPES = {"rest": "rest", "sql": "sql", "in-memory": "sql", HADOOP: HADOOP}
+# Types that lake knows through PyIceberg only.
+OTHER_TYPES = frozenset({"hive", "glue", "dynamodb", "bigquery"})
+_IN_MEMORY = "in-memory"
+_TYPES = {"rest": "rest", "sql": "sql", _IN_MEMORY: "sql", HADOOP: HADOOP}
 
 
 def open_catalog(settings: Settings, clock: Clock | None = None, ids: Ids | None = None) -> Catalog:
@@ -61,14 +69,29 @@ def open_catalog(settings: Settings, clock: Clock | None = None, ids: Ids | None
             return _embedded(name, settings, time)
         raise NotFoundError(
             f"no catalog named {name} is configured",
-            hint=f"configured: {', '.join(configured) or 'none'} (see .pyiceberg.yaml)",
+            hint=f"configured: {', '.join(configured) or 'none'} ({_configuration_place()})",
         )
     return _configured(name, completed(configuration.catalogs[name]), time)
 
 
+def _configuration_place() -> str:
+    file = configuration_file()
+    return f"in {shortened(file)}" if file else "there is no .pyiceberg.yaml"
+
+
 def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalog:
-    """Return the backend for a catalog's type. Only that backend's libraries are imported."""
-    match _backend_of(properties):
+    """Return the backend for a catalog's type. Only that backend's libraries are imported.
+
+    Raises:
+        BadInputError: its type is missing or not known, or its address is missing.
+    """
+    backend = _backend_of(properties)
+    in_memory = str(properties.get("type")).lower() == _IN_MEMORY
+    if backend in {"rest", "sql"} and not in_memory and not properties.get("uri"):
+        raise BadInputError(
+            f"catalog {name} has no address", hint=f"set {place_of(name, 'uri')} to its address"
+        )
+    match backend:
         case "hadoop":
             from lake.core.catalogs.hadoop import HadoopBackend  # noqa: PLC0415
 
@@ -82,6 +105,7 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
 
             return SqlBackend(name, properties, *time)
         case _:
+            _check_type(name, properties)
             from lake.core.catalogs.other import OtherBackend  # noqa: PLC0415
 
             return OtherBackend(name, properties, *time)
@@ -97,6 +121,21 @@ def _backend_of(properties: Mapping[str, Any]) -> str:
     if address.startswith("http"):
         return "rest"
     return "sql" if address.startswith(_SQL_ADDRESSES) else "other"
+
+
+def _check_type(name: str, properties: Mapping[str, Any]) -> None:
+    """Refuse a catalog of an unknown type, or one whose type cannot be inferred."""
+    given, address = properties.get("type"), properties.get("uri")
+    if given is None and ("py-catalog-impl" in properties or str(address).startswith("thrift")):
+        return
+    if given is not None and str(given).lower() in OTHER_TYPES:
+        return
+    known = sorted({*_TYPES, *OTHER_TYPES})
+    hint = f"set {place_of(name, 'type')} to one of: {', '.join(known)}"
+    if given is not None:
+        raise BadInputError(f"catalog {name} has the unknown type {given!r}", hint=hint)
+    reason = f"cannot be inferred from the address {address}" if address else "is missing"
+    raise BadInputError(f"the type of catalog {name} {reason}", hint=hint)
 
 
 def _embedded(name: str, settings: Settings, time: _Time) -> Catalog:

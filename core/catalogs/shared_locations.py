@@ -49,7 +49,7 @@ def _tables_sharing_location(table: Table) -> Iterator[tuple[str, TableMetadata]
     for name, place in table.catalog.metadata_locations():
         if name != table.identifier and posixpath.dirname(_same(place)) == here:
             # A table without metadata does not use any file.
-            with suppress(NotFoundError), catalog_errors(f"table {name}"):
+            with suppress(NotFoundError), catalog_errors(f"table {name}", table.catalog):
                 yield name, parse(table.storage.read(place), place)
 
 

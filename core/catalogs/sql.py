@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 from contextlib import closing
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
@@ -32,6 +33,8 @@ _SQLITE = "sqlite:"
 _SQLITE_WAIT_SECONDS = 60
 # The default of the sqlite3 module, for an address without a timeout.
 _SQLITE_SECONDS = 5.0
+# The most rows that are searched for names, for a message.
+_MOST_NAMES = 10_000
 _IN_MEMORY = {None, "", ":memory:"}
 # Two processes that are the first in a database both create PyIceberg's tables.
 _CREATED_CONCURRENTLY = re.compile(r"already exists|pg_type_typname_nsp_index", re.IGNORECASE)
@@ -86,7 +89,7 @@ class SqlBackend(PyIcebergBackend):
             IcebergTables.metadata_location,
         )
         engine = self._sql.engine
-        with catalog_errors(f"catalog {self.name}"), engine.connect() as connection:
+        with catalog_errors(f"catalog {self.name}", self), engine.connect() as connection:
             rows = connection.execute(select(*columns)).all()
         return [
             (f"{space}.{name}" if catalog == self.name else f"{space}.{name} of {catalog}", place)
@@ -94,9 +97,41 @@ class SqlBackend(PyIcebergBackend):
             if place
         ]
 
+    @property
+    def place(self) -> str:
+        """Where the catalog is, for messages."""
+        address = make_url(self._address)
+        return self.database or f"{address.host}/{address.database}"
+
+    def _no_table(self, identifier: str) -> NotFoundError:
+        """Return the error for a missing table; it names the catalogs that have one, or similar names.
+
+        A database may contain the tables of several catalogs, distinguished by the catalogs' names.
+        """
+        error = super()._no_table(identifier)
+        names = IcebergTables.catalog_name, IcebergTables.table_namespace, IcebergTables.table_name
+        with catalog_errors(f"catalog {self.name}", self), self._sql.engine.connect() as connection:
+            rows = connection.execute(select(*names).limit(_MOST_NAMES)).all()
+        own = [f"{space}.{name}" for catalog, space, name in rows if catalog == self.name]
+        having = {catalog for catalog, *names in rows if ".".join(names) == identifier}
+        others = having or ({catalog for catalog, *_ in rows} if not own else set())
+        if others:
+            what = f"table {identifier}" if having else "tables"
+            error.message += (
+                f"; this database contains {what} of catalog {', '.join(sorted(others))}"
+            )
+            error.hint = self._hint_to_rename(sorted(others)[0])
+        elif similar := get_close_matches(identifier, own, n=1):
+            error.hint = f"did you mean {similar[0]}?"
+        return error
+
+    def _hint_to_rename(self, other: str) -> str:
+        """Return how to open the tables of another catalog in the same database."""
+        return f"use the name {other} for this catalog in PyIceberg's configuration"
+
     def _open(self) -> PyIcebergCatalog:
         os.environ.setdefault(_POSTGRES_LIMIT, _POSTGRES_SECONDS)
-        with catalog_errors(f"catalog {self.name}"):
+        with catalog_errors(f"catalog {self.name}", self):
             _wait_for_database(self._address)
             try:
                 handle = self._load_catalog()
@@ -190,10 +225,24 @@ class EmbeddedBackend(SqlBackend):
         return self._describe(names, schema, spec, sort_order, properties)
 
     def _no_table(self, identifier: str) -> NotFoundError:
-        error = super()._no_table(identifier)
         if self._is_in_folders(identifier):
+            error = NotFoundError(f"table {identifier} does not exist in {self._file}")
             error.hint = _IN_FOLDERS
-        return error
+            return error
+        if not os.path.isdir(self._folder):
+            return NotFoundError(
+                f"table {identifier} does not exist: there is no folder {self._folder}",
+                hint="check --warehouse, or choose a configured catalog with --catalog",
+            )
+        if not os.path.exists(self._file):
+            return NotFoundError(
+                f"table {identifier} does not exist: {self._folder} contains no catalog (catalog.db)",
+                hint="check --warehouse; for a folder of Flink's or Spark's HadoopCatalog: --catalog-type hadoop",
+            )
+        return super()._no_table(identifier)
+
+    def _hint_to_rename(self, other: str) -> str:
+        return f"add --catalog {other}"
 
     def _is_in_folders(self, identifier: str) -> bool:
         """Whether the folder of a table in this warehouse contains a hadoop catalog's table."""

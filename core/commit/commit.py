@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 
 from lake.core import locations as paths
 from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.errors import first_line, locked_error
+from lake.core.catalogs.errors import first_line, locked_error, words
 from lake.core.clock import Backoff
 from lake.core.commit.operations import Operation, SnapshotStep
 from lake.core.commit.preconditions import check_commits, require_writable
@@ -509,7 +509,7 @@ def _send(
         errors.ForbiddenError,
         errors.AuthorizationExpiredError,
     ) as error:
-        refusal = NotAuthorisedError(f"not allowed to commit to {table.identifier}")
+        refusal = NotAuthorisedError(f"not allowed to commit to {table.identifier}: {words(error)}")
         # If reloading is refused too, the credentials are rejected outright, so the commit did not happen.
         return _confirm_refusal(
             context, table, find_commit, refusal, error, certain=NotAuthorisedError

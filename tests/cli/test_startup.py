@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,7 +56,7 @@ def test_a_configuration_that_pyiceberg_cannot_load_is_refused_by_a_fresh_proces
     )
 
     assert result.returncode == 7, result.stderr
-    assert "configuration cannot be read" in result.stderr
+    assert re.search(r"\.pyiceberg\.yaml, line \d: invalid YAML", result.stderr)
     assert "canary" not in result.stdout + result.stderr
 
 
