@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.commit.operations import RewriteFiles
 from lake.core.compaction import dangling_deletes as dangling
 from lake.core.compaction.dangling_deletes import dangling_deletes
@@ -352,8 +352,7 @@ class _Run:
             self.session,
             self._table.refreshed(),
             self._operation(groups),
-            operation_id=operation_id,
-            branch=self.plan.branch,
+            CommitRequest(operation_id=operation_id, branch=self.plan.branch),
         )
         self._table = committed.table
         self.tally.add(groups, committed, operation_id)
@@ -391,9 +390,8 @@ class _Run:
         operation = RewriteFiles(
             added=[], removed_paths=[], base_snapshot_id=head.snapshot_id, removed_deletes=removed
         )
-        committed = commit_snapshot(
-            self.session, table, operation, operation_id=operation_id, branch=self.plan.branch
-        )
+        request = CommitRequest(operation_id=operation_id, branch=self.plan.branch)
+        committed = commit_snapshot(self.session, table, operation, request)
         self.tally.add([], committed, operation_id)
 
     def _discard(self, groups: Sequence[Rewritten]) -> None:

@@ -27,7 +27,7 @@ from pyiceberg.table.update import (
 from lake.core import locations
 from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import ChangeSet, commit_changes
+from lake.core.commit.attempt import ChangeSet, commit_changes
 from lake.core.errors import (
     CommitUnknownError,
     LakeError,

@@ -20,7 +20,7 @@ from pyiceberg.table.update import (
 )
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import ChangeSet, commit_changes
+from lake.core.commit.attempt import ChangeSet, commit_changes
 from lake.core.commit.snapshot_producer import next_sequence_number
 from lake.core.errors import BadInputError
 from lake.core.metadata.commit_times import latest_ms

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.commit.operations import Operation
 from lake.core.ingest.plan import OVERWRITE, OVERWRITE_WHERE, REPLACE, IngestPlan
 from lake.core.ingest.recovery import as_staged, publish_manifests, run_id_of, settle
@@ -81,10 +81,43 @@ class Load(ABC):
             publish_manifests(staging, self.plan, result.data, result.deletes)
         if self.plan.options.stage:
             return Landed(result)
-        committed = commit_rows(
-            self.session, self.plan, operation, self.operation_id, conditions=conditions
-        )
+        committed = self.commit_rows(operation, conditions=conditions)
         return Landed(result, committed, self.operation_id)
+
+    def commit_rows(
+        self,
+        operation: Operation,
+        *,
+        table: Table | None = None,
+        commit_id: str | None = None,
+        conditions: tuple[TableRequirement, ...] = (),
+    ) -> Committed:
+        """Commit files with the run id, and with the new columns and the new table if there are any.
+
+        Args:
+            operation: the changes of the table's files.
+            table: the table on which the operation was decided; None for the plan's.
+            commit_id: the commit's operation id; None for the load's.
+            conditions: additional conditions on the table.
+        """
+        session, plan = self.session, self.plan
+        run_id = plan.options.run_id
+        requirements, updates = (
+            schema_changes(plan.table, plan.schema) if plan.evolves else ((), ())
+        )
+        if plan.table.creating:
+            session.catalog.make_namespace(plan.table.identifier)
+        request = CommitRequest(
+            operation_id=commit_id or self.operation_id,
+            branch=plan.options.branch,
+            # A replay stores this id in the table even if the user did not give one.
+            guard={RUN_ID: run_id_of(plan, self.operation_id)},
+            requirements=(*requirements, *conditions),
+            updates=updates,
+        )
+        marks = {RUN_ID: run_id} if run_id else {}
+        with session.interrupts.last_commit():
+            return commit_snapshot(session, table or plan.table, operation, request, summary=marks)
 
 
 def run_load(
@@ -164,44 +197,3 @@ def _remove_empty(root: str) -> None:
             os.rmdir(folder)
     with suppress(OSError):
         os.rmdir(os.path.dirname(root))
-
-
-def commit_rows(
-    session: Session,
-    plan: IngestPlan,
-    operation: Operation,
-    operation_id: str,
-    *,
-    table: Table | None = None,
-    conditions: tuple[TableRequirement, ...] = (),
-    run_operation: str | None = None,
-) -> Committed:
-    """Commit what an ingest wrote, with the run id, the new columns and the new table if there are any.
-
-    Args:
-        session: see `commit_snapshot`.
-        plan: of the ingest.
-        operation: what to commit.
-        operation_id: a UUID, new for each commit.
-        table: the table as the operation was decided on; None for the plan's.
-        conditions: what else must hold of the table.
-        run_operation: the operation that the files are named after, if that is another.
-    """
-    run_id = plan.options.run_id
-    marks = {RUN_ID: run_id} if run_id else {}
-    requirements, updates = schema_changes(plan.table, plan.schema) if plan.evolves else ((), ())
-    if plan.table.creating:
-        session.catalog.make_namespace(plan.table.identifier)
-    with session.interrupts.last_commit():
-        return commit_snapshot(
-            session,
-            table or plan.table,
-            operation,
-            operation_id=operation_id,
-            branch=plan.options.branch,
-            summary=marks,
-            # A replay leaves the id in the table even where it was not given.
-            guard={RUN_ID: run_id_of(plan, run_operation or operation_id)},
-            requirements=(*requirements, *conditions),
-            updates=updates,
-        )

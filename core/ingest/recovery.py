@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core import locations as paths
-from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.commit.operations import AppendFiles, RowDelta
 from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
 from lake.core.errors import CommitConflictError, InvalidRequestError, RefusedError
@@ -182,20 +182,18 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
 
 def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: str) -> Committed:
     marks = {RUN_ID: run.marks.run_id}
+    request = CommitRequest(
+        operation_id=operation_id,
+        branch=plan.options.branch,
+        guard=marks,
+        requirements=same_spec(plan.table, run.deletes[0].spec_id) if run.deletes else (),
+    )
     with (
         claim_for_commit(session, plan.table, [run.marks.run_id]),
         session.interrupts.last_commit(),
     ):
-        return commit_snapshot(
-            session,
-            plan.table,
-            _operation(plan.table, run),
-            operation_id=operation_id,
-            branch=plan.options.branch,
-            summary=marks,
-            guard=marks,
-            requirements=same_spec(plan.table, run.deletes[0].spec_id) if run.deletes else (),
-        )
+        operation = _operation(plan.table, run)
+        return commit_snapshot(session, plan.table, operation, request, summary=marks)
 
 
 def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import Committed, commit_snapshots, find_summary
+from lake.core.commit.commit import CommitRequest, Committed, commit_snapshots, find_summary
 from lake.core.commit.operations import RowDelta
 from lake.core.deletes.equality_coverage import same_spec, sole_spec
 from lake.core.errors import CommitConflictError, LakeError
@@ -60,9 +60,11 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
                 session,
                 plan.table,
                 replay.decide,
-                operation_id=operation_id,
-                branch=plan.branch,
-                requirements=_requirements(plan),
+                CommitRequest(
+                    operation_id=operation_id,
+                    branch=plan.branch,
+                    requirements=_requirements(plan),
+                ),
             )
     except CommitConflictError:
         now = plan.table.refreshed()

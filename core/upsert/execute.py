@@ -21,7 +21,7 @@ from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spe
 from lake.core.engine.tasks import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
 from lake.core.ingest.execute import SourceRun, preview, row_receiver, run_source
-from lake.core.ingest.load import Load, commit_rows, run_load, warn_of_no_rows
+from lake.core.ingest.load import Load, run_load, warn_of_no_rows
 from lake.core.ingest.plan import IngestPlan
 from lake.core.ingest.recovery import publish_manifests
 from lake.core.ingest.result import Landed, LoadResult
@@ -306,15 +306,7 @@ class _Upsert(Load):
     def _commit(self, operation: Operation, table: Table, commit_id: str) -> Committed:
         # The spec is the planned table's: equality deletes were written for its partitions.
         conditions = same_spec(self.plan.table) if self._blindly else ()
-        return commit_rows(
-            self.session,
-            self.plan,
-            operation,
-            commit_id,
-            table=table,
-            conditions=conditions,
-            run_operation=self.operation_id,
-        )
+        return self.commit_rows(operation, table=table, commit_id=commit_id, conditions=conditions)
 
     def _operation(self, matched: KeyMatches, source: _Source) -> Operation:
         """Return the change; a concurrent insert of one of the keys is a conflict at any isolation level."""

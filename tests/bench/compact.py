@@ -169,7 +169,7 @@ def _comments(rng: Any, rows: int) -> pa.Array:
 
 def make_files(warehouse: Path, files: int, rows: int) -> None:
     """Make ``db.t`` with so many files, committed as one append."""
-    from lake.core.commit.commit import commit_snapshot
+    from lake.core.commit.commit import CommitRequest, commit_snapshot
     from lake.core.commit.operations import AppendFiles
     from lake.core.rows.writer import WriteSettings, open_writer
 
@@ -184,7 +184,9 @@ def make_files(warehouse: Path, files: int, rows: int) -> None:
             batch = lineitems(number, rows).combine_chunks().to_batches()[0]
             writer.write(batch)
             written += writer.close()
-    commit_snapshot(session, table, AppendFiles(added=written), operation_id=operation)
+    commit_snapshot(
+        session, table, AppendFiles(added=written), CommitRequest(operation_id=operation)
+    )
 
 
 def delete_rows(warehouse: Path, files: int, rows: int) -> None:

@@ -50,7 +50,7 @@ def make(warehouse: Path, keys: int, rows: int, *, text: bool) -> None:
     """Make ``db.t``, and delete a tenth of its rows by keys, most of which no row has."""
     from support.tables.iceberg_tables import make_table, open_session
 
-    from lake.core.commit.commit import commit_snapshot
+    from lake.core.commit.commit import CommitRequest, commit_snapshot
     from lake.core.commit.operations import AppendFiles, RowDelta
 
     make_table(warehouse, schema=schema(text=text), format_version="2")
@@ -59,7 +59,7 @@ def make(warehouse: Path, keys: int, rows: int, *, text: bool) -> None:
     rng = np.random.default_rng(1)
     data = [_file(table, np.arange(at, at + _FILE_ROWS), text) for at in range(0, rows, _FILE_ROWS)]
     table = commit_snapshot(
-        session, table, AppendFiles(added=data), operation_id=str(uuid.uuid4())
+        session, table, AppendFiles(added=data), CommitRequest(operation_id=str(uuid.uuid4()))
     ).table
     # Every tenth key is a row's, in no order.
     wanted = rng.permutation(keys) * 10
@@ -74,7 +74,7 @@ def make(warehouse: Path, keys: int, rows: int, *, text: bool) -> None:
         session,
         table,
         RowDelta(added=(), deletes=deletes, validates=False),
-        operation_id=str(uuid.uuid4()),
+        CommitRequest(operation_id=str(uuid.uuid4())),
     )
 
 

@@ -27,7 +27,7 @@ from support.peers.flink_peer import classpath
 from support.peers.java_peer import jars
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles, EntryTable, OverwriteFiles
 from lake.core.manifests.schemas import ENTRY_COLUMNS
 
@@ -60,7 +60,7 @@ def _by_lake(warehouse: Path, files: int) -> None:
     snapshot = table.metadata.current_snapshot()
     assert snapshot is not None
     operation = OverwriteFiles(added=[], removed_paths=gone, base_snapshot_id=snapshot.snapshot_id)
-    commit_snapshot(session, table, operation, operation_id=str(uuid.uuid4()))
+    commit_snapshot(session, table, operation, CommitRequest(operation_id=str(uuid.uuid4())))
 
 
 def _by_pyiceberg(warehouse: Path, files: int) -> None:
@@ -118,7 +118,9 @@ def _append(
     for part in _parts(location or table.location(), files):
         session = open_session(warehouse)
         operation = AppendFiles(added=[EntryTable(0, part)])
-        commit_snapshot(session, session.table(name), operation, operation_id=str(uuid.uuid4()))
+        commit_snapshot(
+            session, session.table(name), operation, CommitRequest(operation_id=str(uuid.uuid4()))
+        )
         days = part["partition"].combine_chunks().field("1000").cast(pa.int32())
         made += zip(part["file_path"].to_pylist(), days.to_pylist(), strict=True)
     return made

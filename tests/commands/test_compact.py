@@ -48,7 +48,7 @@ from support.tables.iceberg_tables import (
     pyiceberg_catalog,
 )
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.session import Session
@@ -607,7 +607,7 @@ def append_by_lake(warehouse: Path, data: pa.Table) -> None:
         shaped = pa.table(plain, schema=pa.schema(fields)).cast(arrow_schema(table.schema))
         writer.write(shaped.combine_chunks().to_batches()[0])
         files = writer.close()
-    commit_snapshot(session, table, AppendFiles(added=files), operation_id=operation)
+    commit_snapshot(session, table, AppendFiles(added=files), CommitRequest(operation_id=operation))
 
 
 def test_values_of_every_type_are_carried_bit_by_bit(lake_on: CommandLine) -> None:

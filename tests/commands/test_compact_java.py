@@ -13,7 +13,7 @@ from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.types.arrow_schema import arrow_schema
@@ -45,7 +45,7 @@ def in_one_manifest(warehouse: Path, name: str, parts: list[pa.Table]) -> None:
             for batch in part.cast(arrow_schema(table.schema)).combine_chunks().to_batches():
                 writer.write(batch)
             files += writer.close()
-    commit_snapshot(session, table, AppendFiles(added=files), operation_id=operation)
+    commit_snapshot(session, table, AppendFiles(added=files), CommitRequest(operation_id=operation))
 
 
 def small_files(warehouse: Path, name: str) -> None:

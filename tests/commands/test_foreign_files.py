@@ -34,7 +34,7 @@ from support.tables.iceberg_tables import make_table, open_session
 
 from lake.core.avro.container import encode_long
 from lake.core.columns.reading_errors import reading_error
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.deletes.row_positions import RowPositions
 from lake.core.errors import RefusedError
@@ -84,7 +84,12 @@ def add_files(warehouse: Path, *files: DataFile) -> None:
     """Commit entries of files to ``db.t`` as they are."""
     session = open_session(warehouse)
     table = session.table("db.t")
-    commit_snapshot(session, table, AppendFiles(added=list(files)), operation_id=session.ids.uuid())
+    commit_snapshot(
+        session,
+        table,
+        AppendFiles(added=list(files)),
+        CommitRequest(operation_id=session.ids.uuid()),
+    )
 
 
 def entry(path: Path, rows: int, **figures: Any) -> DataFile:

@@ -20,7 +20,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Time
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, open_session, write_file
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
@@ -182,7 +182,7 @@ def test_a_column_that_only_the_partition_knows_comes_from_the_metadata(
     local = Path(file.path.removeprefix("file://"))
     pq.write_table(pq.read_table(local).drop_columns(["id"]), local)
     operation = AppendFiles(added=[_described(file, local)])
-    commit_snapshot(session, table, operation, operation_id=str(uuid.uuid4()))
+    commit_snapshot(session, table, operation, CommitRequest(operation_id=str(uuid.uuid4())))
 
     assert read(lake) == [{"id": 40, "name": "n1"}, {"id": 40, "name": "n2"}]
     assert read(lake, "--where", "id = 40 and name = 'n2'", "--select", "id") == [{"id": 40}]
@@ -216,7 +216,9 @@ def test_each_row_is_read_once_however_files_are_cut(
             described = replace(described, split_offsets=tuple(starts))
         files.append(described)
         start += rows
-    commit_snapshot(session, table, AppendFiles(added=files), operation_id=str(uuid.uuid4()))
+    commit_snapshot(
+        session, table, AppendFiles(added=files), CommitRequest(operation_id=str(uuid.uuid4()))
+    )
     lake = CommandLine(warehouse, engine=engine)
 
     seen = set()

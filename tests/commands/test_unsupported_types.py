@@ -21,7 +21,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, open_session
 
 from lake.core.catalogs import pyiceberg_patches
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.manifests.data_files import DataFile
 from lake.core.rows.reader import FileSlice
@@ -88,7 +88,7 @@ def add_file(warehouse: Path, rows: pa.Table) -> None:
         path=f"file://{path}", spec_id=0, record_count=rows.num_rows, size_bytes=path.stat().st_size
     )
     assert FileSlice.of(file).format == "PARQUET"
-    commit_snapshot(session, table, AppendFiles(added=[file]), operation_id="theirs")
+    commit_snapshot(session, table, AppendFiles(added=[file]), CommitRequest(operation_id="theirs"))
 
 
 def source(folder: Path, **columns: Any) -> Path:

@@ -47,9 +47,10 @@ from support.tables.iceberg_tables import (
 )
 from support.tiers import examples
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import RowDelta
 from lake.core.ingest.execute import execute as execute_ingest
+from lake.core.ingest.load import Load
 from lake.core.ingest.plan import IngestOptions, plan_ingest
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -348,7 +349,7 @@ def test_rows_that_deletes_removed_are_not_there(
         session,
         table,
         RowDelta(added=(), deletes=[gone], validates=False),
-        operation_id="00000000-0000-0000-0000-000000000001",
+        CommitRequest(operation_id="00000000-0000-0000-0000-000000000001"),
     )
     found = upsert(lake, source(tmp_path, [(1, "a", 2.0), (2, "b", 2.0)]))
     assert inserted_and_updated(found) == (1, 1)
@@ -708,7 +709,7 @@ def test_a_failure_in_any_step_leaves_nothing_behind(
     places = {
         "settle": (dedup_tasks, "_deduplicate"),
         "match": (match_tasks, "_delete"),
-        "commit": (upsert_execution, "commit_rows"),
+        "commit": (Load, "commit_rows"),
     }
     monkeypatch.setattr(*places[step], broken)
     path = source(tmp_path, [(1, "new", 1.0), (1, "new", 2.0)])

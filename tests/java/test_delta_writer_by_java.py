@@ -18,7 +18,7 @@ from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 from support.tables.random_rows import batch_of
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import RowDelta
 from lake.core.deletes.delta_writer import (
     DELETE,
@@ -88,7 +88,9 @@ class World:
             base_snapshot_id=self.table.metadata.current_snapshot_id,
             validates=False,
         )
-        done = commit_snapshot(self.session, self.table, operation, operation_id=operation_id)
+        done = commit_snapshot(
+            self.session, self.table, operation, CommitRequest(operation_id=operation_id)
+        )
         self.table = done.table
         return files
 

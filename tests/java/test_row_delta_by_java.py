@@ -11,7 +11,7 @@ from support.tables.delete_files import equality_file, position_file, vectors
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog, write_file
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
@@ -47,7 +47,9 @@ class World:
         return write_file(self.table, ids)
 
     def commit(self, operation: Operation) -> int:
-        done = commit_snapshot(self.session, self.table, operation, operation_id=str(uuid.uuid4()))
+        done = commit_snapshot(
+            self.session, self.table, operation, CommitRequest(operation_id=str(uuid.uuid4()))
+        )
         self.table = done.table
         return done.snapshot_id
 

@@ -16,7 +16,7 @@ from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import make_table, open_session, write_file
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.scan.plan import ScanOptions, plan_scan
@@ -48,7 +48,9 @@ def of_many_sizes(warehouse: Path, seed: int) -> None:
         offsets = [row_group_start(footer.row_group(n)) for n in range(footer.num_row_groups)]
         known = tuple(offsets) if chance.random() < 0.7 else ()
         files.append(replace(file, size_bytes=local.stat().st_size, split_offsets=known))
-    commit_snapshot(session, table, AppendFiles(added=files), operation_id=str(uuid.uuid4()))
+    commit_snapshot(
+        session, table, AppendFiles(added=files), CommitRequest(operation_id=str(uuid.uuid4()))
+    )
 
 
 @pytest.mark.parametrize(

@@ -62,42 +62,42 @@ def _checks() -> tuple[RemovedCheck, ...]:
 
 
 def _commits() -> tuple[RemovedCheck, ...]:
-    commit = "core/commit/commit.py"
+    attempt, commit = "core/commit/attempt.py", "core/commit/commit.py"
     return (
         RemovedCheck(
             "the head is not pinned",
             commit,
-            "return ChangeSet((same, pinned, *self.requirements), updates, files)",
-            "return ChangeSet((same, *self.requirements), updates, files)",
+            "return ChangeSet((same, pinned, *self.request.requirements), updates, files)",
+            "return ChangeSet((same, *self.request.requirements), updates, files)",
             (_COMMIT, _RACES),
         ),
         RemovedCheck(
             "a different table of the same name is accepted",
             commit,
-            "return ChangeSet((same, pinned, *self.requirements), updates, files)",
-            "return ChangeSet((pinned, *self.requirements), updates, files)",
+            "return ChangeSet((same, pinned, *self.request.requirements), updates, files)",
+            "return ChangeSet((pinned, *self.request.requirements), updates, files)",
             (_COMMIT, _CHAIN),
         ),
         RemovedCheck(
             "an unknown outcome counts as a refusal",
-            commit,
-            '        return _await_visible(context, table, find_commit, error), ""\n    for warning',
-            "        return None, first_line(error)\n    for warning",
+            attempt,
+            '            return self._await_visible(error), ""\n        for warning',
+            "            return None, first_line(error)\n        for warning",
             (_COMMIT,),
         ),
         RemovedCheck(
             "a stop while a commit is sent deletes its manifests",
             commit,
-            "[path for path in written if paths.canonical(path) not in owned]",
+            "[path for path in written if locations.canonical(path) not in owned]",
             "list(written)",
             (_COMMIT,),
         ),
         RemovedCheck(
             "a conflict is accepted without reloading the table",
-            commit,
-            "        after = _find_after_refusal(context, table, find_commit, error)\n"
-            "        return after, first_line(error)",
-            "        return None, first_line(error)",
+            attempt,
+            "            after = self._find_after_refusal(error)\n"
+            "            return after, first_line(error)",
+            "            return None, first_line(error)",
             (_COMMIT,),
         ),
         RemovedCheck(
@@ -109,23 +109,23 @@ def _commits() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "data files of a commit with an unknown outcome may be deleted",
-            commit,
-            "            context.protected_files.update(owned)\n",
+            attempt,
+            "                context.protected_files.update(owned)\n",
             "",
             (_COMMIT, _INGEST, _STAGES),
         ),
         RemovedCheck(
             "a stop deletes files of a successful commit",
-            commit,
-            "        if after is None and unknown is None:\n            raise\n",
-            "        if stop:\n            raise\n",
+            attempt,
+            "            if after is None and unknown is None:\n                raise\n",
+            "            if stop:\n                raise\n",
             (
                 "tests/commands/test_stopping.py::test_a_stop_that_comes_while_a_commit_lands_is_too_late",
             ),
         ),
         RemovedCheck(
             "a metadata file of this commit is deleted although it is live",
-            commit,
+            attempt,
             "for location in unnamed(table.catalog.written_metadata, live)",
             "for location in table.catalog.written_metadata",
             (_COMMIT, _HADOOP),
@@ -318,9 +318,9 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "files that are not metadata are deleted with old metadata",
-            "core/commit/commit.py",
-            "if metadata_files.is_metadata_name(location) and paths",
-            "if paths",
+            "core/commit/attempt.py",
+            "if metadata_files.is_metadata_name(location) and locations",
+            "if locations",
             (_HADOOP,),
         ),
         RemovedCheck(

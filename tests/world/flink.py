@@ -34,7 +34,7 @@ from support.tables.delete_files import equality_file
 from support.tables.replay_plans import write_manifest
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import commit_snapshots
+from lake.core.commit.commit import CommitRequest, commit_snapshots
 from lake.core.commit.operations import AppendFiles, RowDelta, SnapshotStep
 from lake.core.commit.operations import Operation as TableOperation
 from lake.core.errors import CommitConflictError
@@ -274,7 +274,9 @@ def _commit(world: World, job: Job, one: Written, job_id: str, *, restored: bool
         assert not gone, f"a job's pending checkpoint {one.number} lacks {gone}"
         return [SnapshotStep(operation=one.operation, summary=marks)]
 
-    commit_snapshots(world.session(), world.table(), decide, operation_id=str(uuid.uuid4()))
+    commit_snapshots(
+        world.session(), world.table(), decide, CommitRequest(operation_id=str(uuid.uuid4()))
+    )
 
 
 def _last_number(found: TableMetadata, job_id: str, operator_id: str) -> int:

@@ -20,7 +20,7 @@ from pyiceberg.types import StringType
 from support.tables.delete_files import equality_file, position_file, vectors
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles, DeleteKey, RowDelta
 from lake.core.commit.operations import Operation as TableOperation
 from lake.core.manifests.data_files import DataFile
@@ -83,7 +83,11 @@ def commit(
     world: World, table: Table, operation: TableOperation, summary: Mapping[str, str] | None = None
 ) -> None:
     commit_snapshot(
-        world.session(), table, operation, operation_id=str(uuid.uuid4()), summary=summary
+        world.session(),
+        table,
+        operation,
+        CommitRequest(operation_id=str(uuid.uuid4())),
+        summary=summary,
     )
 
 

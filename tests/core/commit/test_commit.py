@@ -44,7 +44,7 @@ from support.tables.table_harness import TableHarness
 
 from lake.cli.signals import SignalHandlers
 from lake.core.catalogs.sql import SqlBackend
-from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.commit.operations import (
     AppendFiles,
     Operation,
@@ -172,9 +172,13 @@ def test_of_two_that_make_a_table_one_is_refused(tmp_path: Path) -> None:
     sessions[0].catalog.make_namespace("db.t")
     operations = [AppendFiles(added=[write_file(staged[n], [n])]) for n in range(2)]
 
-    commit_snapshot(sessions[0], staged[0], operations[0], operation_id=str(uuid.uuid4()))
+    commit_snapshot(
+        sessions[0], staged[0], operations[0], CommitRequest(operation_id=str(uuid.uuid4()))
+    )
     with pytest.raises(CommitConflictError):
-        commit_snapshot(sessions[1], staged[1], operations[1], operation_id=str(uuid.uuid4()))
+        commit_snapshot(
+            sessions[1], staged[1], operations[1], CommitRequest(operation_id=str(uuid.uuid4()))
+        )
 
     assert ids_in(tmp_path) == [0]
 
@@ -460,7 +464,9 @@ def test_a_commit_to_another_branch_in_between_takes_no_sequence_number_twice(
             vectors(table, {path: [0]}) if version == 3 else [position_file(table, [(path, 0)])]
         )
         delta = RowDelta(added=[], deletes=deletes, base_snapshot_id=history.head)
-        commit_snapshot(session, table, delta, operation_id=str(uuid.uuid4()), branch="audit")
+        commit_snapshot(
+            session, table, delta, CommitRequest(operation_id=str(uuid.uuid4()), branch="audit")
+        )
 
     inject(history.session, [after(commit_to_audit)])
     history.append([(3, "n3")])
@@ -475,7 +481,9 @@ def test_a_head_that_expired_meanwhile_is_not_an_error(world: World, tmp_path: P
     world.clock.now += 10 * 24 * 3_600_000
     other = open_session(world.warehouse, world.clock)
     other_append = AppendFiles(added=[write_file(other.table("db.t"), [2])])
-    commit_snapshot(other, other.table("db.t"), other_append, operation_id=str(uuid.uuid4()))
+    commit_snapshot(
+        other, other.table("db.t"), other_append, CommitRequest(operation_id=str(uuid.uuid4()))
+    )
     options = RetentionOptions(older_than_ms=world.clock.now - 2 * 24 * 3_600_000)
     expire(other, plan_expiration(other, other.table("db.t"), options))
 
@@ -494,9 +502,8 @@ def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(wo
             other,
             table,
             AppendFiles(added=[write_file(table, [1])]),
-            operation_id=str(uuid.uuid4()),
+            CommitRequest(operation_id=str(uuid.uuid4()), guard=guard),
             summary=guard,
-            guard=guard,
         )
 
     inject(world.session, [after(finish)])

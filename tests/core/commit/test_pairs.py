@@ -18,7 +18,7 @@ from support.tables.delete_files import equality_file, position_file, vectors
 from support.tables.iceberg_tables import SCHEMA, open_session, pyiceberg_catalog, write_file
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import (
     AppendFiles,
     Operation,
@@ -155,7 +155,10 @@ def make_base(warehouse: Path, version: int, isolation: str) -> Base:
     )
     first, second = write_file(staged, FIRST), write_file(staged, SECOND)
     done = commit_snapshot(
-        session, staged, AppendFiles(added=[first, second]), operation_id=str(uuid.uuid4())
+        session,
+        staged,
+        AppendFiles(added=[first, second]),
+        CommitRequest(operation_id=str(uuid.uuid4())),
     )
     return Base(done.table, first, second, isolation)
 
@@ -181,9 +184,13 @@ def test_no_pair_of_commits_brings_a_row_back_or_loses_one(
         (make_one, does_one), (make_other, does_other) = COMMITS[one], COMMITS[other]
         operations = make_one(base), make_other(base)
         expected = does_one([(number, True) for number in (*FIRST, *SECOND)])
-        commit_snapshot(session, base.table, operations[0], operation_id=str(uuid.uuid4()))
+        commit_snapshot(
+            session, base.table, operations[0], CommitRequest(operation_id=str(uuid.uuid4()))
+        )
         try:
-            commit_snapshot(session, base.table, operations[1], operation_id=str(uuid.uuid4()))
+            commit_snapshot(
+                session, base.table, operations[1], CommitRequest(operation_id=str(uuid.uuid4()))
+            )
         except CommitConflictError:
             refused.add((one, other))
         else:

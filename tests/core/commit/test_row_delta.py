@@ -21,7 +21,7 @@ from support.tables.iceberg_tables import (
 )
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
@@ -74,7 +74,9 @@ class World:
         """Commit from the table as it was last seen, or as another writer who knows its head."""
         session = open_session(self.warehouse, FixedClock()) if fresh else self.session
         table: Table = session.table("db.t") if fresh else self.table
-        done = commit_snapshot(session, table, operation, operation_id=str(uuid.uuid4()))
+        done = commit_snapshot(
+            session, table, operation, CommitRequest(operation_id=str(uuid.uuid4()))
+        )
         if not fresh:
             self.table = done.table
         return done

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -30,7 +31,7 @@ from support.tiers import examples
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.added_entries import entry_tables
-from lake.core.commit.commit import Committed, commit_snapshots
+from lake.core.commit.commit import CommitRequest, Committed, commit_snapshots
 from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
@@ -63,24 +64,19 @@ class World(TableHarness):
         self.table = self.load()
         self.asked = 0
 
-    def commit(self, *operations: Operation, **options: object) -> Committed:
+    def commit(self, *operations: Operation, **options: Any) -> Committed:
         steps = [SnapshotStep(operation=operation) for operation in operations]
         return self.decide(lambda _: steps, **options)
 
     def decide(
-        self, decide: Callable[[Table], Sequence[SnapshotStep]], **options: object
+        self, decide: Callable[[Table], Sequence[SnapshotStep]], **options: Any
     ) -> Committed:
         def counting(table: Table) -> Sequence[SnapshotStep]:
             self.asked += 1
             return decide(table)
 
-        done = commit_snapshots(
-            self.session,
-            self.table,
-            counting,
-            operation_id=str(uuid.uuid4()),
-            **options,  # type: ignore[arg-type]
-        )
+        request = CommitRequest(operation_id=str(uuid.uuid4()), **options)
+        done = commit_snapshots(self.session, self.table, counting, request)
         self.table = done.table
         return done
 

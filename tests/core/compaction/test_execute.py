@@ -40,7 +40,7 @@ from support.tables.iceberg_tables import (
 from support.tables.table_harness import TableHarness
 from support.tiers import examples
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.compaction import rewrite, tasks
 from lake.core.compaction.execute import execute
@@ -184,7 +184,7 @@ def drop_file(world: World, path: str) -> None:
     table = session.table("db.t")
     base = table.metadata.current_snapshot_id
     operation = OverwriteFiles(added=[], removed_paths=[path], base_snapshot_id=base)
-    commit_snapshot(session, table, operation, operation_id=session.ids.uuid())
+    commit_snapshot(session, table, operation, CommitRequest(operation_id=session.ids.uuid()))
 
 
 def test_nothing_is_changed_when_all_that_was_planned_is_gone(world: World) -> None:
@@ -422,7 +422,9 @@ def test_wrong_input_metadata_is_distinguished_from_a_wrong_rewrite(tmp_path: Pa
         null_value_counts={1: 0, 2: 2},
     )
     operation = AppendFiles(added=[lying])
-    commit_snapshot(world.session, table, operation, operation_id=world.session.ids.uuid())
+    commit_snapshot(
+        world.session, table, operation, CommitRequest(operation_id=world.session.ids.uuid())
+    )
     before = files_below(tmp_path)
 
     with pytest.raises(CorruptFileError, match="metadata of the old files is wrong"):
@@ -444,7 +446,9 @@ def test_loose_bounds_do_not_stop_a_compaction(tmp_path: Path) -> None:
         upper_bounds={1: (99).to_bytes(8, "little"), 2: b"z"},
     )
     operation = AppendFiles(added=[loose])
-    commit_snapshot(world.session, table, operation, operation_id=world.session.ids.uuid())
+    commit_snapshot(
+        world.session, table, operation, CommitRequest(operation_id=world.session.ids.uuid())
+    )
 
     assert world.compact().status is Status.DONE
     assert world.ids == [*range(10), 50, 51]
@@ -490,7 +494,9 @@ def test_a_file_of_another_format_than_its_entry_says_changes_nothing(world: Wor
     file = write_file(table, [50])
     orc = DataFile(path=file.path, format="ORC", spec_id=0, record_count=1, size_bytes=9)
     operation = AppendFiles(added=[orc])
-    commit_snapshot(world.session, table, operation, operation_id=world.session.ids.uuid())
+    commit_snapshot(
+        world.session, table, operation, CommitRequest(operation_id=world.session.ids.uuid())
+    )
 
     with pytest.raises(CorruptFileError, match="cannot be read"):
         world.compact()

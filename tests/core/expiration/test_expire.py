@@ -23,7 +23,7 @@ from support.tables.iceberg_tables import (
 )
 from support.tables.table_harness import TableHarness
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles, RewriteFiles
 from lake.core.errors import (
     CommitConflictError,
@@ -376,7 +376,7 @@ def test_an_append_in_the_moment_of_the_commit_does_not_stop_it(world: World) ->
             other,
             table,
             AppendFiles(added=[write_file(table, [9])]),
-            operation_id=str(uuid.uuid4()),
+            CommitRequest(operation_id=str(uuid.uuid4())),
         )
 
     inject(world.session, [after(append)])
@@ -450,7 +450,7 @@ def test_files_outside_the_tables_own_folders_are_reported_and_kept(
         world.session,
         table,
         AppendFiles(added=[replace(file, path=f"file://{elsewhere}")]),
-        operation_id=str(uuid.uuid4()),
+        CommitRequest(operation_id=str(uuid.uuid4())),
     )
     world.rewrite_all(0)
     world.append(1)

@@ -39,7 +39,7 @@ from support.tables.replay_plans import (
 
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.errors import CommitConflictError, CommitUnknownError, ConflictingFilesError
 from lake.core.flink.state import FLINK_SINK, ICEBERG_SINK
@@ -223,7 +223,7 @@ class Job:
         session = self.open()
         table = session.table("db.t")
         operation = AppendFiles(added=[write_file(table, ids)])
-        commit_snapshot(session, table, operation, operation_id=str(uuid.uuid4()))
+        commit_snapshot(session, table, operation, CommitRequest(operation_id=str(uuid.uuid4())))
 
     def replay(self, *taken: FoundCheckpoint, **more: Any) -> Outcome:
         return execute(self.session, self.plan(*taken, **more))
@@ -336,7 +336,7 @@ def test_half_a_checkpoint_committed_by_someone_meanwhile_is_a_conflict(job: Job
             session,
             session.table("db.t"),
             AppendFiles(added=[first]),
-            operation_id=str(uuid.uuid4()),
+            CommitRequest(operation_id=str(uuid.uuid4())),
         )
 
     inject(job.session, [after(add_one)])
@@ -353,7 +353,9 @@ def test_files_that_came_and_went_meanwhile_are_not_committed_again(job: Job) ->
     stale = job.plan(unproven)
     session = job.open()
     table = session.table("db.t")
-    commit_snapshot(session, table, AppendFiles(added=[file]), operation_id=str(uuid.uuid4()))
+    commit_snapshot(
+        session, table, AppendFiles(added=[file]), CommitRequest(operation_id=str(uuid.uuid4()))
+    )
     pyiceberg_catalog(job.warehouse).load_table("db.t").delete("id == 1")
 
     assert execute(job.session, stale).status is Status.NOTHING_TO_DO
@@ -539,7 +541,7 @@ def test_a_staged_ingest_that_was_finished_otherwise_is_not_committed(job: Job) 
         session,
         table,
         AppendFiles(added=[write_file(table, [1])]),
-        operation_id=str(uuid.uuid4()),
+        CommitRequest(operation_id=str(uuid.uuid4())),
         summary={"lake.run-id": "nightly"},
     )
 

@@ -43,7 +43,7 @@ from support.tables.random_rows import (
 )
 from support.tiers import examples
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.rows import writer as writing
@@ -121,7 +121,9 @@ def test_pyiceberg_reads_the_same_nested_rows(data: Any) -> None:
         table = session.table("db.t")
         operation = session.ids.uuid()
         files = write(WriteSettings.of(table, operation), rows)
-        commit_snapshot(session, table, AppendFiles(added=files), operation_id=operation)
+        commit_snapshot(
+            session, table, AppendFiles(added=files), CommitRequest(operation_id=operation)
+        )
         found = pyiceberg_catalog(warehouse).load_table("db.t").scan().to_arrow()
         session.close()
 

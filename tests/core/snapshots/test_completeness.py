@@ -18,7 +18,7 @@ from support.tables.iceberg_tables import (
     write_file,
 )
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles, RewriteFiles
 from lake.core.errors import CorruptFileError
 from lake.core.manifests.api import MANIFEST_SCHEMA
@@ -45,7 +45,7 @@ def append(warehouse: Path, ids: list[int]) -> None:
     session = open_session(warehouse)
     table = session.table("db.t")
     operation = AppendFiles(added=[write_file(table, ids)])
-    commit_snapshot(session, table, operation, operation_id=session.ids.uuid())
+    commit_snapshot(session, table, operation, CommitRequest(operation_id=session.ids.uuid()))
 
 
 def cut(warehouse: Path, snapshot: int, rows: int) -> None:
@@ -158,7 +158,7 @@ def test_a_writer_that_did_not_count_what_it_removed_is_forgiven(
     first = _paths(warehouse)[:1]
     operation = RewriteFiles(added=[], removed_paths=first, base_snapshot_id=head)
     monkeypatch.setattr(snapshot_producer.SummaryCounter, "remove", lambda *_: None)
-    commit_snapshot(session, table, operation, operation_id=session.ids.uuid())
+    commit_snapshot(session, table, operation, CommitRequest(operation_id=session.ids.uuid()))
     monkeypatch.undo()
     summary = pyiceberg_catalog(warehouse).load_table("db.t").metadata.snapshots[-1].summary
     assert summary is not None

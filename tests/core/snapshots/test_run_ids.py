@@ -22,7 +22,7 @@ from support.tables.iceberg_tables import (
 from support.tables.table_harness import TableHarness
 from support.tiers import examples
 
-from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.expiration.execute import execute
 from lake.core.expiration.plan import plan_expiration
@@ -190,7 +190,7 @@ def test_a_run_that_was_picked_to_a_branch_counts_after_its_first_snapshot_expir
         world.session,
         world.table,
         AppendFiles(added=[write_file(world.table, [1])]),
-        operation_id=str(uuid.uuid4()),
+        CommitRequest(operation_id=str(uuid.uuid4())),
         summary={"source-snapshot-id": str(done.snapshot_id)},
     )
     assert list(world.notes) == ["r0", "r1"]
@@ -216,10 +216,8 @@ def test_runs_of_two_branches_are_noted_apart(world: World) -> None:
             other,
             here,
             AppendFiles(added=[write_file(here, [2])]),
-            operation_id=str(uuid.uuid4()),
-            branch="side",
+            CommitRequest(operation_id=str(uuid.uuid4()), branch="side", guard=marks),
             summary=marks,
-            guard=marks,
         )
 
     inject(world.session, [after(beside)])

@@ -226,14 +226,16 @@ def test_a_run_that_is_withdrawn_or_being_withdrawn_is_not_committed(session: An
 
 
 def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
-    from lake.core.commit.commit import commit_snapshot
+    from lake.core.commit.commit import CommitRequest, commit_snapshot
     from lake.core.commit.operations import AppendFiles
 
     table = session.table("db.t")
     run = run_of(table)
     publish_manifests(table, run)
     operation_id = str(uuid.uuid4())
-    commit_snapshot(session, table, AppendFiles(added=run.data[:1]), operation_id=operation_id)
+    commit_snapshot(
+        session, table, AppendFiles(added=run.data[:1]), CommitRequest(operation_id=operation_id)
+    )
     # Only the table tells: this process forgets that it was its own commit.
     session.protected_files.clear()
 
@@ -249,7 +251,7 @@ def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
 def test_metadata_that_a_snapshot_uses_outlives_the_run_it_is_named_after(
     session: Any, ended: str
 ) -> None:
-    from lake.core.commit.commit import commit_snapshot
+    from lake.core.commit.commit import CommitRequest, commit_snapshot
     from lake.core.commit.operations import AppendFiles
 
     table = session.table("db.t")
@@ -257,7 +259,10 @@ def test_metadata_that_a_snapshot_uses_outlives_the_run_it_is_named_after(
     publish_manifests(table, run)
     # The run landed long ago; its files are compacted away, but what it merged is live.
     commit_snapshot(
-        session, table, AppendFiles(added=[write_file(table, [9])]), operation_id=OPERATION
+        session,
+        table,
+        AppendFiles(added=[write_file(table, [9])]),
+        CommitRequest(operation_id=OPERATION),
     )
     folder = Path(table.metadata_folder.removeprefix("file://"))
     (folder / f"{OPERATION}-m7.avro").write_bytes(b"nobody's")

@@ -10,7 +10,7 @@ import pytest
 from support.faults.memory_storage import MemoryStorage
 from support.tables.iceberg_tables import files_below, ids_in, make_table, open_session, write_file
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.errors import NotAuthorisedError, NotFoundError
 from lake.core.storage import background_writer
@@ -123,7 +123,7 @@ def test_a_manifest_that_cannot_be_written_leaves_nothing_of_the_commit(
 
     monkeypatch.setattr(Storage, "write", full)
     with pytest.raises(NotAuthorisedError, match="no space left"):
-        commit_snapshot(session, table, operation, operation_id=session.ids.uuid())
+        commit_snapshot(session, table, operation, CommitRequest(operation_id=session.ids.uuid()))
 
     assert files_below(tmp_path) == before
     assert ids_in(tmp_path) == []

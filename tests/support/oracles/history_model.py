@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
@@ -63,7 +63,9 @@ class History:
         return self.table.metadata.current_snapshot_id
 
     def _commit(self, operation: Operation) -> None:
-        done = commit_snapshot(self.session, self.table, operation, operation_id=str(uuid.uuid4()))
+        done = commit_snapshot(
+            self.session, self.table, operation, CommitRequest(operation_id=str(uuid.uuid4()))
+        )
         self.table = done.table
         self.states.append((done.snapshot_id, self.rows))
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import commit_snapshot
+from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import RowDelta
 from lake.core.deletes.puffin import PuffinWriter
 from lake.core.deletes.row_positions import RowPositions
@@ -31,7 +31,9 @@ def commit_deletes(table: Table, *deletes: DataFile) -> Table:
     head = table.metadata.current_snapshot_id
     delta = RowDelta(added=[], deletes=deletes, base_snapshot_id=head)
     session = Session(settings=Settings(), catalog=table.catalog)
-    return commit_snapshot(session, table, delta, operation_id=str(uuid.uuid4())).table
+    return commit_snapshot(
+        session, table, delta, CommitRequest(operation_id=str(uuid.uuid4()))
+    ).table
 
 
 def commit_position_delete(warehouse: Path, path: str, position: int, name: str = "db.t") -> None:

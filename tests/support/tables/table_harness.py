@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.table import Table as IcebergTable
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import Committed, commit_snapshot
+from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.commit.operations import AppendFiles, Operation
 from support.tables.iceberg_tables import (
     FixedClock,
@@ -52,17 +53,24 @@ class TableHarness:
         """The sorted ids of the table's rows, as PyIceberg reads them."""
         return ids_in(self.warehouse)
 
-    def commit_on(self, table: Table, operation: Operation, **options: Any) -> Committed:
-        """Commit an operation as a run of its own."""
-        run_id = str(uuid.uuid4())
-        return commit_snapshot(self.session, table, operation, operation_id=run_id, **options)
+    def commit_on(
+        self,
+        table: Table,
+        operation: Operation,
+        *,
+        summary: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Committed:
+        """Commit an operation with a new operation id; the options are those of a `CommitRequest`."""
+        request = CommitRequest(operation_id=str(uuid.uuid4()), **options)
+        return commit_snapshot(self.session, table, operation, request, summary=summary)
 
     def append_elsewhere(self, *ids: int) -> None:
         """Append a file of rows by another session."""
         other = open_session(self.warehouse, self.clock)
         table = other.table(NAME)
         added = AppendFiles(added=[write_file(table, ids)])
-        commit_snapshot(other, table, added, operation_id=str(uuid.uuid4()))
+        commit_snapshot(other, table, added, CommitRequest(operation_id=str(uuid.uuid4())))
 
     def live_paths(self) -> list[str]:
         """Return the sorted locations of the data files of the current snapshot."""
