@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
@@ -29,6 +31,13 @@ class Display:
         if self.color != "auto":
             return self.color == "always"
         return stream.isatty() and not os.environ.get("NO_COLOR")
+
+    def wrapped(self, text: str, stream: TextIO) -> list[str]:
+        """Return a sentence as lines that end between words, if the stream is a terminal."""
+        if not stream.isatty():
+            return [text]
+        width = shutil.get_terminal_size().columns
+        return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [text]
 
     def console(self, stream: TextIO) -> Console:
         """Return a Rich console on the stream that interprets nothing in the text."""

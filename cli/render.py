@@ -12,16 +12,17 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lake.cli.cells import plain_text
 from lake.cli.display import Display
 from lake.cli.flags import with_flags
 from lake.cli.messages import Messages, subject
 from lake.cli.sentences import next_step, sentence
 from lake.core.clock import Clock
 from lake.core.errors import LakeError
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import base64_text
 from lake.core.redaction import one_line
-from lake.core.units import format_duration, format_size, iso_time
+from lake.core.units import format_duration, iso_time
 
 _DEFECT_HINT = "this is a defect of lake: please report it with the trace above"
 
@@ -139,21 +140,26 @@ class Renderer:
         sys.stdout.flush()
 
     def _print_people(self, outcome: Outcome, display: Display, messages: Messages) -> None:
-        tables = [detail for detail in outcome.details if detail[2]]
-        for title, columns, rows in tables:
+        tables = [detail for detail in outcome.details if detail.rows]
+        mark = ""
+        for detail in tables:
             if len(tables) > 1:
-                sys.stdout.write(f"\n{one_line(title)}\n")
-            _print_table(columns, rows, display)
+                sys.stdout.write(f"\n{one_line(detail.title)}\n")
+            mark = _print_table(detail, display)
+            if mark and len(tables) > 1:
+                sys.stdout.write(f"{mark}\n")
         sys.stdout.flush()
+        summary = self._summary(outcome, mark if len(tables) == 1 else "")
         # On a pipe the rows are data, so the summary goes to standard error.
         if tables and not sys.stdout.isatty():
-            messages.outcome(one_line(outcome.table), self._summary(outcome))
+            messages.outcome(one_line(outcome.table), summary)
         else:
-            sys.stdout.write(f"{one_line(outcome.table)}: {self._summary(outcome)}\n")
+            first, *rest = f"{one_line(outcome.table)}: {summary}".split("\n")
+            sys.stdout.write("\n".join([*display.wrapped(first, sys.stdout), *rest]) + "\n")
         sys.stdout.flush()
 
-    def _summary(self, outcome: Outcome) -> str:
-        parts = [sentence(outcome)]
+    def _summary(self, outcome: Outcome, mark: str = "") -> str:
+        parts = [sentence(outcome), *filter(None, [mark])]
         if outcome.snapshot_ids:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
             parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
@@ -163,40 +169,25 @@ class Renderer:
         return "\n".join([*lines, *([f"next: {one_line(following)}"] if following else [])])
 
 
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], display: Display) -> None:
+def _print_table(detail: Detail, display: Display) -> str:
+    """Print a table and return what is said about columns that were left out."""
     if not sys.stdout.isatty():
-        lines = [
-            [_cell(name) for name in columns],
-            *([_cell(item) for item in row] for row in rows),
-        ]
-        sys.stdout.write("".join("\t".join(line) + "\n" for line in lines))
-        return
+        for row in (detail.columns, *detail.rows):
+            sys.stdout.write("\t".join(map(plain_text, row)) + "\n")
+        return ""
     from lake.cli import tables  # noqa: PLC0415 - only a terminal needs Rich
 
     console = display.console(sys.stdout)
-    drawn = [
-        tables.column(name, [_sized(name, row[number]) for row in rows])
-        for number, name in enumerate(columns)
+    types = detail.types or [""] * len(detail.columns)
+    columns = [
+        tables.column(name, [row[number] for row in detail.rows], types[number])
+        for number, name in enumerate(detail.columns)
     ]
-    if display.vertical:
-        lines_drawn = tables.draw_records(drawn)
-    else:
-        lines_drawn = tables.draw(drawn, console.width, every=display.all_columns)
-    for line in lines_drawn:
+    layout = tables.fit(columns, console.width, every=display.all_columns)
+    lines = tables.draw_records(columns, console.width) if display.vertical else layout.lines()
+    for line in lines:
         console.print(line)
-
-
-def _sized(column: str, value: Any) -> Any:
-    """Return a number of bytes as a size with its unit."""
-    if "bytes" in column.split("_") and isinstance(value, int) and not isinstance(value, bool):
-        return format_size(value)
-    return value
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return one_line(base64_text(value) if isinstance(value, bytes) else str(value))
+    return "" if display.vertical else layout.mark
 
 
 def _json_ready(value: Any) -> Any:

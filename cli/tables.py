@@ -1,31 +1,43 @@
 """Tables for a terminal: no number is cut, and no column is left out without a mark.
 
-Texts are shortened with an ellipsis where a line is too narrow. If that is not enough, columns in the middle are
-left out, an ellipsis stands in their place, and a line below the table says how many are shown.
+Each row of a table is one line. Texts are shortened with an ellipsis where the line is too narrow. If that is not
+enough, columns in the middle are left out, and an ellipsis stands in their place.
+
+A column with a type contains data; a column without one belongs to a report (see `lake.cli.cells`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
-from lake.core.plain import base64_text
+from lake.cli.cells import ELLIPSIS, INSTANT, NULL, data_cells, report_cells
 from lake.core.redaction import one_line
 
-ELLIPSIS = "…"
 _RULE = "─"
-NULL = "NULL"
 _GAP = "  "
 # Texts are not shortened below this many cells.
 _SHORT_TEXT = 12
+# The same for names of columns, and for types.
+_SHORT_NAME, _SHORT_TYPE = 24, 9
+# A longer type does not widen its column.
+_LONG_TYPE = 32
 # Identifiers up to this length are never shortened.
 _LONG_IDENTIFIER = 40
+# Longer values are cut in a block of lines.
+_LINES_OF_VALUE = 10
 _NAME, _TYPE, _MARK = "bold", "dim", "dim italic"
+
+_NUMBERS = re.compile(r"int|long|float|double|decimal\b.*")
+_SHORTENED = re.compile(r"(string|binary|struct|list|map|variant|geometry|geography|unknown)\b.*")
+# Counts of added and removed files and rows: "0", "+5", "+1,000 -3".
+_CHANGE = re.compile(r"0|[+-][\d,]+( -[\d,]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +49,8 @@ class Column:
         cells: a text for each row; None for NULL.
         numeric: whether the cells are aligned at their right end.
         whole: whether no cell may be shortened: numbers, times and identifiers.
-        type: the column's type, shown below its name; empty if unknown.
+        type: the column's type, shown below its name; empty in a report.
+        width: the terminal cells that the column gets; see `fit`.
     """
 
     name: str
@@ -45,126 +58,165 @@ class Column:
     numeric: bool = False
     whole: bool = False
     type: str = ""
-    width: int = field(default=0)
+    width: int = 0
+
+    @property
+    def values_width(self) -> int:
+        """Terminal cells that the widest value needs."""
+        return max((cell_len(NULL if cell is None else cell) for cell in self.cells), default=0)
 
     @property
     def natural_width(self) -> int:
-        """Terminal cells that the widest text needs."""
-        texts = (NULL if cell is None else cell for cell in self.cells)
-        return max(map(cell_len, (self.name, self.type, *texts)), default=0)
+        """Terminal cells with which nothing is shortened."""
+        return max(cell_len(self.name), min(cell_len(self.type), _LONG_TYPE), self.values_width)
+
+    @property
+    def least_width(self) -> int:
+        """Terminal cells that the column needs at least."""
+        values = self.values_width if self.whole else min(self.values_width, _SHORT_TEXT)
+        names = min(cell_len(self.name), _SHORT_NAME), min(cell_len(self.type), _SHORT_TYPE)
+        return max(values, *names)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Columns with their widths.
+
+    Args:
+        left: the columns that are shown, up to those that were left out.
+        right: the columns that are shown behind those that were left out; empty if none were.
+        given: the number of all columns.
+    """
+
+    left: Sequence[Column]
+    right: Sequence[Column]
+    given: int
+
+    @property
+    def mark(self) -> str:
+        """What is said below the table about columns that were left out; empty if none were."""
+        shown = len(self.left) + len(self.right)
+        return "" if shown == self.given else f"{self.given} columns, {shown} shown"
+
+    def lines(self) -> Iterator[Text]:
+        """Draw the names, the types and the rows."""
+        count = len(self.left[0].cells) if self.left else 0
+        shown = [*self.left, *self.right]
+        if self.mark:
+            hole = Column(ELLIPSIS, [ELLIPSIS] * count, width=cell_len(ELLIPSIS))
+            shown.insert(len(self.left), hole)
+        yield _line(_padded(item.name, item, _NAME) for item in shown)
+        if any(item.type for item in shown):
+            yield _line(_padded(item.type, item, _TYPE) for item in shown)
+        yield Text(_RULE * (sum(item.width for item in shown) + _gaps(shown)), style=_TYPE)
+        for number in range(count):
+            yield _line(_cell_of(item, number) for item in shown)
 
 
 def column(name: str, values: Sequence[Any], kind: str = "") -> Column:
-    """Return a column of Python values.
+    """Return a column of JSON-ready values.
 
     Args:
         name: the head of the column.
         values: one for each row.
-        kind: the column's type as users write it; empty if unknown.
+        kind: the column's type in a table of data, as users write it; empty in a report.
     """
-    given = [value for value in values if value is not None]
-    numeric = bool(given) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in given
-    )
+    cells = data_cells(values, kind) if kind else report_cells(name, values)
+    given = [cell for cell in cells if cell]
+    if kind:
+        numeric, whole = bool(_NUMBERS.fullmatch(kind)), not _SHORTENED.fullmatch(kind)
+    else:
+        numeric = any(value is not None for value in values) and all(
+            value is None or _is_number(value) or _is_change(value) for value in values
+        )
+        whole = numeric
     # An identifier contains digits and separators, but no spaces between words.
-    whole = numeric or not any(isinstance(value, str | Mapping | list) for value in given)
     identifiers = all(
         isinstance(value, str) and any(map(str.isdigit, value)) and " " not in value
-        for value in given
+        for value in values
+        if value is not None
     )
-    cells = [None if value is None else cell(value) for value in values]
-    fits = max(map(cell_len, (text or "" for text in cells)), default=0) <= _LONG_IDENTIFIER
-    return Column(one_line(name), cells, numeric, whole or (identifiers and fits), one_line(kind))
+    short = max(map(cell_len, given), default=0) <= _LONG_IDENTIFIER
+    times = all(INSTANT.fullmatch(str(value)) for value in values if value)
+    whole = whole or (short and (identifiers or times))
+    return Column(one_line(name), cells, numeric, whole, one_line(kind))
 
 
-def cell(value: Any) -> str:
-    """Return a value as one line of text, as JSON writes it where that has a word for it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes):
-        return base64_text(value)
-    if isinstance(value, Mapping | list | tuple):
-        return one_line(json.dumps(value, default=cell, ensure_ascii=False))
-    return one_line(str(value))
-
-
-def draw(columns: Sequence[Column], width: int, *, every: bool = False) -> Iterator[Text]:
-    """Draw columns in lines of at most `width` terminal cells.
+def fit(columns: Sequence[Column], width: int, *, every: bool = False) -> Layout:
+    """Return a layout of columns in lines of at most `width` terminal cells.
 
     Args:
         columns: with as many cells each.
         width: of the terminal. A line is longer only if its first column alone does not fit.
         every: whether all columns are drawn, however long the lines become.
     """
-    fitted = [replace(item, width=item.natural_width) for item in columns]
-    if not every:
-        fitted = _shortened(fitted, width)
-        fitted = _elided(fitted, width)
-    yield _line(_padded(item.name, item, _NAME) for item in fitted)
-    if any(item.type for item in fitted):
-        yield _line(_padded(item.type, item, _TYPE) for item in fitted)
-    yield Text(_RULE * _length(fitted), style=_TYPE)
-    for number in range(len(columns[0].cells) if columns else 0):
-        yield _line(_cell_of(item, number) for item in fitted)
-    drawn = sum(1 for item in fitted if item.name != ELLIPSIS)
-    if drawn < len(columns):
-        yield Text(f"{len(columns)} columns, {drawn} shown", style=_MARK)
+    if every:
+        width = sum(item.natural_width for item in columns) + _gaps(columns)
+    left, right = _chosen(columns, width)
+    shown = [*left, *right]
+    hole = 0 if len(shown) == len(columns) else cell_len(ELLIPSIS) + len(_GAP)
+    space = width - hole - _gaps(shown)
+    # All columns that can be shortened are cut to one width, the largest that fits.
+    sizes = [(item.least_width, item.natural_width) for item in shown]
+    cap = bisect_right(
+        range(width + 1), space, key=lambda most: sum(_clamped(*size, most) for size in sizes)
+    )
+    fitted = [
+        replace(item, width=_clamped(*size, cap - 1))
+        for item, size in zip(shown, sizes, strict=True)
+    ]
+    return Layout(fitted[: len(left)], fitted[len(left) :], len(columns))
 
 
-def draw_records(columns: Sequence[Column]) -> Iterator[Text]:
-    """Draw each row as a block of lines, one for each column, with nothing left out or shortened."""
-    names = max((cell_len(item.name) for item in columns), default=0)
+def draw_records(columns: Sequence[Column], width: int) -> Iterator[Text]:
+    """Draw each row as a block of lines: no column is left out, and a long value takes several lines."""
+    names = min(max((cell_len(item.name) for item in columns), default=0), _SHORT_NAME)
+    space = max(width - names - 2 * len(_GAP), _SHORT_TEXT)
     for number in range(len(columns[0].cells) if columns else 0):
         yield Text(f"row {number + 1}", style=_TYPE)
         for item in columns:
             value = item.cells[number]
-            text = Text(NULL, style=_MARK) if value is None else Text(value)
-            yield Text.assemble((f"{_GAP}{set_cell_size(item.name, names)}", _NAME), _GAP, text)
+            style = _MARK if value is None else ""
+            first = _padded(item.name, replace(item, width=names, numeric=False), _NAME)
+            for line in _lines_of(NULL if value is None else value, space):
+                yield Text.assemble(_GAP, first, _GAP, (line, style))
+                first = Text(" " * names)
 
 
-def _shortened(columns: Sequence[Column], width: int) -> list[Column]:
-    """Narrow columns of texts, the widest first, until the line fits or none can be narrower."""
-    narrowed = list(columns)
-    while _length(narrowed) > width:
-        most = max((item for item in narrowed if _spare(item) > 0), key=_spare, default=None)
-        if most is None:
-            return narrowed
-        taken = min(_spare(most), _length(narrowed) - width)
-        place = next(number for number, item in enumerate(narrowed) if item is most)
-        narrowed[place] = replace(most, width=most.width - taken)
-    return narrowed
+def _lines_of(value: str, space: int) -> list[str]:
+    lines = chop_cells(value, space) or [""]
+    return lines if len(lines) <= _LINES_OF_VALUE else [*lines[: _LINES_OF_VALUE - 1], ELLIPSIS]
 
 
-def _head(item: Column) -> int:
-    return max(cell_len(item.name), cell_len(item.type))
+def _clamped(least: int, natural: int, most: int) -> int:
+    return max(least, min(natural, most))
 
 
-def _spare(item: Column) -> int:
-    return 0 if item.whole else item.width - max(_SHORT_TEXT, _head(item))
-
-
-def _elided(columns: Sequence[Column], width: int) -> list[Column]:
+def _chosen(columns: Sequence[Column], width: int) -> tuple[list[Column], list[Column]]:
     """Leave out columns of the middle until the line fits: first and last ones stay in turn."""
-    if _length(columns) <= width or not columns:
-        return list(columns)
-    hole = Column(ELLIPSIS, [ELLIPSIS] * len(columns[0].cells), whole=True, width=1)
+    if _least(columns) <= width or not columns:
+        return list(columns), []
+    space = width - cell_len(ELLIPSIS) - len(_GAP)
     first, last = [columns[0]], list[Column]()
     rest = list(columns[1:])
     while rest:
         from_end = len(last) < len(first)
         item = rest[-1] if from_end else rest[0]
-        wider = [*first, hole, item, *last] if from_end else [*first, item, hole, *last]
-        if _length(wider) > width:
+        if _least([*first, item, *last]) > space:
             break
         if from_end:
             last.insert(0, rest.pop())
         else:
             first.append(rest.pop(0))
-    return [*first, hole, *last]
+    return first, last
 
 
-def _length(columns: Sequence[Column]) -> int:
-    return sum(item.width for item in columns) + len(_GAP) * max(len(columns) - 1, 0)
+def _least(columns: Sequence[Column]) -> int:
+    return sum(item.least_width for item in columns) + _gaps(columns)
+
+
+def _gaps(columns: Sequence[Column]) -> int:
+    return len(_GAP) * max(len(columns) - 1, 0)
 
 
 def _line(cells: Iterator[Text]) -> Text:
@@ -184,3 +236,11 @@ def _padded(text: str, item: Column, style: str = "") -> Text:
         text = set_cell_size(text, item.width - 1).rstrip() + ELLIPSIS
     filling = " " * (item.width - cell_len(text))
     return Text(filling + text if item.numeric else text + filling, style=style)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_change(value: Any) -> bool:
+    return isinstance(value, str) and bool(_CHANGE.fullmatch(value))

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -30,7 +30,7 @@ from lake.core.expiration.retention import RetentionOptions
 from lake.core.exports.destinations import output_to
 from lake.core.ingest import execute as ingest
 from lake.core.ingest.plan import IngestOptions, plan_ingest
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Silent
 from lake.core.scan import execute as scan
 from lake.core.scan.plan import ScanOptions, plan_scan
@@ -280,7 +280,7 @@ def _clear(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-def _shown(step: Step) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+def _shown(step: Step) -> Detail:
     """Return a step as a table with the command line as its title."""
     title = f"$ {step.command}: {step.did} in {format_duration(step.seconds)}"
     before, after = step.before, step.after
@@ -290,7 +290,7 @@ def _shown(step: Step) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         ["size on disk", format_size(before.bytes_on_disk), format_size(after.bytes_on_disk)],
         ["planning", f"{before.planning_ms} ms", f"{after.planning_ms} ms"],
     ]
-    return title, ["table", "before", "after"], rows
+    return Detail(title, ["table", "before", "after"], rows)
 
 
 def _plain(size: Size) -> dict[str, int]:

@@ -10,7 +10,7 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import Branch, TableArgument
 from lake.core.errors import InvalidRequestError
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.snapshots.ancestry import branch_head
 
 # --verbose prints all columns; these fit a terminal.
@@ -54,7 +54,7 @@ def snapshots(
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
         result={"snapshots": rows},
-        details=[("snapshots", names, shown)],
+        details=[Detail("snapshots", names, shown)],
     )
 
 
@@ -65,12 +65,17 @@ def _all(row: Mapping[str, Any]) -> list[Any]:
 def _short(row: Mapping[str, Any]) -> list[Any]:
     return [
         row["snapshot_id"],
-        (row["committed_at"] or "")[:19].replace("T", " "),
+        _moment(row["committed_at"]),
         row["operation"],
         _change(row["added_files"], row["removed_files"]),
         _change(row["added_rows"], row["removed_rows"]),
         ", ".join(row["refs"]),
     ]
+
+
+def _moment(text: str | None) -> str | None:
+    """Return a time in UTC in the form of `lake.core.units.format_time`."""
+    return f"{text[:19].replace('T', ' ')} UTC" if text else None
 
 
 def _checkpoint(row: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Status(StrEnum):
@@ -22,12 +22,28 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+class Detail(NamedTuple):
+    """A table to print above the summary.
+
+    Args:
+        title: what the table shows.
+        columns: the names of the columns.
+        rows: a JSON-ready value for each column.
+        types: the columns' types, if the rows are data; empty in a report.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    types: Sequence[str] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The result of one command.
 
-    `plan` and `result` contain exactly the keys of the command's documented JSON. `details` are rows to show
-    below the summary: (title, column names, rows). `notes` are lines for people below these tables.
+    `plan` and `result` contain exactly the keys of the command's documented JSON. `details` and `notes`, the lines
+    below these tables, are for people only.
     """
 
     command: str
@@ -41,7 +57,7 @@ class Outcome:
     result: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
-    details: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]] = ()
+    details: Sequence[Detail] = ()
 
     @property
     def exit_code(self) -> int:

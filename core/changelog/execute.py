@@ -16,7 +16,7 @@ from lake.core.engine.tasks import Task, TaskContext, TaskFunction
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
 from lake.core.exports.export import Noted, Part
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import PlainData
 from lake.core.scan.execute import previewed
 from lake.core.session import Session
@@ -89,7 +89,7 @@ def _outcome(
     plan: ChangelogPlan,
     result: Mapping[str, Any],
     *,
-    details: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]] = (),
+    details: Sequence[Detail] = (),
     noted: Mapping[str, int] | None = None,
 ) -> Outcome:
     warnings = []

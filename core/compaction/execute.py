@@ -29,7 +29,7 @@ from lake.core.errors import (
 )
 from lake.core.manifests.api import entries_of
 from lake.core.manifests.data_files import DataFile
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.properties.table_properties import Use, warnings
 from lake.core.rows.reader import FileSlice
 from lake.core.session import Session
@@ -127,7 +127,7 @@ def preview(plan: CompactionPlan, *, verbose: bool = False) -> Outcome:
     hidden = len(groups) - len(shown)
     notes = [f"{hidden:,} more groups are not shown (--verbose shows all)"] if hidden else []
     return replace(
-        outcome, details=[("groups", [_COLUMNS[key] for key in keys], rows)], notes=notes
+        outcome, details=[Detail("groups", [_COLUMNS[key] for key in keys], rows)], notes=notes
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,7 +53,7 @@ from lake.core.expiration.retention import (
     plan_retention,
 )
 from lake.core.metadata.snapshot_updates import RemoveProperties, RemoveSnapshots
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.run_ids import noted_in_expiry
@@ -362,20 +362,20 @@ def _result(removed: Removed, *, snapshots: int = 0, refs: int = 0) -> dict[str,
     }
 
 
-def _details(plan: ExpirationPlan) -> list[tuple[str, list[str], list[list[Any]]]]:
+def _details(plan: ExpirationPlan) -> list[Detail]:
     reasons = Counter(plan.retention.kept.values())
     columns = ["job_id", "operator_id", "checkpoint_id", "branch", "snapshots", "otherwise_expired"]
     return [
-        (
+        Detail(
             "kept snapshots",
             ["reason", "snapshots"],
             [[str(reason), count] for reason, count in sorted(reasons.items())],
         ),
-        ("kept Flink checkpoints", columns, held_rows(plan.retention)),
+        Detail("kept Flink checkpoints", columns, held_rows(plan.retention)),
     ]
 
 
-def file_details(plan: ExpirationPlan) -> tuple[str, list[str], list[list[Any]]]:
+def file_details(plan: ExpirationPlan) -> Detail:
     """Return every file to delete, with the reason, as rows to print."""
     rows = [
         [
@@ -385,7 +385,7 @@ def file_details(plan: ExpirationPlan) -> tuple[str, list[str], list[list[Any]]]
         ]
         for row in plan.garbage.files.to_pylist()
     ]
-    return ("files", ["path", "kind", "reason"], rows)
+    return Detail("files", ["path", "kind", "reason"], rows)
 
 
 def _outcome(

@@ -36,13 +36,14 @@ from lake.core.ingest.tasks import (
     write_rows,
 )
 from lake.core.manifests.data_files import DataFile
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import PlainData
 from lake.core.properties.table_properties import DELETE_ISOLATION, HASH, RANGE
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
 from lake.core.staging.operation_files import Staging
+from lake.core.types.type_text import type_text
 
 Read = TypeVar("Read", bound=SourceTask)
 Receive = TypeVar("Receive", bound=PlainData)
@@ -74,13 +75,13 @@ class _Written:
 def preview(plan: IngestPlan) -> Outcome:
     """Describe a plan without carrying it out."""
     facts = describe(plan)
-    columns = [[item["name"], item["type"], item["required"]] for item in facts["schema"]]
-    details: list[tuple[str, list[str], list[list[Any]]]] = [
-        ("columns", ["column", "type", "required"], columns)
+    columns = [
+        [item.name, type_text(item.field_type), item.required] for item in plan.schema.fields
     ]
+    details = [Detail("columns", ["column", "type", "required"], columns)]
     if plan.defaults:
         filled = [[name, text] for name, text in plan.defaults.items()]
-        details.append(("columns that a source lacks", ["column", "write default"], filled))
+        details.append(Detail("columns that a source lacks", ["column", "write default"], filled))
     return Outcome(
         command="ingest",
         table=plan.table.identifier,

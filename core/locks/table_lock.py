@@ -18,7 +18,7 @@ from lake.core.interrupts import uninterrupted
 from lake.core.locks import local, s3
 from lake.core.locks.local import HeldLock, Owner, this_process
 from lake.core.locks.s3 import S3Lock
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.units import format_time
@@ -108,9 +108,9 @@ def _words(owner: Owner) -> str:
     return " ".join(f"{name} {value}" for name, value in _facts(owner).items()) or "unknown"
 
 
-def _row(owner: Owner) -> tuple[str, list[str], list[list[Any]]]:
+def _row(owner: Owner) -> Detail:
     facts = _facts(owner)
-    return ("running", list(facts), [list(facts.values())] if facts else [])
+    return Detail("running", list(facts), [list(facts.values())] if facts else [])
 
 
 def _facts(owner: Owner) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lake.core.flink.commits import JobCommit, job_commits
 from lake.core.manifests.data_files import DATA
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.replay.model import PENDING, FoundCheckpoint, ReplayPlan
 from lake.core.units import format_duration
 
@@ -112,7 +112,7 @@ def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
         status=Status.DONE,
         base_snapshot_id=plan.base_snapshot_id,
         result={"jobs": jobs},
-        details=[("jobs", _STATUS, shown)],
+        details=[Detail("jobs", _STATUS, shown)],
     )
 
 
@@ -134,7 +134,7 @@ def _outcome(
             "delete_files": sum(item.delete_files for item in counted),
             "rows": rows_of(counted),
         },
-        details=[("checkpoints", columns, [[row[name] for name in columns] for row in rows])],
+        details=[Detail("checkpoints", columns, [[row[name] for name in columns] for row in rows])],
     )
 
 

@@ -15,12 +15,13 @@ from lake.core.errors import CorruptFileError
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
 from lake.core.exports.export import Noted, Part
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import PlainData
 from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
 from lake.core.scan.incremental import operation_of
 from lake.core.scan.plan import ScanPlan
 from lake.core.session import Session
+from lake.core.types.type_text import type_text
 
 PREVIEW_ROWS = 20
 _SHOWN_SNAPSHOTS = 20
@@ -51,14 +52,14 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
     return _outcome(plan, result)
 
 
-def previewed(
-    source: export.RowSource[Any],
-) -> tuple[dict[str, Any], list[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]]:
+def previewed(source: export.RowSource[Any]) -> tuple[dict[str, Any], list[Detail]]:
     """Read the first rows; return them as a result and as a table to print."""
     rows = export.first_rows(source, PREVIEW_ROWS)
-    names = [field.name for field in source.plan.projection.fields]
+    fields = source.plan.projection.fields
+    names = [field.name for field in fields]
+    types = [type_text(field.field_type) for field in fields]
     result = {"rows": len(rows), "bytes_written": 0, "files": 0, "preview": rows}
-    return result, [("rows", names, [[row[name] for name in names] for row in rows])]
+    return result, [Detail("rows", names, [[row[name] for name in names] for row in rows], types)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ def _split_rows(task: ScanTask, context: TaskContext, noted: Noted) -> Iterator[
 def _outcome(
     plan: ScanPlan,
     result: Mapping[str, Any],
-    details: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]] = (),
+    details: Sequence[Detail] = (),
 ) -> Outcome:
     warnings = []
     if plan.skipped:

@@ -14,7 +14,7 @@ from lake.cli.display import Display
 from lake.cli.progress import Bar, Lines, make_progress
 from lake.cli.render import Renderer
 from lake.core.errors import CommitUnknownError, LakeError
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Silent
 from lake.core.redaction import Redactor
 
@@ -35,7 +35,7 @@ def outcome(**changes: Any) -> Outcome:
         "table": "db.t",
         "status": Status.DONE,
         "result": {"rewritten_files": 1234, "rewritten_bytes": 3 << 20, "failed_groups": None},
-        "details": [("files", ["path", "size_bytes"], [[HOSTILE, 2048], ["b", None]])],
+        "details": [Detail("files", ["path", "size_bytes"], [[HOSTILE, 2048], ["b", None]])],
         "snapshot_ids": [(1 << 62) + 1],
         **changes,
     }

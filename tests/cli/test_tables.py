@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from lake.cli.tables import ELLIPSIS, column, draw, draw_records
+from lake.cli.cells import ELLIPSIS
+from lake.cli.tables import column, draw_records, fit
 
 FLIGHT = {
     **dict.fromkeys(["year", "month", "day", "dep_time", "sched_dep_time", "dep_delay"], 2013),
@@ -26,9 +27,22 @@ FLIGHT = {
 }
 
 
+TYPES = {bool: "boolean", int: "long", float: "double", str: "string", datetime: "timestamptz"}
+
+
+def kind_of(values: list[Any]) -> str:
+    given = next((value for value in values if value is not None), 0)
+    return TYPES.get(type(given), "struct")
+
+
 def lines(rows: list[dict[str, Any]], width: int, **options: bool) -> list[str]:
-    columns = [column(name, [row[name] for row in rows]) for name in rows[0]]
-    return [line.plain for line in draw(columns, width, **options)]
+    columns = [
+        column(name, values, kind_of(values))
+        for name in rows[0]
+        for values in [[row[name] for row in rows]]
+    ]
+    layout = fit(columns, width, **options)
+    return [*(line.plain for line in layout.lines()), *filter(None, [layout.mark])]
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])
@@ -36,11 +50,11 @@ def test_a_wide_table_shows_whole_values_and_says_how_many_columns(width: int) -
     drawn = lines([FLIGHT] * 3, width)
 
     assert all(cell_len(line) <= width for line in drawn)
-    names, cells = drawn[0].split(), drawn[2].replace("2013-01-01 05", "2013-01-01T05").split()
+    names, cells = drawn[0].split(), drawn[3].replace("2013-01-01 05", "2013-01-01T05").split()
     shown = [str(FLIGHT[name]) for name in names if name != ELLIPSIS]
     assert [cell.replace("T05", " 05") for cell in cells if cell != ELLIPSIS] == shown
     marked = f"19 columns, {len(shown)} shown"
-    assert drawn[-1] == (marked if width < 200 else drawn[2])
+    assert drawn[-1] == (marked if width < 200 else drawn[3])
 
 
 @given(
@@ -51,17 +65,18 @@ def test_no_number_is_cut_at_any_width(numbers: list[Any], width: int) -> None:
     drawn = lines([{f"c{place}": value for place, value in enumerate(numbers)}], width)
 
     given_texts = {"NULL" if value is None else str(value) for value in numbers}
-    assert {cell for cell in drawn[2].split() if cell != ELLIPSIS} <= given_texts
+    assert {cell for cell in drawn[3].split() if cell != ELLIPSIS} <= given_texts
 
 
 @given(
-    st.lists(st.text(alphabet="abç漢", max_size=200), min_size=1, max_size=5), st.integers(20, 80)
+    st.lists(st.text(alphabet="abç漢", min_size=1, max_size=200), min_size=1, max_size=5),
+    st.integers(20, 80),
 )
 def test_a_text_that_is_shortened_ends_with_an_ellipsis(texts: list[str], width: int) -> None:
     drawn = lines([{"n": 5, "text": text} for text in texts], width)
 
-    for text, line in zip(texts, drawn[2:], strict=True):
-        shown = re.sub(r"^5 *", "", line)
+    for text, line in zip(texts, drawn[3:], strict=True):
+        shown = re.sub(r"^ *5 *", "", line)
         assert cell_len(line) <= width
         assert shown == text or (shown.endswith(ELLIPSIS) and text.startswith(shown[:-1]))
 
@@ -70,22 +85,59 @@ def test_all_columns_are_shown_on_request() -> None:
     drawn = lines([FLIGHT], 80, every=True)
 
     assert drawn[0].split() == list(FLIGHT)
-    assert len(drawn) == 3
+    assert len(drawn) == 4
 
 
 def test_null_and_the_empty_text_differ_and_nested_values_are_json() -> None:
-    drawn = lines([{"a": None, "b": "", "c": {"x": None, "y": [True]}, "d": False}], 80)
+    row = {"a": None, "b": "", "c": {"x": None, "y": [True]}, "d": False, "e": "null", "f": " x"}
+    drawn = lines([row, {**row, "e": "it's", "f": "'q'"}], 80)
 
-    assert drawn[2] == 'NULL     {"x": null, "y": [true]}  false'
+    assert drawn[3:] == [
+        """NULL  ''      {"x": null, "y": [true]}  false    'null'  ' x'""",
+        """NULL  ''      {"x": null, "y": [true]}  false    it's    '''q'''""",
+    ]
 
 
 def test_records_have_a_line_for_each_column_and_shorten_nothing() -> None:
-    drawn = [line.plain for line in draw_records([column("id", [7]), column("t", ["x" * 500])])]
+    columns = [column("id", [7], "long"), column("t", ["x" * 100], "string")]
+    drawn = [line.plain for line in draw_records(columns, 80)]
 
-    assert drawn == ["row 1", "  id  7", "  t   " + "x" * 500]
+    assert drawn == ["row 1", "  id  7", "  t   " + "x" * 74, "      " + "x" * 26]
+
+
+def test_a_block_shows_ten_lines_of_a_value_at_most() -> None:
+    drawn = [line.plain for line in draw_records([column("t", ["x" * 10**6], "string")], 80)]
+
+    assert len(drawn) == 11
+    assert drawn[-1].strip() == ELLIPSIS
+
+
+def test_the_times_of_a_column_have_as_many_digits_as_they_need_and_name_utc() -> None:
+    times = ["2026-01-01T12:00:00.000000Z", "2026-01-01T12:00:00.500000Z", None]
+
+    assert column("t", times, "timestamptz").cells == [
+        "2026-01-01 12:00:00.000 UTC",
+        "2026-01-01 12:00:00.500 UTC",
+        None,
+    ]
+    assert column("t", times[:1], "timestamptz").cells == ["2026-01-01 12:00:00 UTC"]
+    assert column("t", ["12:00:00.000000"], "time").cells == ["12:00:00"]
+    assert column("t", times[:1], "string").cells == times[:1]
+
+
+def test_a_report_has_separators_in_counts_but_not_in_ids_and_nothing_for_a_missing_value() -> None:
+    assert column("rows", [600566, None]).cells == ["600,566", ""]
+    assert column("checkpoint_id", [600566, None]).cells == ["600566", ""]
+    assert column("added_bytes", [3 << 20]).cells == ["3.0 MB"]
+
+
+def test_columns_that_are_shortened_share_the_room_that_is_left() -> None:
+    drawn = lines([{"a": "x" * 90, "b": "short text", "c": "y" * 50}], 80)
+
+    assert [len(cell) for cell in re.split("  +", drawn[3])] == [33, 10, 33]
 
 
 def test_types_are_shown_below_the_names() -> None:
-    drawn = [line.plain for line in draw([column("id", [7], "long")], 80)]
+    drawn = [line.plain for line in fit([column("id", [7], "long")], 80).lines()]
 
     assert drawn == ["  id", "long", "────", "   7"]

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +43,7 @@ _LINE_START = re.compile(
     r"(?:lake \w+ (?=\S+: (?!error|warning)))?",
     re.M,
 )
+_SENTENCE = re.compile(r"[\w.]+: ")
 # A file's size depends on the versions of its writer's libraries.
 _TOLERANCE = 1.5
 
@@ -184,8 +185,8 @@ class Terminal:
 
     def differences(self, command: Command, printed: list[str]) -> list[str]:
         """Return the lines that a command printed and that are not as its document shows them, with their like."""
-        shown = [line for line in command.shown if line.strip()]
-        printed = [line for line in printed if line.strip()]
+        shown = _unwrapped(line for line in command.shown if line.strip())
+        printed = _unwrapped(line for line in printed if line.strip())
         if len(shown) != len(printed):
             return [f"shown {len(shown)} lines: {shown}", f"printed {len(printed)}: {printed}"]
         pairs = zip(shown, printed, strict=True)
@@ -207,6 +208,20 @@ class Terminal:
             sizes = sorted((_bytes(shown), _bytes(printed)))
             return sizes[1] <= sizes[0] * _TOLERANCE
         return kind in {"time", "seconds"} or _words(shown) == _words(printed)
+
+
+def _unwrapped(lines: Iterable[str]) -> list[str]:
+    """Return lines in which a wrapped sentence about a table is one line: where it is wrapped depends on ids."""
+    whole: list[str] = []
+    end = 0  # of the sentence's last line on the screen; 0 after any other line
+    for line in lines:
+        if end and end + 1 + len(line.split()[0]) > _WIDTH:
+            whole[-1] += f" {line}"
+            end = len(line)
+        else:
+            whole.append(line)
+            end = len(line) if _SENTENCE.match(line) else 0
+    return whole
 
 
 class _Screen(io.TextIOWrapper):
