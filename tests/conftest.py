@@ -89,7 +89,7 @@ def flink() -> Iterator[Callable[[str], flink_fixtures.FlinkFixture]]:
 
 @pytest.fixture
 def flink_lent() -> Iterator[Callable[[str], flink_fixtures.FlinkFixture]]:
-    """Give Flink's tables by name, for writing: nobody else has them until the test ends."""
+    """Give Flink's tables by name, for writing: no other test has them until the test ends."""
     with ExitStack() as held:
         yield lambda name: held.enter_context(flink_fixtures.lent(name))
 

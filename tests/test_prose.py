@@ -1,4 +1,4 @@
-"""Plain technical English in docstrings, comments, texts for people and the documents.
+"""Plain technical English in docstrings, comments, texts for people, names of tests and the documents.
 
 Judged are phrases that a reader has to decode. Each has the words to write instead.
 """
@@ -47,6 +47,8 @@ PHRASES = {
     r"\bgoes? for\b": "'applies to'",
     r"\bbe it\b": "'either ... or ...'",
 }
+_ANY = re.compile("|".join(PHRASES), re.IGNORECASE)
+_DESCRIBED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 PATTERNS = {re.compile(phrase, re.IGNORECASE): instead for phrase, instead in PHRASES.items()}
 
 
@@ -56,7 +58,7 @@ def documents() -> list[Path]:
 
 
 def modules() -> list[Path]:
-    return sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path for folder in (*SOURCES, "tests") for path in (ROOT / folder).rglob("*.py"))
 
 
 def unit(path: Path) -> str:
@@ -65,17 +67,39 @@ def unit(path: Path) -> str:
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Return the first line and the text of each docstring, string and block of comments."""
+    """Return the first line and the text of each docstring, string and block of comments.
+
+    Other strings of tests are data. The names of tests are sentences.
+    """
     source = path.read_text()
     if path.suffix == ".md":
         yield 1, source
         return
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    if path.is_relative_to(ROOT / "tests"):
+        yield from _sentences(tree)
+    else:
+        yield from _strings(tree)
+    yield from _comments(source)
+
+
+def _sentences(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if not isinstance(node, _DESCRIBED):
+            continue
+        if not isinstance(node, ast.Module) and node.name.startswith("test_"):
+            yield node.lineno, node.name.replace("_", " ")
+        text = ast.get_docstring(node, clean=False)
+        if text is not None:
+            yield node.body[0].lineno, text
+
+
+def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield node.lineno, "".join(_literal(part) for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
-    yield from _comments(source)
 
 
 def _literal(part: ast.expr) -> str:
@@ -98,8 +122,11 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
 def phrases(path: Path) -> Iterator[tuple[int, str, str]]:
     """Return each phrase that is found: its line, its words in lower case and what to write instead."""
     for line, text in texts(path):
+        flat = re.sub(r"\s", " ", text)
+        if not _ANY.search(flat):
+            continue
         for pattern, instead in PATTERNS.items():
-            for match in pattern.finditer(re.sub(r"\s", " ", text)):
+            for match in pattern.finditer(flat):
                 yield (
                     line + text.count("\n", 0, match.start()),
                     match.group().strip().lower(),
@@ -135,3 +162,11 @@ def test_phrases_are_found_in_docstrings_comments_and_texts(tmp_path: Path) -> N
     found = {(line, phrase) for line, phrase, _ in phrases(module)}
 
     assert found == {(1, "is no"), (4, "whoever"), (5, "anew"), (6, "told")}
+
+
+def test_phrases_are_found_in_names_docstrings_and_comments_of_tests() -> None:
+    tree = ast.parse(
+        'def test_a_hint_that_is_no_number() -> None:\n    """What it tells."""\n    check("anew")\n'
+    )
+
+    assert list(_sentences(tree)) == [(1, "test a hint that is no number"), (2, "What it tells.")]

@@ -97,7 +97,7 @@ def _file(table: Any, ids: Any, text: bool, **described: Any) -> DataFile:
 
 
 def plan(warehouse: Path, target: Path) -> None:
-    """Write what one task that reads the whole table is told."""
+    """Write the description of one task that reads the whole table."""
     from support.tables.iceberg_tables import open_session
 
     from lake.core.snapshots.live_files import live_files
@@ -132,7 +132,7 @@ def apply(source: Path) -> dict[str, Any]:
 
 
 def _memory(name: str) -> int:
-    # What getrusage tells begins with the parent's peak.
+    # The peak that getrusage reports begins with the parent's.
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(name)).split()[1]) // 1024
 

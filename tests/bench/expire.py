@@ -81,7 +81,7 @@ class History:
         )
 
     def make_data_files(self, count: int) -> None:
-        """Make the data files, of a few bytes each: nobody reads them."""
+        """Make the data files, of a few bytes each: they are not read."""
         Path(self._local(self.data_file(0))).parent.mkdir()
         for number in range(count):
             Path(self._local(self.data_file(number))).write_bytes(b"PAR1" * 25)
@@ -222,8 +222,8 @@ def compare(kept: Path, used: Path, rounds: int, *, java: bool) -> None:
             command = lake_command(used, *EXPIRE) if name == "lake" else java_command(used)
             took, peak, output = timed(command)
             seconds[name].append(took)
-            told = json.loads(output.splitlines()[-1])["result"]
-            print(f"{name} {took:.2f} s, peak {peak:.0f} MiB, {told}", flush=True)
+            result = json.loads(output.splitlines()[-1])["result"]
+            print(f"{name} {took:.2f} s, peak {peak:.0f} MiB, {result}", flush=True)
             print(
                 f"    {before - files_left(used)} files went, {files_left(used)} stay", flush=True
             )
@@ -231,16 +231,16 @@ def compare(kept: Path, used: Path, rounds: int, *, java: bool) -> None:
 
 
 def measure(warehouse: Path, *commands: tuple[str, ...]) -> None:
-    """Run commands of lake's, each in a process of its own, and tell time and memory."""
+    """Run commands of lake, each in a process of its own, and print time and memory."""
     for command in commands:
         took, peak, output = timed(lake_command(warehouse, *command))
         document = json.loads(output)
-        told = document["result"] or document["plan"]
-        print(f"{' '.join(command)}: {took:.1f} s, peak {peak:.0f} MiB, {told}", flush=True)
+        result = document["result"] or document["plan"]
+        print(f"{' '.join(command)}: {took:.1f} s, peak {peak:.0f} MiB, {result}", flush=True)
 
 
 def main() -> None:
-    """Make the table, unless it lies there already, and measure."""
+    """Make the table, unless it exists already, and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=["replaced", "wide", "long"], default="replaced")
     parser.add_argument("--snapshots", type=int)

@@ -42,13 +42,13 @@ TABLE, _SOURCE = "db.t", "db.source"
 _FIRST_DAY, _DAYS = 19_000, 400
 _DELETED_DAY = 19_200
 _DAY_US = 86_400_000_000
-# Iceberg Java shortens the bounds of texts to so many characters.
+# Iceberg Java shortens the bounds of texts to this number of characters.
 _TEXT = 16
 _PER_COMMIT, _PER_CHECKPOINT = 10_000, 200
 
 
 def make(warehouse: Path, writer: str, files: int) -> None:
-    """Let a writer make ``db.t`` with so many files, less those of a day."""
+    """Let a writer make ``db.t`` with the given number of files, less those of a day."""
     _MAKERS[writer](warehouse, files)
 
 

@@ -101,7 +101,7 @@ def _file(table: Table, number: int, index: int, shares: tuple[int, int, int]) -
 
 
 def replay(warehouse: Path) -> tuple[float, dict[str, Any]]:
-    """Commit what lies there by a process of its own; return its seconds and what it told."""
+    """Commit the pending checkpoints in a separate process; return its seconds and its document."""
     arguments = ["--warehouse", str(warehouse), "--json", "replay", "db.t"]
     arguments += ["--checkpoint", str(warehouse), "--quiet-time", "0s"]
     started = time.perf_counter()
@@ -114,8 +114,8 @@ def replay(warehouse: Path) -> tuple[float, dict[str, Any]]:
     if done.returncode:
         sys.exit(done.stdout)
     seconds = time.perf_counter() - started
-    told: dict[str, Any] = json.loads(done.stdout)
-    return seconds, told
+    report: dict[str, Any] = json.loads(done.stdout)
+    return seconds, report
 
 
 def by_java(warehouse: Path, way: str, checkpoints: int, files: int) -> float:
@@ -186,8 +186,10 @@ def main() -> None:
     for way in WAYS:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             make(Path(folder), way, options.checkpoints, options.files, options.format_version)
-            seconds, told = replay(Path(folder))
-        print(f"{way}: {seconds:.2f} s, {len(told['snapshot_ids'])} snapshots, {told['result']}")
+            seconds, report = replay(Path(folder))
+        print(
+            f"{way}: {seconds:.2f} s, {len(report['snapshot_ids'])} snapshots, {report['result']}"
+        )
         if options.java:
             with tempfile.TemporaryDirectory(dir=options.folder) as folder:
                 make_table(Path(folder), schema=SCHEMA, spec=SPEC)

@@ -48,9 +48,9 @@ def main() -> None:
                     "--output",
                     str(output),
                 ]
-                took, peak, told = timed(command)
+                took, peak, printed = timed(command)
                 taken.append(took)
-                rows = json.loads(told)["result"]["rows"]
+                rows = json.loads(printed)["result"]["rows"]
                 print(f"{name} {took:.2f} s, peak {peak:.0f} MiB, {rows:,} rows", flush=True)
     medians = {name: statistics.median(taken) for name, taken in seconds.items()}
     print(f"with deletes {medians['deletes'] / medians['plain']:.2f} times the time without")

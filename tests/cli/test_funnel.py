@@ -108,11 +108,11 @@ def test_an_unknown_outcome_names_the_operation_to_look_for(lake: CommandLine) -
     error = errors.CommitUnknownError("the catalog did not answer")
     error.operation_id = "7f3a"
 
-    told = failing(lake, error)("snapshots", "db.t")
+    result = failing(lake, error)("snapshots", "db.t")
     document = failing(lake, error)("--json", "snapshots", "db.t").json()
 
-    assert told.exit_code == 5
-    assert "operation id: 7f3a\n" in told.stderr
+    assert result.exit_code == 5
+    assert "operation id: 7f3a\n" in result.stderr
     assert (document["status"], document["operation_id"]) == ("unknown", "7f3a")
 
 

@@ -52,7 +52,7 @@ def test_a_stopped_commands_tasks_write_nothing_more(
     assert running.wait(PATIENCE_SECONDS) == 143, running.communicate()
     running.communicate()
 
-    # On a server nothing but the task itself can end it: it was to write two more files.
+    # On a server only the task itself can end it: it has two more files to write.
     cluster.gate.release()
     until(lambda: gone(worker), "the worker's end")
     assert strangers(lake) == set()
@@ -71,7 +71,7 @@ def test_a_driver_that_is_killed_leaves_the_table_to_the_next_run(
     running.kill()
     running.communicate()
 
-    # Nobody waits for its tasks any more, and what they still write is nobody's.
+    # No process waits for its tasks any more, and no snapshot uses what they still write.
     until(lambda: gone(worker), "the worker's end")
     assert rows_of(lake) == rows(0, 60)
     assert lake.ok("compact", "db.t", "--rewrite-all")["status"] == "done"
@@ -91,12 +91,12 @@ def test_of_two_attempts_at_a_time_one_counts_and_the_other_leaves_nothing(
 
     running = lake.start("-q", *settings, "compact", "db.t", "--rewrite-all")
     try:
-        told = running.communicate(timeout=PATIENCE_SECONDS)
+        output = running.communicate(timeout=PATIENCE_SECONDS)
     finally:
         running.kill()
 
     # The first attempt never went on: another did the work.
-    assert (running.returncode, told) == (0, (b"", b""))
+    assert (running.returncode, output) == (0, (b"", b""))
     worker = cluster.gate.held()
     cluster.gate.release()
     until(lambda: gone(worker), "the worker's end")

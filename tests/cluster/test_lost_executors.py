@@ -38,7 +38,7 @@ def executor_of(cluster: SparkCluster, worker: int) -> int:
         for daemon in children(executor):
             if worker in children(daemon):
                 return executor
-    raise AssertionError(f"nobody's worker: {worker}")
+    raise AssertionError(f"unknown worker: {worker}")
 
 
 @pytest.mark.parametrize("whom", ["worker", "executor"])

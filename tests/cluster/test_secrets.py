@@ -16,7 +16,7 @@ CANARY = "canary-7d41b0c9"
 
 
 def pages(address: str) -> Iterator[str]:
-    """Yield what Spark's pages tell of an application, to people and to programs."""
+    """Yield what Spark's pages show of an application, to people and to programs."""
     for path in ("/jobs/", "/stages/", "/environment/", "/SQL/", "/connect/"):
         yield read(address + path)
     (application,) = json.loads(read(f"{address}/api/v1/applications"))

@@ -342,7 +342,7 @@ def test_only_what_came_to_the_branch_is_a_conflict(diverged: Diverged, command:
     assert diverged.rows("main") == diverged.rows("theirs") == other
 
 
-# Names that are no branches
+# Names that are not branches
 
 
 _WRITING = (
@@ -363,9 +363,11 @@ _WRITING = (
 
 
 @pytest.mark.parametrize("command", _WRITING, ids=" ".join)
-@pytest.mark.parametrize(("branch", "told"), [("nowhere", "no branch named"), ("v1", "is a tag")])
+@pytest.mark.parametrize(
+    ("branch", "message"), [("nowhere", "no branch named"), ("v1", "is a tag")]
+)
 def test_a_branch_must_be_one(
-    shared: Diverged, command: tuple[str, ...], branch: str, told: str
+    shared: Diverged, command: tuple[str, ...], branch: str, message: str
 ) -> None:
     verb, *options = command
     source = shared.source(NEW)
@@ -376,7 +378,7 @@ def test_a_branch_must_be_one(
         found = shared.lake("--json", verb, "db.t", *arguments, "--branch", branch, *more)
 
         assert (found.exit_code, found.json()["status"]) == (7, "failed")
-        assert told in found.json()["error"]["message"]
+        assert message in found.json()["error"]["message"]
     assert (files_below(shared.warehouse), shared.table.metadata.refs) == (before, refs)
 
 
@@ -488,7 +490,7 @@ def test_a_run_id_counts_once_on_each_branch(diverged: Diverged) -> None:
     assert statuses == ["done", "done", "nothing-to-do", "nothing-to-do"]
     assert diverged.rows("work") == WORK | {900: ("a", "x")}
     assert diverged.rows("main") == MAIN | {900: ("a", "x")}
-    # Whatever is made of a branch has its runs.
+    # A branch created from another has its runs.
     diverged.branch("copy")
     assert diverged.lake.ok(*command, "copy")["status"] == "nothing-to-do"
 
@@ -498,7 +500,7 @@ def test_a_run_comes_to_a_branch_with_the_snapshots_that_do(diverged: Diverged) 
     command = ("ingest", "db.t", source, "--run-id", "r1", "--branch")
     fork = diverged.head("main")
     diverged.lake.ok(*command, "work")
-    # As a cherry-pick leaves it, but for the files.
+    # As a cherry-pick leaves it, except for the files.
     diverged.table.append(
         arrow({900: ("a", "x")}),
         snapshot_properties={"source-snapshot-id": str(diverged.head("work"))},
@@ -521,7 +523,7 @@ def test_an_expired_run_is_remembered_for_the_branches_that_had_it(diverged: Div
     diverged.lake.ok("expire", "db.t", *_NOW)
     late = diverged.branch("late")
     diverged.lake.ok("ingest", "db.t", diverged.source(NEW), "--overwrite", "--branch", "work")
-    # What was made of a branch is told even after that branch has lost what they share.
+    # The origin of a branch is known even after the branch it came from has lost their common snapshots.
     diverged.lake.ok("expire", "db.t", *_NOW)
 
     statuses = {

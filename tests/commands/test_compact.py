@@ -646,7 +646,7 @@ def test_rows_are_found_by_their_partition_of_any_type_afterwards(
     assert len(set(partitions)) == 3
     for value in TYPES[column][1][:2]:
         if column == "code":
-            # PyIceberg finds no row by a UUID, whoever wrote the file.
+            # PyIceberg finds no row by a UUID, whatever program wrote the file.
             wanted = f"code = '{uuid.UUID(bytes=value)}'"
             assert lake.ok("scan", "db.t", "--where", wanted)["result"]["rows"] == 2
             continue

@@ -25,7 +25,7 @@ KIB = 1024
 
 
 def noise(size: int, seed: int, *ids: int) -> pa.Table:
-    """Return rows of about so many bytes that do not compress."""
+    """Return rows of about the given number of bytes, which do not compress."""
     rng = random.Random(seed)
     count = max(len(ids), size // 100)
     names = [rng.randbytes(75).hex() for _ in range(count)]

@@ -39,17 +39,19 @@ def describe(warehouse: Path, snapshot_id: int, name: str, *, partitions: bool =
     table = pyiceberg_catalog(warehouse).load_table("db.t")
     path = Path(table.location().removeprefix("file://")) / "metadata" / name
     path.write_bytes(b"x" * 1000)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "snapshot-id": snapshot_id,
         "statistics-path": f"file://{path}",
         "file-size-in-bytes": 1000,
     }
     update: Any
     if partitions:
-        update = SetPartitionStatisticsUpdate(partition_statistics=PartitionStatisticsFile(**told))
+        update = SetPartitionStatisticsUpdate(
+            partition_statistics=PartitionStatisticsFile(**fields)
+        )
     else:
-        told |= {"file-footer-size-in-bytes": 10, "blob-metadata": []}
-        update = SetStatisticsUpdate(statistics=StatisticsFile(**told))
+        fields |= {"file-footer-size-in-bytes": 10, "blob-metadata": []}
+        update = SetStatisticsUpdate(statistics=StatisticsFile(**fields))
     table.catalog.commit_table(table, (), (update,))
     return path
 
@@ -104,12 +106,12 @@ def test_a_statistics_file_that_the_catalog_still_names_stays(warehouse: Path) -
         RetentionOptions(older_than_ms=session.clock.now_ms(), unsafe=True),
     )
     # As a server does that removes snapshots and leaves the entries of their statistics.
-    told = plan.table.metadata.statistics
+    statistics = plan.table.metadata.statistics
     catalog = session.catalog.handle
     real = catalog.commit_table
 
     def commit(table: Any, requirements: Any, updates: Any) -> Any:
-        again = [SetStatisticsUpdate(statistics=item) for item in told]
+        again = [SetStatisticsUpdate(statistics=item) for item in statistics]
         return real(table, requirements, (*updates, *again))
 
     catalog.commit_table = commit  # type: ignore[method-assign]

@@ -45,11 +45,11 @@ def test_snapshots_up_to_a_jobs_commit_are_kept_and_reported(
     assert left_in(warehouse) == ids[1:]
     assert promised["plan"]["snapshots"] == done["result"]["snapshots"] == 1
     assert promised["warnings"] == done["warnings"]
-    (told,) = done["warnings"]
-    assert all(text in told for text in (JOB["flink.job-id"], JOB["flink.operator-id"]))
-    assert "kept 2 snapshots of main, " in told
+    (warning,) = done["warnings"]
+    assert all(text in warning for text in (JOB["flink.job-id"], JOB["flink.operator-id"]))
+    assert "kept 2 snapshots of main, " in warning
     again = lake.ok("expire", "db.t", *ALL)
-    assert (again["status"], again["warnings"]) == ("nothing-to-do", [told])
+    assert (again["status"], again["warnings"]) == ("nothing-to-do", [warning])
 
 
 def test_people_see_which_checkpoints_are_kept(lake: CommandLine, busy: Any) -> None:
@@ -96,12 +96,12 @@ def test_many_jobs_make_few_warnings(lake: CommandLine, warehouse: Path) -> None
         rows = pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]})
         table.append(rows, snapshot_properties={**JOB, "flink.job-id": f"job-{number}"})
 
-    told = lake.ok("expire", "db.t", *ALL)["warnings"]
+    warnings = lake.ok("expire", "db.t", *ALL)["warnings"]
 
     # The newest one's commit is the head, which stays anyway.
-    assert len(told) == 6
-    assert "job-7" in told[0]
-    assert "3 other Flink jobs too" in told[-1]
+    assert len(warnings) == 6
+    assert "job-7" in warnings[0]
+    assert "3 other Flink jobs too" in warnings[-1]
 
 
 @pytest.mark.parametrize("name", flink_fixtures.names())

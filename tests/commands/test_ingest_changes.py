@@ -1,4 +1,4 @@
-"""`lake ingest --changes-column`: change logs leave the rows that they tell, or an error and nothing."""
+"""`lake ingest --changes-column`: a change log leaves the rows that it describes, or an error and no change."""
 
 from __future__ import annotations
 

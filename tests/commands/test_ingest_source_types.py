@@ -23,7 +23,7 @@ INTERVAL = bytes.fromhex("252a")
 
 
 class Geometry(pa.ExtensionType):  # type: ignore[misc]
-    """Makes PyArrow write Parquet's GEOMETRY, or GEOGRAPHY where edges are told."""
+    """Makes PyArrow write Parquet's GEOMETRY, or GEOGRAPHY if edges are given."""
 
     def __init__(self, edges: bytes) -> None:
         self.edges = edges
@@ -50,9 +50,9 @@ def annotate(path: Path, name: str, annotation: bytes, children: bytes = b"") ->
     """Give a column of a Parquet file an annotation that PyArrow cannot write."""
     data = path.read_bytes()
     old = b"\x18" + bytes([len(name)]) + name.encode() + children
-    told = footer(data)
-    assert told.count(old + b"\x00") == 1
-    path.write_bytes(with_footer(data, told.replace(old + b"\x00", old + annotation + b"\x00")))
+    thrift = footer(data)
+    assert thrift.count(old + b"\x00") == 1
+    path.write_bytes(with_footer(data, thrift.replace(old + b"\x00", old + annotation + b"\x00")))
     return path
 
 
@@ -75,8 +75,8 @@ def test_a_column_without_a_type_is_unknown_in_version_3_and_a_string_with_a_war
     new = lake.ok("ingest", "db.t", path, "--create", *V3)
 
     assert types_of(old) == {"id": "long", "n": "string"}
-    (told,) = old["warnings"]
-    assert "column n has no type" in told
+    (warning,) = old["warnings"]
+    assert "column n has no type" in warning
     assert types_of(new) == {"id": "long", "n": "unknown"}
     assert not new["warnings"]
     assert preview(lake) == [{"id": 1, "n": None}]
@@ -132,8 +132,8 @@ def test_nanoseconds_are_kept_in_version_3_and_never_lost_in_2(
     kept = lake.ok("ingest", "db.t", fine, "--create", *V3)
 
     assert types_of(made)["ts"] == expected
-    (told,) = made["warnings"]
-    assert f"(with --property format-version=3 it becomes {expected}_ns)" in told
+    (warning,) = made["warnings"]
+    assert f"(with --property format-version=3 it becomes {expected}_ns)" in warning
     assert refused.exit_code == 7
     for part in ("column ts", "row 2", "it has nanoseconds", "--property format-version=3"):
         assert part in refused.stderr
@@ -222,9 +222,9 @@ def test_an_extension_that_arrow_does_not_know_is_reported(
     with pa.ipc.new_file(path, table.schema) as file:
         file.write_table(table)
 
-    (told,) = lake.ok("ingest", "db.t", path, "--create", "--dry-run")["warnings"]
+    (warning,) = lake.ok("ingest", "db.t", path, "--create", "--dry-run")["warnings"]
 
-    assert told.startswith("column g has the extension type geoarrow.wkb")
+    assert warning.startswith("column g has the extension type geoarrow.wkb")
 
 
 def test_a_table_of_version_2_does_not_take_the_types_of_version_3_of_another(

@@ -278,14 +278,14 @@ def _rows(lake: CommandLine, tmp_path: Path, name: str) -> list[str]:
 
 
 def _summaries(lake: CommandLine, name: str) -> list[dict[str, str]]:
-    """What snapshots tell of themselves, but ids and sizes of files, in which names lie."""
+    """Return the summaries of snapshots without ids and without sizes of files, which depend on names."""
     found = []
     for snapshot in pyiceberg_catalog(lake.warehouse).load_table(name).snapshots():
         assert snapshot.summary
-        told = snapshot.summary.additional_properties
+        summary = snapshot.summary.additional_properties
         kept = {
             key: value
-            for key, value in told.items()
+            for key, value in summary.items()
             if "size" not in key and not key.startswith(("lake.", "flink."))
         }
         found.append({"operation": snapshot.summary.operation.value, **kept})
@@ -764,7 +764,7 @@ def _with(lake: CommandLine, *faults: Any) -> CommandLine:
 
 
 class _Hurried:
-    """The machine's clock, but nobody waits."""
+    """The machine's clock, which does not wait."""
 
     def __init__(self) -> None:
         from lake.core.clock import SystemClock

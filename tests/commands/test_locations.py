@@ -27,7 +27,7 @@ _NOW = ("--older-than", "0s", "--unsafe-retention")
 
 
 class Placed:
-    """A table of which the files lie where its properties say."""
+    """A table whose files are stored where its properties say."""
 
     def __init__(self, folder: Path, **properties: str) -> None:
         self.folder, self.warehouse = folder, folder / "warehouse"
@@ -143,8 +143,8 @@ def test_a_location_provider_that_a_table_names_is_reported_and_not_run(
     for number, key in enumerate(keys):
         placed = Placed(tmp_path / str(number), **{key: "evil.Provider"})
         for command in (("ingest", "db.t", path), ("compact", "db.t", "--rewrite-all")):
-            told = placed.lake.ok(*command)["warnings"]
-            assert any(key in warning for warning in told)
+            warnings = placed.lake.ok(*command)["warnings"]
+            assert any(key in warning for warning in warnings)
         assert placed.live()[0].startswith(str(placed.warehouse / "db" / "t" / "data" / "name=a"))
     assert not (tmp_path / "ran").exists()
 

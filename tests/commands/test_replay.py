@@ -49,7 +49,7 @@ def found_by(document: dict[str, Any], *, empty: bool = True) -> dict[tuple[str,
     }
 
 
-def told(fixture: FlinkFixture) -> dict[tuple[str, int, int], set[str]]:
+def expected_states(fixture: FlinkFixture) -> dict[tuple[str, int, int], set[str]]:
     """Return the states that agree with the truth."""
     return {
         (item["job"], item["checkpoint"], item["attempt"]): (
@@ -69,7 +69,7 @@ def test_the_listing_agrees_with_the_truth(flink: Flink, name: str) -> None:
 
     document = lake_on(fixture).ok("replay", fixture.table)
 
-    states, expected = found_by(document), told(fixture)
+    states, expected = found_by(document), expected_states(fixture)
     assert states.keys() == expected.keys()
     assert {key: state for key, state in states.items() if state not in expected[key]} == {}
     assert document["status"] == ("done" if "pending" in states.values() else "nothing-to-do")
@@ -82,8 +82,8 @@ def test_a_checkpoint_leaves_its_states_as_the_listing_says(flink: Flink, name: 
 
     document = lake_on(fixture).ok(*arguments(fixture), "--dry-run")
 
-    states, expected = found_by(document, empty=False), told(fixture)
-    # Of what the state still names, though it is long committed, no manifest may be left to tell the attempt.
+    states, expected = found_by(document, empty=False), expected_states(fixture)
+    # The state may still name a committed checkpoint whose manifests, and so its attempt, are gone.
     gone = {"committed-leftover"}
     assert {k: state for k, state in states.items() if state not in expected.get(k, gone)} == {}
     assert expected.keys() <= states.keys()

@@ -1,4 +1,4 @@
-"""What `lake replay` will not commit, and what it commits only when told that it was never committed."""
+"""What `lake replay` does not commit, and what it commits only if an option states that it was never committed."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Replay:
 
     @property
     def manifests(self) -> list[Path]:
-        """Where the manifests to replay lie, by checkpoint."""
+        """The paths of the manifests to replay, by checkpoint."""
         found = [item for item in self.truth["temp_manifests"] if item["must_replay"]]
         return [_local(item["path"]) for item in sorted(found, key=lambda item: item["seq"])]
 
     @property
     def files(self) -> list[Path]:
-        """Where their files lie."""
+        """The paths of their files."""
         found = [item for item in self.truth["temp_manifests"] if item["must_replay"]]
         return [_local(path) for item in found for path in item["files"]]
 
@@ -119,7 +119,7 @@ def test_with_a_manifest_missing_nothing_is_committed(pending: Replay, tmp_path:
 
     assert pending.is_untouched(tmp_path)
     assert pending.states() == [(4, "pending"), (6, "pending")]
-    # Their numbers tell without the checkpoint's state.
+    # Their numbers show it without the checkpoint's state.
     refused(pending.on_word(6), "manifest number 5 of job", "--checkpoint")
     assert pending.is_untouched(tmp_path)
 
@@ -187,7 +187,7 @@ def test_a_manifest_of_a_partition_spec_that_the_table_lacks_is_refused(
 # Numbers.
 
 
-def _made_anew(replay: Replay) -> Any:
+def _recreated(replay: Replay) -> Any:
     """Let the table forget all its snapshots."""
     catalog = pyiceberg_catalog(replay.fixture.warehouse)
     old = replay.table()
@@ -256,7 +256,7 @@ def test_two_sinks_of_one_job_are_distinguished(pending: Replay, tmp_path: Path)
 
 
 def _replayed_and_kept(replay: Replay) -> None:
-    """Replay, and lay the manifests there again: as after a crash before they were removed."""
+    """Replay, and restore the manifests: as after a crash before they were removed."""
     kept = [(path, path.read_bytes(), path.stat().st_mtime) for path in replay.manifests]
     assert replay.commit().exit_code == 0
     for path, content, changed in kept:
@@ -328,7 +328,7 @@ def test_manifests_older_than_the_expired_history_need_the_assumption(
 
 
 def test_a_table_without_a_snapshot_has_its_whole_history(pending: Replay, tmp_path: Path) -> None:
-    _made_anew(pending)
+    _recreated(pending)
 
     assert pending.commit().json()["status"] == "done"
 
@@ -440,7 +440,7 @@ def test_a_job_of_another_branch_is_not_committed_to_this_one(
     pending: Replay, tmp_path: Path
 ) -> None:
     one = pending.table().scan(limit=1).to_arrow()
-    table = _made_anew(pending)
+    table = _recreated(pending)
     table.append(one)
     table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "audit").commit()
     _commit_as(pending, 3, branch="audit")
@@ -481,7 +481,7 @@ def test_checkpoints_with_deletes_replace_no_partitions(flink_lent: Flink, tmp_p
     assert replay.is_untouched(tmp_path)
 
 
-# Where things lie.
+# Locations.
 
 
 def test_manifests_are_found_where_the_table_says(pending: Replay, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Staged ingests in `lake replay`: listed, committed once, and by nobody else's leave."""
+"""Staged ingests in `lake replay`: listed, and committed once, by one process."""
 
 from __future__ import annotations
 

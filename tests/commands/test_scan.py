@@ -132,9 +132,9 @@ def test_overwrites_and_rewrites_are_skipped_and_named(
     document = lake.ok("scan", "db.t", "--from-snapshot", four[3], "--plan")
 
     assert document["plan"]["records"] == 1
-    told = " ".join(document["warnings"])
-    assert "delete" in told
-    assert "replace" in told
+    warnings = " ".join(document["warnings"])
+    assert "delete" in warnings
+    assert "replace" in warnings
     assert ids_of(lake, "--from-snapshot", four[0]) == [1, 2, 3, 9]
 
 
@@ -312,7 +312,7 @@ def test_an_empty_table_has_nothing_to_scan(lake: CommandLine, warehouse: Path) 
 
 
 @pytest.mark.parametrize(
-    ("module", "bound", "told"),
+    ("module", "bound", "message"),
     [
         (footer, "_MAX_FOOTER_BYTES", "its footer claims"),
         (reader, "_MAX_ROW_GROUPS", "row groups"),
@@ -320,7 +320,7 @@ def test_an_empty_table_has_nothing_to_scan(lake: CommandLine, warehouse: Path) 
     ids=["footer", "row groups"],
 )
 def test_a_data_file_whose_footer_is_beyond_all_bounds_is_refused(
-    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, module: ModuleType, bound: str, told: str
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, module: ModuleType, bound: str, message: str
 ) -> None:
     make_table(lake.warehouse).append(pa.table({"id": pa.array([1], pa.int64()), "name": ["x"]}))
     monkeypatch.setattr(module, bound, 0)
@@ -328,4 +328,4 @@ def test_a_data_file_whose_footer_is_beyond_all_bounds_is_refused(
 
     assert result.exit_code == 7
     assert result.json()["error"]["kind"] == "corrupt"
-    assert told in result.json()["error"]["message"]
+    assert message in result.json()["error"]["message"]

@@ -71,7 +71,7 @@ def test_changes_of_flinks_tables_lead_to_their_rows(
     assert rows_after(pq.read_table(output)) == fixture.rows()
 
 
-# What is told
+# What is shown
 
 
 def test_an_upsert_is_shown_as_inserts_and_updates(lake: CommandLine, history: History) -> None:
@@ -120,9 +120,9 @@ def test_the_whole_history_is_shown_without_a_start(lake: CommandLine, history: 
         rows = list(csv.DictReader(file))
     assert [*rows[0]] == ["id", "name", *CHANGES]
     assert [row["_change_ordinal"] for row in rows] == ["0"] * 10 + ["1"] * 3 + ["2"] * 2
-    told = [history.states[number][0] for number in (0, 1, 3)]
+    ids = [history.states[number][0] for number in (0, 1, 3)]
     assert [int(row["_commit_snapshot_id"]) for row in rows] == (
-        [told[0]] * 10 + [told[1]] * 3 + [told[2]] * 2
+        [ids[0]] * 10 + [ids[1]] * 3 + [ids[2]] * 2
     )
 
 

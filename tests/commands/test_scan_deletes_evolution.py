@@ -262,7 +262,7 @@ def test_partition_values_stand_in_for_a_key_column_that_files_lack(
 ) -> None:
     handle = make_table(warehouse, schema=SCHEMA, spec=BY_ID)
     handle.append(rows(1, 1, 2))
-    # Hive's files have no columns that the partition tells.
+    # Hive's files have no columns whose values the partition contains.
     for row in handle.inspect.data_files().to_pylist():
         path = Path(row["file_path"].removeprefix("file://"))
         size = path.stat().st_size

@@ -171,8 +171,8 @@ def test_flinks_column_is_short_and_only_where_flink_wrote(
 
     assert "flink" not in plain
     job = other.truth["replay"]["job"][:7]
-    told = [line.split("\t")[-1] for line in shown.splitlines()]
-    assert told == ["flink", f"{job} chk-3", f"{job} chk-2", f"{job} chk-1"]
+    labels = [line.split("\t")[-1] for line in shown.splitlines()]
+    assert labels == ["flink", f"{job} chk-3", f"{job} chk-2", f"{job} chk-1"]
 
 
 @pytest.mark.parametrize("options", [["--branch", "nope"], ["--branch", "v1"]])

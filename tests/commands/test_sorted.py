@@ -56,7 +56,7 @@ def write_sources(folder: Path, rows: list[Row], files: int) -> list[Path]:
 
 
 def live_files(warehouse: Path) -> list[tuple[list[Row], int | None]]:
-    """Return each live file's rows as they lie in it, and the sort order that its entry claims."""
+    """Return each live file's rows in their order, and the sort order of its entry."""
     table = pyiceberg_catalog(warehouse).load_table("db.t")
     found = table.inspect.data_files().to_pylist()
     return [
@@ -76,17 +76,17 @@ def all_rows(files: list[tuple[list[Row], int | None]]) -> list[Row]:
 
 
 def descending(row: Row) -> tuple[bool, int]:
-    """Where a row lies by ``id desc nulls last``."""
+    """Return the sort key of a row by ``id desc nulls last``."""
     return row["id"] is None, -(row["id"] or 0)
 
 
 def ascending(row: Row) -> tuple[bool, int]:
-    """Where a row lies by ``id``."""
+    """Return the sort key of a row by ``id``."""
     return row["id"] is not None, row["id"] or 0
 
 
 def are_ranges(files: list[list[Row]], key: Callable[[Row], Any]) -> bool:
-    """Whether files are sorted, and no file's rows lie among another's."""
+    """Return whether files are sorted, and their ranges do not overlap."""
     ends = sorted((key(rows[0]), key(rows[-1])) for rows in files)
     apart = all(before[1] <= after[0] for before, after in itertools.pairwise(ends))
     return apart and all(rows == sorted(rows, key=key) for rows in files)
@@ -164,7 +164,7 @@ def test_range_distribution_of_an_unsorted_table_is_by_its_partitions(
     files = live_files(sending.warehouse)
     assert all_rows(files) == rows
     assert {order_id for _, order_id in files} == {None}
-    # 17 partitions with NULL's: only what lies at a cut is in two files.
+    # 17 partitions with that of NULL: only a partition at a cut is in two files.
     assert 17 <= len(files) <= 17 + 3
 
 
@@ -240,7 +240,7 @@ def test_an_upsert_by_range_is_by_hash_with_a_warning(sending: CommandLine, tmp_
     done = lake.ok("ingest", "db.t", source, "--upsert", "--key", "id,part")
 
     assert done["plan"]["distribution"] == "hash"
-    assert any("by hash instead of by range" in told for told in done["warnings"])
+    assert any("by hash instead of by range" in warning for warning in done["warnings"])
     scanned = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
     assert sorted(scanned, key=lambda row: row["number"]) == rows
     files = live_files(lake.warehouse)

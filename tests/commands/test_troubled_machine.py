@@ -54,7 +54,7 @@ def unprivileged() -> Iterator[None]:
 
 @contextmanager
 def read_only(*folders: Path) -> Iterator[None]:
-    """Let nobody write in folders, and below them."""
+    """Make folders, and all below them, read-only."""
     every = [path for folder in folders for path in (folder, *folder.rglob("*"))]
     modes = [path.stat().st_mode for path in every]
     for path in every:
@@ -117,7 +117,7 @@ def test_files_that_may_not_grow_change_nothing_and_leave_nothing(
     with limited(resource.RLIMIT_FSIZE, 300):
         result = lake("--json", *words(tmp_path, command))
 
-    # The catalog's own file may not grow either: then nobody knows at once what became of the commit.
+    # The catalog's own file may not grow either: then the outcome of the commit is unknown at first.
     if result.exit_code != 5:
         check(result, 7, os.strerror(errno.EFBIG).lower())
     assert files(table) == before

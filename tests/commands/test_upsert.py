@@ -1,4 +1,4 @@
-"""`lake ingest --upsert`: one row a key, the newest, whatever mode deletes the old ones and whoever races."""
+"""`lake ingest --upsert`: one row a key, the newest, whatever mode deletes the old ones and whatever else commits."""
 
 from __future__ import annotations
 
@@ -403,7 +403,7 @@ def test_files_that_cannot_hold_the_keys_are_not_read(
     assert inserted_and_updated(found) == (0, 2)
 
 
-# Keys that tell nothing
+# Keys that identify no row
 
 
 @pytest.mark.parametrize(("column", "what"), [("id", "NULL"), ("value", "NaN")])

@@ -46,10 +46,10 @@ HARMLESS = [
 
 @pytest.mark.parametrize("text", LEAKS)
 def test_what_looks_like_a_secret_is_masked(text: str) -> None:
-    told = Redactor()(text)
+    redacted = Redactor()(text)
 
-    assert "canary" not in told.lower()
-    assert "***" in told
+    assert "canary" not in redacted.lower()
+    assert "***" in redacted
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -74,9 +74,9 @@ def test_known_values_are_masked_wherever_they_turn_up() -> None:
     spoken = "Zm9v/bar+1 Zm9v%2Fbar%2B1 client-one hush-hush open-sesame nested-one"
     spoken += ' headed-\\\\one" connected-one'
 
-    told = redact(spoken + " https://host/tokens oauth2 short")
+    redacted = redact(spoken + " https://host/tokens oauth2 short")
 
-    assert told == "*** " * 8 + "https://host/tokens oauth2 short"
+    assert redacted == "*** " * 8 + "https://host/tokens oauth2 short"
 
 
 def test_the_environment_gives_up_its_secrets_and_not_its_words() -> None:
@@ -103,9 +103,9 @@ def test_what_is_left_of_a_value_that_was_cut_is_masked_too() -> None:
     redact = Redactor()
     redact.learn({"token": "canary-of-some-length"})
 
-    told = redact("the server said (no: canary-of-so)")
+    redacted = redact("the server said (no: canary-of-so)")
 
-    assert told == "the server said (no: ***)"
+    assert redacted == "the server said (no: ***)"
 
 
 def test_a_text_is_cut_unless_it_is_a_trace() -> None:
@@ -130,7 +130,7 @@ def test_a_text_is_cut_unless_it_is_a_trace() -> None:
     ],
 )
 def test_a_long_text_without_secrets_is_read_once_and_stays(part: str) -> None:
-    # Read anew from each of its places, it would take hours.
+    # If it were read again from each position, it would take hours.
     text = part * (400_000 // len(part))
     assert Redactor()(text, limit=None) == text
 

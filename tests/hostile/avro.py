@@ -1,4 +1,4 @@
-"""Manifests and manifest lists: cut at every byte, with lies in them, and with bytes changed at random."""
+"""Manifests and manifest lists: cut at every byte, with wrong values, and with bytes changed at random."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Truncations:
         return self._commands.all_judged([command], {path: data})[0]
 
 
-class Lies:
-    """A list and manifests of a table, whose blocks, records, schemas and codecs lie.
+class WrongValues:
+    """A list and manifests of a table with wrong blocks, records, schemas and codecs.
 
-    The list has the lengths of the manifests as they lie there, so that nothing but their content tells. Where no
-    rule of the format is broken, what the reference reads of the broken table is as right as what was there.
+    The list has the lengths of the stored manifests, so that only their contents are wrong. If no rule of the
+    format is broken, what the reference reads of the broken table is as correct as the original.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -46,11 +46,11 @@ class Lies:
         self._mutants: list[tuple[Path, str, bytes]] = []
         for path in dict.fromkeys((self._head, manifests[0], manifests[-1])):
             data = path.read_bytes()
-            lies = edits.LIST_LIES if path == self._head else edits.ENTRY_LIES
+            wrong = edits.LIST_EDITS if path == self._head else edits.ENTRY_EDITS
             for found in (
-                edits.block_lies(data),
-                edits.record_lies(data, lies),
-                edits.schema_lies(data),
+                edits.wrong_blocks(data),
+                edits.wrong_records(data, wrong),
+                edits.wrong_schemas(data),
                 edits.bombs(data) if path != manifests[-1] else {},
             ):
                 self._mutants += [(path, name, mutant) for name, mutant in found.items()]
@@ -64,7 +64,7 @@ class Lies:
         commands = ("scan", "plan", "expire", _OTHERS[number % len(_OTHERS)])
         # No reader without limits should look at a bomb.
         believed = "bomb" not in name
-        with self._commands.telling(f"{path.name} {name}"):
+        with self._commands.adding(f"{path.name} {name}"):
             return " / ".join(self._commands.all_judged(commands, broken, believed=believed))
 
 

@@ -62,7 +62,7 @@ class Commands:
         self._ok("snapshots")
 
     def _session(self, settings: Settings) -> Session:
-        # Opening SQLite anew takes longer than most commands.
+        # Opening SQLite again takes longer than most commands.
         if self._catalog is None:
             self._catalog = open_catalog(settings)
         return Session(settings=settings, catalog=self._catalog)
@@ -86,9 +86,9 @@ class Commands:
         return self._lake.ok(*self.arguments(command))
 
     def run(self, command: str) -> Result:
-        """Run a command; with ``-told`` as people read it."""
-        if command.endswith("-told"):
-            line = self.arguments(command.removesuffix("-told"))
+        """Run a command; with ``-text`` as people read it."""
+        if command.endswith("-text"):
+            line = self.arguments(command.removesuffix("-text"))
             return self._lake("--verbose", *line, "--dry-run")
         return self._lake("--json", *self.arguments(command))
 
@@ -153,8 +153,8 @@ class Commands:
             self.table.restore()
 
     @contextmanager
-    def telling(self, what: str) -> Iterator[None]:
-        """Say what was broken where something is wrong."""
+    def adding(self, what: str) -> Iterator[None]:
+        """Add what was broken to the message of an error."""
         try:
             yield
         except WrongError as error:
@@ -205,7 +205,7 @@ class Commands:
     def _untouched(self, command: str, result: Result, truths: Sequence[Truth]) -> None:
         """Check that nothing that is needed, and nothing outside, went."""
         if self.table.canary_changed():
-            raise WrongError(f"{command} touched what lies beside the warehouse: {result}")
+            raise WrongError(f"{command} changed a file beside the warehouse: {result}")
         if self.table.is_lost:
             raise WrongError(f"{command} deleted the table's metadata: {result.stdout[-800:]}")
         gone = {path for path in self.table.changes()[1] if path.suffix != ".crc"}
@@ -219,14 +219,14 @@ class Commands:
     def _nothing_changed(self, command: str, result: Result) -> None:
         come, gone = self.table.changes()
         if come or gone or self.table.has_moved:
-            told = [path.name for path in (*come, *gone)]
-            raise WrongError(f"{command} failed and changed {told}: {result.stdout[-800:]}")
+            changed = [path.name for path in (*come, *gone)]
+            raise WrongError(f"{command} failed and changed {changed}: {result.stdout[-800:]}")
 
     def _plan_is_right(self, document: dict[str, Any], truth: Truth) -> None:
-        told = ("files", "delete_files", "records")
-        found = {key: document["plan"][key] for key in told}
+        keys = ("files", "delete_files", "records")
+        found = {key: document["plan"][key] for key in keys}
         if found != truth.facts and not document["warnings"]:
-            raise WrongError(f"scan --plan tells {found}, there are {truth.facts}")
+            raise WrongError(f"scan --plan shows {found}, there are {truth.facts}")
 
     def _scan_is_right(self, document: dict[str, Any], truth: Truth) -> None:
         rows = pq.read_table(self._out)
@@ -249,7 +249,7 @@ class Commands:
         known = {str(one.snapshot_id) for one in self.table.metadata.snapshots}
         found = [one["snapshot_id"] for one in document["result"]["snapshots"]]
         if not known.issuperset(found) or len(found) != len(set(found)):
-            raise WrongError(f"snapshots tells {document['result']}")
+            raise WrongError(f"snapshots shows {document['result']}")
 
     def _compact_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         self._rows_are(truth.rows, "compact")
@@ -265,7 +265,7 @@ class Commands:
         self._rows_are(kept + new, "upsert")
 
     def _expire_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
-        # What was kept is there, or `_untouched` had told; all else may stay or go.
+        # The files that are kept exist, or `_untouched` had failed; all others may stay or go.
         self._rows_are(truth.rows, "expire")
         if set(self.table.metadata.refs) != truth.refs:
             raise WrongError(f"expire left the refs {set(self.table.metadata.refs)}")

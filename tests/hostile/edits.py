@@ -1,4 +1,4 @@
-"""Avro files rewritten with lies in them: in their records, schemas, blocks and codecs."""
+"""Avro files rewritten with wrong values: in their records, schemas, blocks and codecs."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def block(count: int, body: bytes, sync: bytes, *, length: int | None = None) ->
     return long(count) + long(len(body) if length is None else length) + body + sync
 
 
-def block_lies(data: bytes) -> dict[str, bytes]:
-    """Return files whose blocks say what is not so."""
+def wrong_blocks(data: bytes) -> dict[str, bytes]:
+    """Return files whose blocks have wrong counts, lengths or markers."""
     head, sync = head_of(data)
     file = opened(data)
     body = _body(data, head)
     rows = len(file.records)
-    lies = {
+    wrong = {
         f"count {count}": head + block(count, body, sync)
         for count in (0, 1, rows - 1, rows + 1, 2**31, 2**62, 2**63 - 1, 2**63, 2**64, -1, -rows)
         if count != rows
@@ -101,16 +101,16 @@ def block_lies(data: bytes) -> dict[str, bytes]:
         -1,
         -(2**62),
     ):
-        lies[f"length {length}"] = head + block(rows, body, sync, length=length)
-    lies["wrong sync"] = head + block(rows, body, bytes(_SYNC))
-    lies["no block"] = head
-    lies["a block of nothing"] = data + block(0, _empty(file.codec), sync)
-    lies["a block twice"] = data + block(rows, body, sync)
-    lies["a byte behind"] = data + b"\0"
-    lies["no magic"] = b"Obj\x02" + data[4:]
-    lies["nothing"] = b""
-    lies["java"] = b"\xac\xed\x00\x05" + data
-    return lies
+        wrong[f"length {length}"] = head + block(rows, body, sync, length=length)
+    wrong["wrong sync"] = head + block(rows, body, bytes(_SYNC))
+    wrong["no block"] = head
+    wrong["a block of nothing"] = data + block(0, _empty(file.codec), sync)
+    wrong["a block twice"] = data + block(rows, body, sync)
+    wrong["a byte behind"] = data + b"\0"
+    wrong["no magic"] = b"Obj\x02" + data[4:]
+    wrong["nothing"] = b""
+    wrong["java"] = b"\xac\xed\x00\x05" + data
+    return wrong
 
 
 def _body(data: bytes, head: bytes) -> bytes:
@@ -135,7 +135,8 @@ def bombs(data: bytes) -> dict[str, bytes]:
         "deflate": _deflated(zeros),
         "zstandard": _zstd(zeros),
         "snappy": long(2 * BOMB_BYTES)[:5] + bytes(1000),
-        "snappy told small": bytes(pa.compress(zeros, codec="snappy", asbytes=True)) + bytes(4),
+        "snappy with a small length": bytes(pa.compress(zeros, codec="snappy", asbytes=True))
+        + bytes(4),
     }.items():
         empty = written(Opened(file.schema, [], file.header, "null"), codec="null").replace(
             b"\x08null", long(len(codec.split()[0])) + codec.split()[0].encode(), 1
@@ -179,7 +180,7 @@ def _each(path: str, value: Any) -> Edit:
 
 _HUGE = "x" * 2**20
 # What a manifest's entry must not say: counts, statuses and paths that other numbers contradict.
-ENTRY_LIES: dict[str, Edit] = {
+ENTRY_EDITS: dict[str, Edit] = {
     **{f"status {value}": _each("status", value) for value in (-1, 2, 3, 7, 2**31 - 1)},
     **{
         f"{name} {value}": _each(f"data_file.{name}", value)
@@ -210,7 +211,7 @@ ENTRY_LIES: dict[str, Edit] = {
     "no rows": lambda rows: rows.clear(),
     "the first away": lambda rows: rows.__delitem__(0),
 }
-LIST_LIES: dict[str, Edit] = {
+LIST_EDITS: dict[str, Edit] = {
     **{
         f"{name} {value}": _each(name, value)
         for name in (
@@ -263,10 +264,10 @@ LIST_LIES: dict[str, Edit] = {
 }
 
 
-def record_lies(data: bytes, lies: Mapping[str, Edit]) -> dict[str, bytes]:
+def wrong_records(data: bytes, wrong: Mapping[str, Edit]) -> dict[str, bytes]:
     """Return files with an untrue record each; those that the file's schema cannot hold are left out."""
     found = {}
-    for name, edit in lies.items():
+    for name, edit in wrong.items():
         file = opened(data)
         try:
             edit(file.records)
@@ -285,8 +286,8 @@ def with_length(data: bytes, path: Path, length: int) -> bytes:
     return written(file)
 
 
-def schema_lies(data: bytes) -> dict[str, bytes]:
-    """Return files whose header holds another schema than they are written with."""
+def wrong_schemas(data: bytes) -> dict[str, bytes]:
+    """Return files whose header contains another schema than they are written with."""
     return {name: _with_schema(data, text) for name, text in _schemas(opened(data).schema).items()}
 
 

@@ -10,11 +10,11 @@ _TABLE = "blocks"
 _FEW = {
     # Edges of the list's blocks, and points between.
     f"avro:Truncations:{_TABLE}": (*range(4520, 4540, 2), 4690, 4845, 4999, 100, 2000),
-    f"avro:Lies:{_TABLE}": (59, 73, 84, 90),
+    f"avro:WrongValues:{_TABLE}": (59, 73, 84, 90),
     f"parquet:Flips:{_TABLE}": (0, 1, 2, 3),
     f"metadata:Values:{_TABLE}": range(10),
     # A ref to nothing, a transform to come.
-    f"metadata:Lies:{_TABLE}": (48, 60),
+    f"metadata:WrongValues:{_TABLE}": (48, 60),
     f"places:Named:{_TABLE}": (0, 16, 45, 98, 151),
 }
 INPUTS = [(kind, number) for kind, numbers in _FEW.items() for number in numbers]

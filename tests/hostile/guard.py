@@ -1,4 +1,4 @@
-"""Runs inputs one by one in a process with limits; one that takes the process along is told like any other.
+"""Runs inputs one by one in a process with limits; one that ends the process is reported like any other.
 
 That process tries inputs of a kind, and writes a line of JSON before and after each.
 """

@@ -1,4 +1,4 @@
-"""Table metadata: bombs, lies with names, and values changed at random."""
+"""Table metadata: bombs, named wrong values, and values changed at random."""
 
 from __future__ import annotations
 
@@ -87,25 +87,25 @@ class Values:
 
     def attempt(self, number: int) -> str:
         chance = random.Random(f"metadata {number}")
-        told: list[str] = []
+        edits_made: list[str] = []
 
         def change(document: Any) -> None:
             times = chance.choice((1, 1, 1, 2, 3))
-            told.extend(_changed(document, chance) for _ in range(times))
+            edits_made.extend(_changed(document, chance) for _ in range(times))
 
         data = edited(self._text, change)
         if chance.random() < 0.1:
             at = chance.randrange(len(data))
             data = data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :]
         commands = [_TURNS[number % len(_TURNS)]]
-        with self._commands.telling("; ".join(told)):
+        with self._commands.adding("; ".join(edits_made)):
             return " / ".join(
                 self._commands.all_judged(commands, {self._path: data}, believed=True)
             )
 
 
 def _changed(document: Any, chance: random.Random) -> str:
-    """Change something in a document; tell what."""
+    """Change something in a document; return a description."""
     places = list(_places(document, ""))
     # Schemas are most of a document, and the least of what counts.
     weighed = [place for place in places if "schema" not in place[2] or chance.random() < 0.2]
@@ -150,8 +150,8 @@ def _places(value: Any, name: str) -> Iterator[tuple[Any, Any, str]]:
             yield from _places(item, f"{name}.{key}")
 
 
-class Lies:
-    """Metadata with a lie that has a name; every command is run on each."""
+class WrongValues:
+    """Metadata with one wrong value that has a name; every command is run on each."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._table = broken_table(folder, name)
@@ -159,7 +159,7 @@ class Lies:
         self._path = self._table.metadata_path
         text = self._path.read_bytes()
         canary = folder / "canary"
-        self._mutants = list(_lies(text, canary, self._path).items())
+        self._mutants = list(_wrong_values(text, canary, self._path).items())
         self.count = len(self._mutants)
 
     def attempt(self, number: int) -> str:
@@ -167,7 +167,7 @@ class Lies:
         data = make()
         packed = "gzip" in name
         path = self._path.with_name("00099-x.gz.metadata.json") if packed else self._path
-        with self._commands.telling(name):
+        with self._commands.adding(name):
             if not packed:
                 return self._all({path: data}, believed="bomb" not in name)
             if self._table.catalog_type != "sql":
@@ -192,17 +192,17 @@ class Lies:
         return " / ".join(ends)
 
 
-def _lies(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[], bytes]]:
+def _wrong_values(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[], bytes]]:
     document = json.loads(text)
     head = document["current-snapshot-id"]
     found: dict[str, Callable[[], bytes]] = {}
 
-    def lie(name: str, change: Callable[[Any], Any]) -> None:
+    def add(name: str, change: Callable[[Any], Any]) -> None:
         found[name] = lambda: edited(text, change)
 
     for version in (-1, 0, 1, 4, 99, "2", None):
-        lie(f"version {version}", lambda one, to=version: one.update({"format-version": to}))
-    lie("unknown fields", lambda one: one.update({"x-unknown": {"a": [1]}, "encryption-keys": []}))
+        add(f"version {version}", lambda one, to=version: one.update({"format-version": to}))
+    add("unknown fields", lambda one: one.update({"x-unknown": {"a": [1]}, "encryption-keys": []}))
     for place in (
         "/",
         "",
@@ -212,24 +212,24 @@ def _lies(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[], bytes]
         "/etc",
         "relative",
     ):
-        lie(f"location {place!r}", lambda one, to=place: one.update(location=to))
+        add(f"location {place!r}", lambda one, to=place: one.update(location=to))
     places = (f"{canary}/a.parquet", "/etc/passwd", "", "gs9://x/y", "/dev/zero", "\0", str(own))
     for place in places:
-        lie(
+        add(
             f"the head's list {place!r}",
             lambda one, to=place: one["snapshots"][-1].update({"manifest-list": to}),
         )
-        lie(
+        add(
             f"the oldest list {place!r}",
             lambda one, to=place: one["snapshots"][0].update({"manifest-list": to}),
         )
-        lie(
+        add(
             f"log {place!r}",
             lambda one, to=place: one.update(
                 {"metadata-log": [{"timestamp-ms": 1, "metadata-file": to}]}
             ),
         )
-        lie(
+        add(
             f"statistics {place!r}",
             lambda one, to=place: one.update(
                 statistics=[
@@ -243,42 +243,42 @@ def _lies(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[], bytes]
                 ]
             ),
         )
-    lie("a circle of parents", lambda one: _circle(one["snapshots"]))
-    lie("its own parent", lambda one: one["snapshots"][-1].update({"parent-snapshot-id": head}))
-    lie("a snapshot twice", lambda one: one["snapshots"].append(one["snapshots"][-1]))
-    lie(
+    add("a circle of parents", lambda one: _circle(one["snapshots"]))
+    add("its own parent", lambda one: one["snapshots"][-1].update({"parent-snapshot-id": head}))
+    add("a snapshot twice", lambda one: one["snapshots"].append(one["snapshots"][-1]))
+    add(
         "an id of two snapshots",
         lambda one: one["snapshots"][0].update({"snapshot-id": head}),
     )
-    lie("a schema twice", lambda one: one["schemas"].append(one["schemas"][0]))
-    lie("a spec twice", lambda one: one["partition-specs"].append(one["partition-specs"][0]))
-    lie("no current snapshot", lambda one: one.pop("current-snapshot-id"))
-    lie("a missing current snapshot", lambda one: one.update({"current-snapshot-id": 5}))
-    lie("no snapshots", lambda one: one.update(snapshots=[]))
-    lie("a ref to nothing", lambda one: one["refs"].update(lost={"snapshot-id": 5, "type": "tag"}))
-    lie("main to nothing", lambda one: one["refs"]["main"].update({"snapshot-id": 5}))
-    lie("main as a tag", lambda one: one["refs"]["main"].update(type="tag"))
-    lie("refs of odd names", lambda one: one["refs"].update({"\x1b[2J\n": one["refs"]["main"]}))
-    lie("no refs", lambda one: one.pop("refs"))
-    lie("a low last sequence number", lambda one: one.update({"last-sequence-number": 0}))
-    lie("a negative last sequence number", lambda one: one.update({"last-sequence-number": -5}))
-    lie("a low next row id", lambda one: one.update({"next-row-id": 0}))
-    lie("a low last column", lambda one: one.update({"last-column-id": 0}))
-    lie("a missing schema", lambda one: one.update({"current-schema-id": 77}))
-    lie("a missing spec", lambda one: one.update({"default-spec-id": 77}))
-    lie(
+    add("a schema twice", lambda one: one["schemas"].append(one["schemas"][0]))
+    add("a spec twice", lambda one: one["partition-specs"].append(one["partition-specs"][0]))
+    add("no current snapshot", lambda one: one.pop("current-snapshot-id"))
+    add("a missing current snapshot", lambda one: one.update({"current-snapshot-id": 5}))
+    add("no snapshots", lambda one: one.update(snapshots=[]))
+    add("a ref to nothing", lambda one: one["refs"].update(lost={"snapshot-id": 5, "type": "tag"}))
+    add("main to nothing", lambda one: one["refs"]["main"].update({"snapshot-id": 5}))
+    add("main as a tag", lambda one: one["refs"]["main"].update(type="tag"))
+    add("refs of odd names", lambda one: one["refs"].update({"\x1b[2J\n": one["refs"]["main"]}))
+    add("no refs", lambda one: one.pop("refs"))
+    add("a low last sequence number", lambda one: one.update({"last-sequence-number": 0}))
+    add("a negative last sequence number", lambda one: one.update({"last-sequence-number": -5}))
+    add("a low next row id", lambda one: one.update({"next-row-id": 0}))
+    add("a low last column", lambda one: one.update({"last-column-id": 0}))
+    add("a missing schema", lambda one: one.update({"current-schema-id": 77}))
+    add("a missing spec", lambda one: one.update({"default-spec-id": 77}))
+    add(
         "a spec of a missing column",
         lambda one: one["partition-specs"][0]["fields"][0].update({"source-id": 77}),
     )
-    lie(
+    add(
         "an unknown transform",
         lambda one: one["partition-specs"][0]["fields"][0].update(transform="x"),
     )
-    lie(
+    add(
         "times to come",
         lambda one: [item.update({"timestamp-ms": 2**62}) for item in one["snapshots"]],
     )
-    lie(
+    add(
         "times before",
         lambda one: [item.update({"timestamp-ms": -(2**62)}) for item in one["snapshots"]],
     )
@@ -300,7 +300,7 @@ def _lies(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[], bytes]
         "gc.enabled": "false",
         "s3.endpoint": "http://127.0.0.1:1",
     }.items():
-        lie(
+        add(
             f"{key} = {value[:20]}",
             lambda one, k=key, v=value: one.setdefault("properties", {}).update({k: v}),
         )
@@ -338,7 +338,7 @@ def _lies(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[], bytes]
 
 
 def _bomb(start: bytes, byte: bytes, times: int) -> bytes:
-    """Pack a text and so many bytes behind it, which are never in memory at once."""
+    """Pack a text and ``times`` bytes behind it, which are never in memory at once."""
     piece = byte * 2**20
     packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS + 16)
     pieces = [packer.compress(start), *(packer.compress(piece) for _ in range(times // len(piece)))]

@@ -13,16 +13,16 @@ _OWN = tuple(name for name in TABLES if name not in FLINK)
 
 
 def _every() -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield kinds with the numbers of their inputs; those beyond a kind's own count are none."""
+    """Yield kinds with the numbers of their inputs; those beyond a kind's own count are ignored."""
     # The head's list in whole where every record is a block of its own and where all are one, and points of all.
     for name in ("blocks", "pyiceberg-v2"):
         yield f"avro:Truncations:{name}", range(5200)
     for index, name in enumerate(TABLES):
         yield f"avro:Truncations:{name}", range(5200 + index, 70_000, 200)
         yield f"avro:Flips:{name}", range(300)
-    yield "avro:Lies:lake-v2", range(600)
+    yield "avro:WrongValues:lake-v2", range(600)
     for index, name in enumerate(("lake-v3", "pyiceberg-v1", "flink-upsert")):
-        yield f"avro:Lies:{name}", range(index, 600, 3)
+        yield f"avro:WrongValues:{name}", range(index, 600, 3)
     for name, count in (
         ("lake-v2", 400),
         ("lake-v3", 300),
@@ -30,8 +30,8 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
         ("flink-upsert", 200),
     ):
         yield f"parquet:Flips:{name}", range(count)
-    yield "parquet:Lies:lake-v2", range(400)
-    yield "parquet:Lies:flink-upsert", range(0, 400, 3)
+    yield "parquet:WrongValues:lake-v2", range(400)
+    yield "parquet:WrongValues:flink-upsert", range(0, 400, 3)
     yield "parquet:Bombs", range(20)
     for file in ("orc:zlib", "orc:none", "avro:gzip", "avro:uncompressed"):
         yield f"formats:Mutants:{file}", range(500)
@@ -39,8 +39,8 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
     yield "parquet:Vectors:lake-v3", range(1000)
     for name, count in (("lake-v2", 400), ("lake-v3", 300), ("pyiceberg-v1", 300)):
         yield f"metadata:Values:{name}", range(count)
-    yield "metadata:Lies:lake-v2", range(150)
-    yield "metadata:Lies:lake-v3", range(0, 150, 4)
+    yield "metadata:WrongValues:lake-v2", range(150)
+    yield "metadata:WrongValues:lake-v3", range(0, 150, 4)
     yield "places:Named", range(600)
     yield "places:Arguments", range(400)
     yield "places:Nested", range(8)

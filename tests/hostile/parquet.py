@@ -1,4 +1,4 @@
-"""Data and delete files: bytes changed at random, footers and content that lie, vectors that are none."""
+"""Data and delete files: bytes changed at random, wrong footers and contents, invalid vectors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Flips:
         return self._files.tried((turns[number % len(turns)],), {path: data})
 
 
-class Lies:
+class WrongValues:
     """Data and delete files whose footers and contents are not what the table's metadata says."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -52,16 +52,16 @@ class Lies:
         self._mutants: list[tuple[Path, str, bytes]] = []
         for path in self._files.data:
             data = path.read_bytes()
-            lies = {**parquet_edits.footer_lies(data), **parquet_edits.content_lies(data)}
+            wrong = {**parquet_edits.wrong_footers(data), **parquet_edits.wrong_contents(data)}
             if self._mutants:
                 # One so large will do: what waits here counts as the commands' memory.
-                del lies[parquet_edits.LARGE]
-            self._mutants += [(path, lie, mutant) for lie, mutant in lies.items()]
+                del wrong[parquet_edits.LARGE]
+            self._mutants += [(path, name, mutant) for name, mutant in wrong.items()]
         self.count = len(self._mutants)
 
     def attempt(self, number: int) -> str:
         path, name, data = self._mutants[number]
-        with self._files.commands.telling(f"{path.name} {name}"):
+        with self._files.commands.adding(f"{path.name} {name}"):
             commands: tuple[str, ...] = ("scan", "compact", "expire")
             if self._files.table.name == NAME:
                 commands = (*commands, "upsert")
@@ -91,7 +91,7 @@ class Vectors:
         if number % 4:
             path = chance.choice(self._files.vectors)
             data = table.original(path)
-            # The blobs lie between the magic and the footer, which only people read.
+            # The blobs are between the magic and the footer, which only people read.
             data = edits.flipped(data, chance) if number % 2 else _in_blob(data, chance)
             return self._files.tried(commands, {path: data})
         file = edits.opened(table.original(self._manifest))
@@ -113,7 +113,7 @@ class Vectors:
             self._manifest: data,
             self._list: edits.with_length(table.original(self._list), self._manifest, len(data)),
         }
-        with self._files.commands.telling(f"{name} {entry[name]}"):
+        with self._files.commands.adding(f"{name} {entry[name]}"):
             return self._files.tried(commands, broken, believed=True)
 
 
@@ -126,7 +126,7 @@ def _in_blob(data: bytes, chance: random.Random) -> bytes:
 
 
 class Bombs:
-    """Files of kilobytes whose rows are gigabytes, or whose columns lie a thousand levels deep, as sources."""
+    """Files of kilobytes whose rows are gigabytes, or whose columns are nested a thousand levels deep, as sources."""
 
     def __init__(self, folder: Path) -> None:
         self._table = broken_table(folder, "lake-v2")

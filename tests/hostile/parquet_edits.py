@@ -1,4 +1,4 @@
-"""Parquet files with lies in them, and with bytes changed at random."""
+"""Parquet files with wrong values, and with bytes changed at random."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def flipped(data: bytes, chance: random.Random) -> bytes:
     return bytes(found)
 
 
-def footer_lies(data: bytes) -> dict[str, bytes]:
-    """Return files whose ends lie about the footer."""
+def wrong_footers(data: bytes) -> dict[str, bytes]:
+    """Return files whose ends give a wrong length of the footer."""
     length = struct.unpack("<i", data[-_END:-4])[0]
     found = {
-        f"footer of {told}": data[:-_END] + struct.pack("<I", told % 2**32) + _MAGIC
-        for told in (
+        f"footer of {stated}": data[:-_END] + struct.pack("<I", stated % 2**32) + _MAGIC
+        for stated in (
             0,
             1,
             length - 1,
@@ -86,7 +86,7 @@ def with_footer(data: bytes, changed: bytes) -> bytes:
 
 
 def many_groups(data: bytes, count: int) -> bytes:
-    """Return a file whose footer tells of its first row group again and again."""
+    """Return a file whose footer lists its first row group again and again."""
     old = footer(data)
     (start, first, end), _ = _groups(old)
     return with_footer(
@@ -189,7 +189,7 @@ def rewritten(data: bytes, change: Callable[[pa.Table], pa.Table], **options: An
     return sink.getvalue()
 
 
-def content_lies(data: bytes) -> dict[str, bytes]:
+def wrong_contents(data: bytes) -> dict[str, bytes]:
     """Return files with other rows, columns or types than the table's metadata says."""
 
     def column(name: str, values: Any) -> Callable[[pa.Table], pa.Table]:
@@ -265,7 +265,7 @@ def deep(levels: int, rows: int) -> bytes:
 
 
 def dictionary_bomb(rows: int, length: int) -> bytes:
-    """Return a small file with so many rows of one long text."""
+    """Return a small file with many rows of one long text."""
     text = pa.DictionaryArray.from_arrays(
         pa.array([0] * rows, pa.int32()), pa.array(["x" * length])
     )

@@ -18,7 +18,7 @@ from hostile.guard import WrongError
 from hostile.tables import BrokenTable, broken_table
 from lake.core.storage.storage import Storage
 
-_COMMANDS = ("scan", "expire", "compact", "upsert", "expire-told")
+_COMMANDS = ("scan", "expire", "compact", "upsert", "expire-text")
 _EXPIRED = 4
 _CONTROLS = {chr(code) for code in range(32) if chr(code) not in "\n\t"} | {
     "\x7f",
@@ -28,7 +28,7 @@ _CONTROLS = {chr(code) for code in range(32) if chr(code) not in "\n\t"} | {
 
 
 def odd_names(root: Path, canary: Path) -> dict[str, str]:
-    """Return locations that are none of a table's, or that lead out of it; each by what is odd about it."""
+    """Return locations that do not belong to a table, or lead out of it; each by what is odd about it."""
     data, victim = f"{root}/data", f"{canary}/a.parquet"
     up = os.path.relpath(victim, data)
     return {
@@ -94,7 +94,7 @@ def odd_names(root: Path, canary: Path) -> dict[str, str]:
 
 @contextmanager
 def traps(root: Path, canary: Path) -> Iterator[None]:
-    """Lay links, pipes, devices and folders among a table's data."""
+    """Put links, pipes, devices and folders among a table's data."""
     data = root / "data"
     made = [data / name for name in ("link", "link.parquet", "dangling.parquet", "circle.parquet")]
     made += [
@@ -158,7 +158,7 @@ class Named:
         """Run every command with one of them."""
         odd, text = self._odd[number % len(self._odd)]
         place, make = list(self._places.items())[number // len(self._odd)]
-        with self._commands.telling(f"{odd} in {place}"):
+        with self._commands.adding(f"{odd} in {place}"):
             try:
                 broken = make(text)
             except (UnicodeEncodeError, ValueError):
@@ -190,9 +190,9 @@ class Named:
             raise WrongError(f"{command} deleted {lost}: {result}")
         if result.exit_code not in {0, 3, 4, 6, 7}:
             raise WrongError(f"{command} ended with {result.exit_code}: {result}")
-        told = result.stdout + result.stderr
-        if bad := _CONTROLS & set(told):
-            raise WrongError(f"{command} printed {bad}: {told[:1500]!r}")
+        output = result.stdout + result.stderr
+        if bad := _CONTROLS & set(output):
+            raise WrongError(f"{command} printed {bad}: {output[:1500]!r}")
         return {0: "done", 6: "done in part"}.get(result.exit_code, "typed")
 
     @contextmanager
@@ -205,7 +205,7 @@ class Named:
                 inside = _inside(location, self._table.root) or (
                     own and location.startswith(f"{own}/")
                 )
-                # A run's own notes lie where the metadata says that the table does.
+                # A run's own files are written where the metadata says that the table is.
                 if "/lake-" not in location and not inside:
                     outside.append(location)
                 return real(storage, location, *rest, **named)
@@ -297,11 +297,11 @@ class Arguments:
         with traps(self._table.root, self._canary):
             result = self._commands.line("--json", *line)
         self._table.restore()
-        told = f"{what}: {line}: {result}"
+        description = f"{what}: {line}: {result}"
         if result.exit_code not in {0, 2, 3, 6, 7, 9}:
-            raise WrongError(told)
+            raise WrongError(description)
         if bad := _CONTROLS & set(result.stdout + result.stderr):
-            raise WrongError(f"{bad} printed by {told}")
+            raise WrongError(f"{bad} printed by {description}")
         return "done" if result.exit_code == 0 else "typed"
 
 

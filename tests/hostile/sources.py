@@ -1,4 +1,4 @@
-"""Files to load that are no such files, or expand to anything."""
+"""Files to load that are not of their format, or expand to any size."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
 
 
 class Sources:
-    """Sources that are none: loaded into a table, looked at for a new one."""
+    """Invalid sources: loaded into a table, and read for a new one."""
 
     def __init__(self, folder: Path) -> None:
         self._table = broken_table(folder, "lake-v2")

@@ -113,7 +113,7 @@ def _split(path: Path, change: Callable[[Any], Any] = lambda row: row) -> None:
         kept = {key: value for key, value in reader.metadata.items() if not key.startswith(own)}
     assert schema is not None
     with path.open("wb") as file:
-        # A block ends once it has so many bytes.
+        # A block ends once it has this number of bytes.
         fastavro.writer(file, schema, rows, codec="deflate", sync_interval=1, metadata=kept)
 
 
@@ -149,7 +149,7 @@ class BrokenTable:
     """A table whose files can be changed, and put back as they were.
 
     Args:
-        folder: where to make it; nothing else lies there but a canary beside the warehouse.
+        folder: where to make it; it contains only this table and a canary beside the warehouse.
         name: one of `TABLES`.
     """
 

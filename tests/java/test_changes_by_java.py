@@ -21,11 +21,11 @@ COPY_ON_WRITE = ", ".join(
 def java_log(
     java: Any, warehouse: Path, start: str, end: str, key: str | None
 ) -> Counter[tuple[Any, ...]]:
-    told = f", identifier_columns => array('{key}')" if key else ""
+    key_option = f", identifier_columns => array('{key}')" if key else ""
     java.sql(
         warehouse,
         "CALL {c}.system.create_changelog_view(table => 'db.t', changelog_view => 'log',"
-        f" options => map('start-snapshot-id', '{start}', 'end-snapshot-id', '{end}'){told})",
+        f" options => map('start-snapshot-id', '{start}', 'end-snapshot-id', '{end}'){key_option})",
     )
     rows = java.sql(
         warehouse,
@@ -40,10 +40,10 @@ def lake_log(
     lake: CommandLine, start: str, end: str, key: str | None, folder: Path
 ) -> Counter[tuple[Any, ...]]:
     output = folder / f"{start}-{end}-{key}.json"
-    told = ["--key", key] if key else []
+    key_option = ["--key", key] if key else []
     lake.ok(
         *("scan", "db.t", "--changes", "--from-snapshot", start, "--to-snapshot", end),
-        *("--output", output, "--replace", *told),
+        *("--output", output, "--replace", *key_option),
     )
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     names = ("id", "name", "day", "tags", "_change_type", "_change_ordinal", "_commit_snapshot_id")

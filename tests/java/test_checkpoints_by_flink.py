@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints that a real Flink just wrote are read, however it was told to keep its state."""
+"""Checkpoints and savepoints that a real Flink just wrote are read, however it keeps its state."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def test_what_is_pending_is_found_in_any_checkpoint_and_where_that_was_moved_to(
         *(("rows", rows), ("savepoint", str(folder / "native"), "NATIVE")),
         *(("rows", rows), ("checkpoint",)),
     ]
-    told = flink_jobs.run(job, *steps)
+    report = flink_jobs.run(job, *steps)
     moved = folder.rename(tmp_path / "moved")
-    for number, made in enumerate(told["made"], start=1):
+    for number, made in enumerate(report["made"], start=1):
         place = made.removeprefix("file:").replace(str(folder), str(moved))
         (committer,) = read_checkpoint(Storage(), place).committers
-        assert (committer.sink, committer.job_id) == (_SINKS[sink], told["job"])
+        assert (committer.sink, committer.job_id) == (_SINKS[sink], report["job"])
         taken = {item.checkpoint_id: item.manifests for item in committer.checkpoints}
         assert list(taken) == list(range(1, number + 1))
         for manifests in taken.values():

@@ -138,7 +138,7 @@ def test_rows_keep_their_ids_and_the_sequence_number_of_their_last_change(
         expected = java.sql(warehouse, f"SELECT {columns} FROM {{c}}.db.t")
         assert in_order(with_lineage(warehouse)) == in_order(expected)
 
-    # Nobody has given the old rows ids yet.
+    # No writer has given the old rows ids yet.
     compare()
     java.sql(warehouse, f"{insert} range(1000, 2500)")
     java.sql(warehouse, "UPDATE {c}.db.t SET s = 'new' WHERE k % 10 = 3")

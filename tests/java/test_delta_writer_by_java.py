@@ -179,7 +179,7 @@ def test_java_reads_upserts_and_works_on_with_them(
 
 
 def retract_log(dice: random.Random, model: dict[Any, Row], count: int) -> list[list[Change]]:
-    """Make changes that tell every old row before the new one."""
+    """Make changes that contain every old row before the new one."""
     changes: list[Change] = []
     for _ in range(count):
         number = dice.randrange(count // 3)

@@ -77,15 +77,15 @@ def test_int96_is_read_over_the_whole_range(
         f"CALL {{c}}.system.add_files(table => 'db.t', source_table => 'parquet.`{folder}`')",
     )
     zone = "Z" if kind == "timestamp" else ""
-    told = java_instants(java, warehouse, "t")
-    expected = {number: time and time + zone for number, time in told.items()}
+    by_java = java_instants(java, warehouse, "t")
+    expected = {number: time and time + zone for number, time in by_java.items()}
 
     assert instants(lake, "db.t") == expected
     later = f"ts >= '1900-01-01T00:00:00{'+00:00' if zone else ''}'"
     assert set(instants(lake, "db.t", "--where", later)) == {6, 7, 8}
     lake.ok("compact", "db.t", "--rewrite-all", "--verify")
     assert instants(lake, "db.t") == expected
-    assert java_instants(java, warehouse, "t") == told
+    assert java_instants(java, warehouse, "t") == by_java
 
 
 def test_imported_milliseconds_are_compacted_and_found_again(

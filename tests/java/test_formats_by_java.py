@@ -47,8 +47,8 @@ def test_a_table_of_all_formats_becomes_one_of_its_default(java: JavaPeer, tmp_p
         f"AS {ROWS.format(start=0, end=50)}",
     )
     for start, kind in ((50, "orc"), (100, "parquet"), (150, "orc")):
-        told = f"'write.format.default' = '{kind}', 'write.delete.format.default' = 'avro'"
-        java.sql(warehouse, f"ALTER TABLE {{c}}.db.t SET TBLPROPERTIES ({told})")
+        formats = f"'write.format.default' = '{kind}', 'write.delete.format.default' = 'avro'"
+        java.sql(warehouse, f"ALTER TABLE {{c}}.db.t SET TBLPROPERTIES ({formats})")
         java.sql(warehouse, f"INSERT INTO {{c}}.db.t {ROWS.format(start=start, end=start + 50)}")
     java.sql(warehouse, "DELETE FROM {c}.db.t WHERE id % 10 = 4")
     java.sql(warehouse, "ALTER TABLE {c}.db.t RENAME COLUMN name TO label")

@@ -1,4 +1,4 @@
-"""Tables that Iceberg Java keeps in its HadoopCatalog, read and written where they lie, by turns with it."""
+"""Tables that Iceberg Java keeps in its HadoopCatalog, read and written in place, by turns with it."""
 
 from __future__ import annotations
 

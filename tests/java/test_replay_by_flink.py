@@ -246,9 +246,9 @@ def test_savepoints_of_any_table_are_replayed_once_and_the_job_goes_on(
     assert rows_now() == expected(batches[:1])
     overwrites = ["--replace-partitions"] if mode == "overwrite" else []
     replay = ("replay", "db.t", "--checkpoint", made[1], "--quiet-time", "0s", *overwrites)
-    told = lake.ok(*replay)
+    replayed = lake.ok(*replay)
     merged = [[batches[1], batches[2]]] if sink == "v1" else [[batches[1]], [batches[2]]]
-    assert told["result"]["committed_checkpoints"] == 2
+    assert replayed["result"]["committed_checkpoints"] == 2
     assert rows_now() == expected(batches[:1], *merged)
     assert lake.ok(*replay)["status"] == "nothing-to-do"
 

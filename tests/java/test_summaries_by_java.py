@@ -78,16 +78,16 @@ def test_java_and_lake_count_the_same(java: JavaPeer, tmp_path: Path, name: str)
     lake.ok("ingest", "db.lake", changed, "--upsert", "--key", "id")
     java.sql(warehouse, "UPDATE lake.db.java SET n = n WHERE id = 4")
 
-    told = summaries(warehouse, "java")
+    by_java = summaries(warehouse, "java")
     operations = ["append", "replace", "overwrite"]
-    assert [operation for operation, _ in told] == operations
+    assert [operation for operation, _ in by_java] == operations
     assert [operation for operation, _ in summaries(warehouse, "lake")] == operations
-    for (_, own), (operation, expected) in zip(summaries(warehouse, "lake"), told, strict=True):
+    for (_, own), (operation, expected) in zip(summaries(warehouse, "lake"), by_java, strict=True):
         names = own.keys() | expected.keys()
         pairs = {key: (own.get(key), expected.get(key)) for key in names}
         assert {key: pair for key, pair in pairs.items() if pair[0] != pair[1]} == {}, operation
-    assert told[0][1]["partition-summaries-included"] == "true"
-    assert len([key for key in told[0][1] if key.startswith("partitions.")]) in {3, 4}
+    assert by_java[0][1]["partition-summaries-included"] == "true"
+    assert len([key for key in by_java[0][1] if key.startswith("partitions.")]) in {3, 4}
 
 
 def test_java_reads_metadata_that_lake_packs_and_the_reverse(

@@ -52,8 +52,8 @@ def test_a_change_log_is_applied_and_its_changes_are_shown(service: Service) -> 
 
     first = lake.ok("snapshots", table)["result"]["snapshots"][-1]["snapshot_id"]
     asked = ("--changes", "--from-snapshot", first, "--key", "id")
-    told = lake.ok("scan", table, *asked)["result"]["preview"]
-    assert sorted((row["_change_type"], row["id"], row["name"]) for row in told) == [
+    changes = lake.ok("scan", table, *asked)["result"]["preview"]
+    assert sorted((row["_change_type"], row["id"], row["name"]) for row in changes) == [
         ("delete", 1, "a"),
         ("insert", 4, "d"),
         ("update_after", 2, "B"),

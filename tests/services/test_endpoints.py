@@ -49,8 +49,8 @@ def works(storage: Storage, root: str) -> None:
 def test_endpoint_and_keys_come_from_the_environment(
     s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: str
 ) -> None:
-    told = s3.properties()
-    pair = (told["s3.access-key-id"], told["s3.secret-access-key"])
+    properties = s3.properties()
+    pair = (properties["s3.access-key-id"], properties["s3.secret-access-key"])
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.endpoint)
     if keys == "environment":
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", pair[0])

@@ -42,7 +42,7 @@ def behind(on_rest: Service, proxy: Proxy) -> Service:
 
 
 class Killing:
-    """A fault that kills who sent the request, before or after the server has it, or holds it back."""
+    """A fault that kills the sender of the request, before or after the server has it, or holds it back."""
 
     def __init__(self, service: Service, proxy: Proxy, *arguments: object, arrives: bool) -> None:
         self.held: list[Forward] = []
@@ -60,7 +60,7 @@ class Killing:
             forward()
         else:
             self.held.append(forward)
-        # The request may come before whoever started the process knows it.
+        # The request may arrive before the test has the process object.
         while not hasattr(self, "_process"):
             time.sleep(0.01)
         self._process.kill()

@@ -23,7 +23,7 @@ DEAD = Owner("elsewhere", 1, "elsewhere 1 0", "expire", "op-0")
 
 @pytest.fixture
 def place(s3: S3) -> tuple[Storage, str]:
-    """A storage and where a lock lies in it."""
+    """A storage and the path of a lock in it."""
     return Storage(s3.properties()), f"s3://{s3.bucket()}/t/metadata/lake.lock"
 
 
@@ -32,9 +32,9 @@ def test_of_many_runs_one_gets_the_lock_and_leaves_nothing(place: tuple[Storage,
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda me: take(*place, me), owners))
     held = [one for one in found if isinstance(one, S3Lock)]
-    told = {one.operation_id for one in found if isinstance(one, Owner)}
+    operation_ids = {one.operation_id for one in found if isinstance(one, Owner)}
     assert len(held) == 1
-    assert told <= {held[0]._owner.operation_id, ""}
+    assert operation_ids <= {held[0]._owner.operation_id, ""}
     held[0].release()
     assert not place[0].exists(place[1])
 

@@ -39,7 +39,7 @@ def race(service: Service, *works: list[list[object]]) -> list[list[list[int]]]:
 
 
 def appends(service: Service, first: int, count: int) -> list[list[object]]:
-    """Return the commands that append so many rows, one by one."""
+    """Return the commands that append ``count`` rows, one by one."""
     found: list[list[object]] = []
     for number in range(first, first + count):
         source = csv(service.folder, f"{number}.csv", id=[number], name=[f"n{number}"])
@@ -49,7 +49,7 @@ def appends(service: Service, first: int, count: int) -> list[list[object]]:
 
 
 def upserts(service: Service, first: int, count: int) -> list[list[object]]:
-    """Return the commands that put in so many rows by key, each renaming the one before."""
+    """Return the commands that upsert ``count`` rows by key, each renaming the one before."""
     found: list[list[object]] = []
     for number in range(first, first + count):
         ids = [number - 1, number] if number > first else [number]
@@ -61,7 +61,7 @@ def upserts(service: Service, first: int, count: int) -> list[list[object]]:
 
 
 def maintenance(service: Service, rounds: int) -> list[list[object]]:
-    """Return the commands that compact and expire, so many times."""
+    """Return the commands that compact and expire, ``rounds`` times."""
     table = service.table()
     compact: list[object] = ["compact", table, "--min-input-files", "2"]
     expire: list[object] = ["expire", table, "--older-than", "0s", "--unsafe-retention"]
@@ -69,7 +69,7 @@ def maintenance(service: Service, rounds: int) -> list[list[object]]:
 
 
 def race_and_judge(service: Service, *, count: int, rounds: int) -> None:
-    """Let two processes append and upsert so many rows each while a third one compacts and expires."""
+    """Let two processes append and upsert ``count`` rows each while a third one compacts and expires."""
     line = service.line()
     for words in appends(service, 0, 1):
         line.ok(*words)

@@ -1,4 +1,4 @@
-"""A REST catalog that fails: what certainly did not happen is told from what may have happened."""
+"""A REST catalog that fails: a certain failure is distinguished from an unknown outcome."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_an_expiry_that_landed_unheard_deletes_its_files_once_it_is_known(
     before = faulty.list_files()
     result = faulty.line()("--json", "expire", faulty.table(), *old)
     assert (result.exit_code, result.json()["status"]) == (5, "unknown")
-    # The journal tells the next run what this one meant to delete.
+    # The journal lists for the next run what this one was about to delete.
     assert {file for file in faulty.list_files() if "lake-journal" not in file} == before
 
     proxy.fail("POST", COMMIT, landed(504))
@@ -248,8 +248,8 @@ def test_a_server_with_idempotency_keys_is_sent_a_lost_commit_again(
 
     def once(asked: Asked, answer: Answer) -> Answer:
         if asked.path.endswith("/v1/config"):
-            told = {**json.loads(answer.body), "idempotency-key-lifetime": "PT30M"}
-            return Answer(200, {"Content-Type": "application/json"}, json.dumps(told).encode())
+            document = {**json.loads(answer.body), "idempotency-key-lifetime": "PT30M"}
+            return Answer(200, {"Content-Type": "application/json"}, json.dumps(document).encode())
         return answer
 
     def keyed(asked: Asked) -> Answer | None:
@@ -299,8 +299,8 @@ def test_a_login_that_expires_in_a_run_is_made_again(
     def login(asked: Asked, answer: Answer) -> Answer:
         if not asked.path.endswith("/tokens"):
             return answer
-        told = {"access_token": next(tokens), "token_type": "bearer", "expires_in": 3600}
-        return Answer(200, {"Content-Type": "application/json"}, json.dumps(told).encode())
+        document = {"access_token": next(tokens), "token_type": "bearer", "expires_in": 3600}
+        return Answer(200, {"Content-Type": "application/json"}, json.dumps(document).encode())
 
     proxy.changes.append(login)
     address = f"{proxy.uri}/v1/oauth/tokens"

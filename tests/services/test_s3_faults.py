@@ -1,4 +1,4 @@
-"""An object store that refuses or is busy: what was written goes again, what could not be deleted is told."""
+"""An object store that refuses or is busy: written files are removed, failed deletions are reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def failing(names: str, code: str) -> Fault:
     def fault(asked: Asked, forward: Forward) -> Answer:
         keys = [unescape(key) for key in re.findall("<Key>(.*?)</Key>", asked.body.decode())]
         failed = "".join(
-            f"<Error><Key>{key}</Key><Code>{code}</Code><Message>told</Message></Error>"
+            f"<Error><Key>{key}</Key><Code>{code}</Code><Message>injected</Message></Error>"
             for key in keys
             if re.search(names, key)
         )

@@ -187,10 +187,10 @@ def test_spark_shows_no_secret_in_its_pages_its_event_log_its_files_or_its_argum
 
     assert process.returncode == 0, err.decode()
     assert service.rows() == [(0,), (1,), (2,)]
-    told = b"".join(path.read_bytes() for path in events.rglob("*") if path.is_file())
-    # What was searched is what Spark tells.
-    assert b"SparkListenerTaskEnd" in told
-    assert b"MapInArrow" in told
+    event_log = b"".join(path.read_bytes() for path in events.rglob("*") if path.is_file())
+    # The searched text is what Spark records.
+    assert b"SparkListenerTaskEnd" in event_log
+    assert b"MapInArrow" in event_log
     assert b"MapInArrow" in watch.read["sql"]
     assert b"spark.eventLog.dir" in watch.read["environment"]
     assert {"jobs", "stages", "page jobs/", "page environment/"} <= watch.read.keys()
@@ -201,7 +201,7 @@ def test_spark_shows_no_secret_in_its_pages_its_event_log_its_files_or_its_argum
     environments = {without(text, inherited) for text in watch.environments}
     assert any("SPARK" in text for text in environments)
     shown = (*watch.arguments, *environments)
-    for text in (out, err, told, *watch.read.values(), *map(str.encode, shown)):
+    for text in (out, err, event_log, *watch.read.values(), *map(str.encode, shown)):
         assert CANARY.encode() not in text
     left = [path for path in scratch.rglob("*") if path.is_file()]
     assert not any(CANARY.encode() in path.read_bytes() for path in left)
@@ -231,7 +231,7 @@ def _sent(proxy: Proxy, secret: str) -> bool:
 
 
 def _vend(asked: Asked, answer: Answer) -> Answer:
-    """Give a token to whoever logs in, and let each table come with credentials of every kind."""
+    """Give a token at each login, and vend credentials of every kind with each table."""
     if asked.path.endswith("/oauth/tokens"):
         token = {"access_token": ANSWERED_TOKEN, "token_type": "bearer", "expires_in": 3600}
         return _document(token)

@@ -87,12 +87,12 @@ def test_a_server_that_sends_its_clients_on_gets_no_credentials_there(
 ) -> None:
     with Proxy(rest[0].uri) as first, Proxy(rest[0].uri) as other:
         redirected = Answer(307, {"Location": f"{other.uri}/v1/config"})
-        told: list[tuple[Callable[[Asked, Answer], Answer], dict[str, str]]] = [
+        cases: list[tuple[Callable[[Asked, Answer], Answer], dict[str, str]]] = [
             (_configuring({"uri": other.uri}), {"token": TOKEN}),
             (_configuring({"oauth2-server-uri": f"{other.uri}/token"}), {"credential": CREDENTIAL}),
             (lambda _asked, _answer: redirected, {"token": TOKEN}),
         ]
-        for change, login in told:
+        for change, login in cases:
             first.changes[:] = [change]
             result = _behind(on_rest, first, **login).line()("--json", "snapshots", on_rest.table())
 
@@ -116,12 +116,12 @@ def test_a_server_that_sends_its_clients_on_gets_no_credentials_there(
     ids=str,
 )
 def test_credentials_go_over_no_network_in_plain_text(tmp_path: Path, login: Any) -> None:
-    def told(**more: Any) -> Any:
+    def listed(**more: Any) -> Any:
         properties = {"type": "rest", "uri": PLAIN, **login, **more}
         line = Service("plain", properties, tmp_path, set, "db").line("inline")
         return line("--json", "snapshots", "db.t")
 
-    refused, allowed = told(), told(**{"lake.allow-plain-http": "true"})
+    refused, allowed = listed(), listed(**{"lake.allow-plain-http": "true"})
 
     assert refused.exit_code == 3
     assert "http://catalog.invalid:80 for anyone" in refused.json()["error"]["message"]

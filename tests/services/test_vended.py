@@ -17,7 +17,7 @@ from support.tables.iceberg_tables import FixedClock
 from lake.core.catalogs import pyiceberg_catalog
 from lake.core.storage.credentials import CredentialProvider
 
-# After so many requests to the store; on both engines in the long tests.
+# After this number of requests to the store; on both engines in the long tests.
 DEATHS = [(9, "inline")]
 if os.environ.get("LAKE_SOAK"):
     DEATHS = [(at, "inline") for at in range(1, 40)] + [(at, "spark") for at in range(2, 14)]
@@ -100,7 +100,7 @@ def test_a_token_with_an_expiration_time_is_replaced_before_it(
     handed = between.given
 
     def later(asked: Asked) -> Answer | None:
-        # From the first read on nearly an hour has gone by, but for what the server gives then.
+        # From the first read on nearly an hour has passed; tokens vended from then on are new.
         if between.expires_ms == end:
             clock.now, between.expires_ms = end - 1, end + 3_600_000
         return between.guard(asked)

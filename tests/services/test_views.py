@@ -19,7 +19,7 @@ SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), schema_id=0)
 
 @pytest.fixture
 def with_views(rest: tuple[RestServer, str], tmp_path: Path) -> Iterator[Service]:
-    """A REST catalog of its own whose database has views; `rest` skips where there can be no server."""
+    """A REST catalog of its own whose database has views; `rest` skips if no server can run."""
     assert rest_server.missing() is None
     warehouse = f"file://{tmp_path}/tables"
     server = RestServer({"warehouse": warehouse, "jdbc.schema-version": "V1"})

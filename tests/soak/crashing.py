@@ -161,10 +161,10 @@ def _killed(
             def shown(points: tuple[Any, ...]) -> str:
                 return f"version {version}, {kind}, {name} killed at {points}"
 
-            found, told = each(choose(name, list(crashes.points())), kill, shown)
-            broken.extend(told)
+            found, failures = each(choose(name, list(crashes.points())), kill, shown)
+            broken.extend(failures)
             return found
 
-        found, told = each(names, run_one, lambda name: f"version {version}, {kind}, {name}")
+        found, failures = each(names, run_one, lambda name: f"version {version}, {kind}, {name}")
     counts += found
-    return counts, [*broken, *told]
+    return counts, [*broken, *failures]

@@ -206,52 +206,52 @@ class Crashes:
     def _good(self) -> tuple[int | None, ...]:
         return (None, 0, _NOT_FOUND) if self._command.again == GONE else (None, 0)
 
-    def end(self, told: object) -> None:
+    def end(self, description: object) -> None:
         """Run it to its end from any state, and once more.
 
         Args:
-            told: the description of the run if a rule is broken.
+            description: the description of the run if a rule is broken.
         """
         found = self.look()
         if self._command.again != ONCE or found.rows != self.after.rows:
             ended = self.run()
-            assert ended.code in self._good[1:], (told, ended)
+            assert ended.code in self._good[1:], (description, ended)
         if self._command.again in {ONCE, SAME}:
-            self._discard(told)
+            self._discard(description)
         found = self.look()
-        assert found.rows == self.after.rows, (told, found.rows)
+        assert found.rows == self.after.rows, (description, found.rows)
         if self._command.again in {NOTHING, GONE}:
-            assert len(found.snapshots) == len(self.after.snapshots), told
+            assert len(found.snapshots) == len(self.after.snapshots), description
         lost = found.lost - self.after.lost
-        assert self._command.leaves or not lost, (told, lost)
+        assert self._command.leaves or not lost, (description, lost)
         # Nothing is left that could be mistaken for uncommitted rows, or that makes others wait.
         own = [name for name in lost if _OWN.search(name)]
-        assert not own, (told, own)
-        self._check_third(found, told)
-        assert self._finally() == self.final, told
+        assert not own, (description, own)
+        self._check_third(found, description)
+        assert self._finally() == self.final, description
 
-    def _discard(self, told: object) -> None:
+    def _discard(self, description: object) -> None:
         """Discard uncommitted runs that killed processes left."""
         found = (_PENDING.search(path) for path in self.look().lost)
         for run in sorted({pending[1] for pending in found if pending}):
             ended = self.run(arguments=["ingest", TABLE, "--discard", run])
-            assert ended.code == 0, (told, ended)
+            assert ended.code == 0, (description, ended)
 
-    def _check_third(self, found: Found, told: object) -> None:
+    def _check_third(self, found: Found, description: object) -> None:
         again = self._command.again
         if again == ONCE:
             return
         third = self.run()
         if again == GONE:
-            assert third.code == _NOT_FOUND, (told, third)
+            assert third.code == _NOT_FOUND, (description, third)
         elif again == SAME:
-            assert third.code == 0, (told, third)
-            assert self.look().rows == found.rows, told
+            assert third.code == 0, (description, third)
+            assert self.look().rows == found.rows, description
         else:
-            assert third.document, (told, third)
-            assert third.document["status"] == "nothing-to-do", (told, third)
+            assert third.document, (description, third)
+            assert third.document["status"] == "nothing-to-do", (description, third)
         if again != SAME:
-            assert self.look() == found, told
+            assert self.look() == found, description
 
     def _finally(self) -> Rows | None:
         if self._command.then:

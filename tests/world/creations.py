@@ -89,7 +89,7 @@ class Creations:
 
     def _judge(self, ended: Result, faults: list[Fault]) -> None:
         spoken = ended.stdout + ended.stderr
-        assert CANARY not in spoken, f"a secret is told: {spoken}"
+        assert CANARY not in spoken, f"a secret is printed: {spoken}"
         assert "Traceback" not in spoken, f"a trace: {spoken[-1500:]}"
         allowed = {0, 5, 6}.union(*(fault.codes for fault in faults))
         assert ended.exit_code in allowed, f"exit {ended.exit_code}: {spoken[-800:]}"

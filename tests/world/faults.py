@@ -231,7 +231,7 @@ class Faults:
         assert ended.result.exit_code == 0, ended.result
         self.calls = Counter(call.kind for call in ended.calls)
         self.output = ended.output
-        self._told = _without_time(ended.document)
+        self._reported = _without_time(ended.document)
         self.after = self._state()
         for _ in range(self.command.runs):
             again = self.run()
@@ -332,7 +332,7 @@ class Faults:
         ended = self.run(self._plan(faults), as_json=as_json)
         self.world.clock.now = max(self.world.clock.now, now)
         assert self._last_ms() >= last, "time in the table went back"
-        told = self._judge(ended, [FAULTS[name] for name, _ in faults], as_json=as_json)
+        reported = self._judge(ended, [FAULTS[name] for name, _ in faults], as_json=as_json)
         failed = ended.result.exit_code not in {0, 6}
         if failed and ended.result.exit_code != 5:
             assert self._state() == before, f"failed, but changed: {ended.result}"
@@ -348,9 +348,9 @@ class Faults:
             )
         if self.command.reads and ended.result.exit_code == 0:
             assert ended.output == self.output, "other rows"
-            assert not as_json or _without_time(ended.document) == self._told
+            assert not as_json or _without_time(ended.document) == self._reported
         lost = self.world.leftovers() - self._leftovers
-        if failed and ended.result.exit_code != 5 and not told:
+        if failed and ended.result.exit_code != 5 and not reported:
             assert not lost, f"left behind: {sorted(lost)[:4]} by {ended.result}"
         for _ in range(self.command.runs):
             again = self.run()
@@ -392,7 +392,7 @@ class Faults:
         reached = ended.happened or (self.command.ahead and result.exit_code == 0)
         assert reached, "the fault did not happen"
         spoken = result.stdout + result.stderr
-        assert CANARY not in spoken, f"a secret is told: {spoken}"
+        assert CANARY not in spoken, f"a secret is printed: {spoken}"
         assert "\x1b" not in spoken, f"control codes: {spoken!r}"
         assert "Traceback" not in spoken, f"a trace: {spoken[-1500:]}"
         allowed = {0, 5, 6}.union(*(fault.codes for fault in faults), self.command.codes)

@@ -138,8 +138,8 @@ def restore(world: World, job: Job, *, new_id: bool = False) -> bool:
         world.other_writer(
             operation, lambda one=one: _commit(world, job, one, job.state_id, restored=True)
         )
-        if operation.told != "done":
-            job.over = operation.told == "ForgottenError"
+        if operation.outcome != "done":
+            job.over = operation.outcome == "ForgottenError"
             _die(world, job, "restoring")
             return False
         _committed(world, job, one)
@@ -283,9 +283,9 @@ def _last_number(found: TableMetadata, job_id: str, operator_id: str) -> int:
     by_id = {item.snapshot_id: item for item in found.snapshots}
     at = found.current_snapshot()
     while at is not None:
-        told: Mapping[str, str] = at.summary.additional_properties if at.summary else {}
-        if told.get(_JOB) == job_id and told.get(_OPERATOR, operator_id) == operator_id:
-            return int(told[_NUMBER])
+        summary: Mapping[str, str] = at.summary.additional_properties if at.summary else {}
+        if summary.get(_JOB) == job_id and summary.get(_OPERATOR, operator_id) == operator_id:
+            return int(summary[_NUMBER])
         at = by_id.get(at.parent_snapshot_id or 0)
     return -1
 
@@ -317,7 +317,7 @@ def _replay(world: World, random: Random, job: Job) -> None:
         return
     how = ["--checkpoint", str(job.folder)] if random.random() < 0.6 else _word(job)
     if job.alive:
-        # Nobody may replay a job that runs: it will commit without another look.
+        # A running job must not be replayed: it commits without reading the table again.
         how += ["--quiet-time", "30d"]
     elif random.random() < 0.8:
         how += ["--quiet-time", "0s"]
@@ -337,9 +337,9 @@ def replaying(job: Job) -> Operation:
     state, job_id = list(job.state), job.state_id
 
     def choices(made: Snapshot, model: Model) -> Iterator[Operation]:
-        told: Mapping[str, str] = made.summary.additional_properties if made.summary else {}
-        assert told[_JOB] == job_id
-        upto = [one for one in state if one.number <= int(told[_NUMBER])]
+        summary: Mapping[str, str] = made.summary.additional_properties if made.summary else {}
+        assert summary[_JOB] == job_id
+        upto = [one for one in state if one.number <= int(summary[_NUMBER])]
         # Those that a snapshot once held are not committed again behind a rollback.
         for held in (model.held(made.parent_snapshot_id), model.ever_held):
             new = [one for one in upto if not _holds(job_id, one) <= held]
@@ -387,10 +387,10 @@ def settle(world: World) -> None:
         lost = [one for one in job.state if not _holds(job.state_id, one) <= world.model.ever_held]
         assert not lost or not job.alive, f"checkpoints {[one.number for one in lost]} are lost"
         if job.alive and job.folder is not None:
-            # A rollback takes what was committed away, and lets nobody commit it again unasked.
-            told = replaying(job)
-            world.step(told, "replay", "--checkpoint", str(job.folder), "--quiet-time", "0s")
-            assert not told.swaps, f"a replay commits once more: {told.told}"
+            # A rollback removes what was committed, and nothing commits it again without a request.
+            replayed = replaying(job)
+            world.step(replayed, "replay", "--checkpoint", str(job.folder), "--quiet-time", "0s")
+            assert not replayed.swaps, f"a replay commits once more: {replayed.outcome}"
 
 
 def _path(location: str) -> Path:

@@ -43,7 +43,7 @@ class Operation:
         lays_down: whether it leaves files for another operation to commit, and changes nothing.
         quiet: whether it must not write or delete anything in the table.
         expires: the snapshots that it may expire; None for none.
-        told: the result that it reported.
+        outcome: the result that it reported.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Operation:
     lays_down: bool = False
     quiet: bool = False
     expires: Expiry | None = None
-    told: str | None = None
+    outcome: str | None = None
 
 
 @dataclass(frozen=True)

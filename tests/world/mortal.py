@@ -111,7 +111,7 @@ def _answer(request: dict[str, Any], asleep: dict[int, int]) -> dict[str, Any]:
     if process := request.get("wake"):
         reader = asleep.pop(process)
         os.kill(process, signal.SIGCONT)
-        return _told(request, process, reader)
+        return _ending(request, process, reader)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -124,10 +124,10 @@ def _answer(request: dict[str, Any], asleep: dict[int, int]) -> dict[str, Any]:
         if found is not None and found.si_code == os.CLD_STOPPED:
             asleep[child] = reader
             return {"stopped": child}
-    return _told(request, child, reader)
+    return _ending(request, child, reader)
 
 
-def _told(request: dict[str, Any], child: int, reader: int) -> dict[str, Any]:
+def _ending(request: dict[str, Any], child: int, reader: int) -> dict[str, Any]:
     with os.fdopen(reader) as file:
         text = file.read()
     _, status = os.waitpid(child, 0)

@@ -90,7 +90,7 @@ COMMANDS = {
         Command("replace partitions", "ingest", ["--replace-partitions"], [1, 60], whole=True),
         Command("compact", "compact", ["--rewrite-all", "--remove-dangling-deletes"]),
         Command(
-            "compact anew",
+            "compact with new sequence numbers",
             "compact",
             ["--rewrite-all", "--no-starting-sequence-number", "--partial-progress"],
         ),

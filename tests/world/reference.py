@@ -67,7 +67,7 @@ class Reference:
         self._contents: dict[str, Contents] = {}
         self._read_as: dict[str, tuple[int, ...]] = {}
 
-    def anew(self) -> Reference:
+    def renewed(self) -> Reference:
         """Return one that only knows files that were not overwritten since they were read."""
         found = Reference()
         same = {path for path, known in self._read_as.items() if _version(path) == known}

@@ -4,7 +4,7 @@ Checked at each change of metadata: the rows of every new snapshot against the m
 counts, unique paths, growing sequence numbers, refs that only their owners move. After each operation: every
 file of every retained snapshot is there with its length; what was acknowledged is visible, what was refused is
 not. At each deletion: nothing retained reaches the file. At the end: all again from the disk, what every
-command does when it is run twice more, and no file that nobody knows.
+command does when it is run twice more, and no file that nothing refers to.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class World:
         self.open_outcomes: set[str] = set()
         self._operations: dict[str | None, Operation] = {}
         self._processes = Processes(self.scheduler.actor)
-        # Told of every hook, with what is about to be done and where.
+        # Called at every hook, with what is about to be done and where.
         self.watch: Callable[[str, str], None] | None = None
         self._values = itertools.count()
         self._sources = itertools.count()
@@ -182,10 +182,10 @@ class World:
         self.scheduler.point(what)
 
     def _at_catalog(self, what: str) -> None:
-        self._tell(what, "")
+        self._notify(what, "")
         self.point(what)
 
-    def _tell(self, kind: str, location: str) -> None:
+    def _notify(self, kind: str, location: str) -> None:
         if self.watch is not None:
             self.watch(kind, location)
 
@@ -196,7 +196,7 @@ class World:
             self._judged(self._check_deletable)(location)
         elif kind == "create":
             self.born(location)
-        self._tell(kind, location)
+        self._notify(kind, location)
         self.point(f"{kind} {os.path.basename(location)}")
 
     def _let_land(self, *, at_once: bool = False) -> None:
@@ -216,8 +216,8 @@ class World:
             self.counts["late: refused"] += 1
         else:
             self.counts["late: landed"] += 1
-            refused = operation.told not in _OPEN
-            assert operation.swaps == swaps or not refused, f"{operation.told}, but it landed"
+            refused = operation.outcome not in _OPEN
+            assert operation.swaps == swaps or not refused, f"{operation.outcome}, but it landed"
         finally:
             if outer is None:
                 self._operations.pop(actor, None)
@@ -344,7 +344,7 @@ class World:
                 done = error
             status = done.status if isinstance(done, Outcome) else type(done).__name__
             self.counts[f"{operation.name}: {status}"] += 1
-            operation.told = str(status)
+            operation.outcome = str(status)
             if isinstance(done, LakeError) and type(done) is LakeError:
                 raise AssertionError(f"a defect: {done}") from done
             if isinstance(done, CommitUnknownError):
@@ -383,15 +383,15 @@ class World:
         with self.operation(operation):
             try:
                 work()
-                told = "done"
+                outcome = "done"
             except (LakeError, CommitFailedException, ConnectionError, ValueError) as error:
-                told = type(error).__name__
+                outcome = type(error).__name__
                 if not isinstance(error, CommitConflictError):
                     self.open_outcomes.add(operation.name)
-            operation.told = told
-            self.counts[f"{operation.name}: {told}"] += 1
+            operation.outcome = outcome
+            self.counts[f"{operation.name}: {outcome}"] += 1
         self.check()
-        return told == "done"
+        return outcome == "done"
 
     # What must hold
 
@@ -555,7 +555,7 @@ class World:
             needed = {locations.canonical(one) for one in self.needed()}
             assert path not in needed, f"{location} is deleted but a job's state names it"
         else:
-            assert str(self.folder) in path, f"{location} lies outside"
+            assert str(self.folder) in path, f"{location} is outside"
 
     def check(self) -> None:
         """Check that all files of every retained snapshot are there."""
@@ -571,7 +571,7 @@ class World:
     def check_all(self) -> None:
         """Check every retained snapshot again from the disk, and read the heads by lake."""
         self.check()
-        metadata, fresh = self.metadata, self.reference.anew()
+        metadata, fresh = self.metadata, self.reference.renewed()
         for snapshot in metadata.snapshots:
             ids = {field.field_id for field in schema_of(metadata, snapshot).fields}
             expected = self.model.rows(snapshot.snapshot_id)
@@ -626,7 +626,7 @@ class World:
             self._judged(self._let_land)(at_once=True)
 
     def come_to_rest(self) -> None:
-        """Run the maintenance once, then again: the second time changes nothing, and nothing lies about."""
+        """Run the maintenance once, then again: the second time changes nothing, and no file is left over."""
         self.stop_faults()
         compact = ["--min-input-files", "2", "--delete-file-threshold", "1"]
         expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
@@ -712,10 +712,10 @@ def _last_commits(chain: Sequence[Snapshot]) -> dict[tuple[str, str], tuple[str,
     """Return the newest commit of each of Flink's jobs: its number and when."""
     found: dict[tuple[str, str], tuple[str, int]] = {}
     for item in chain:
-        told = item.summary.additional_properties if item.summary else {}
-        if "flink.job-id" in told and told["flink.operator-id"] != LAKE_OPERATOR_ID:
-            job = told["flink.job-id"], told["flink.operator-id"]
-            number = told["flink.max-committed-checkpoint-id"]
+        summary = item.summary.additional_properties if item.summary else {}
+        if "flink.job-id" in summary and summary["flink.operator-id"] != LAKE_OPERATOR_ID:
+            job = summary["flink.job-id"], summary["flink.operator-id"]
+            number = summary["flink.max-committed-checkpoint-id"]
             found.setdefault(job, (number, item.timestamp_ms))
     return found
 
@@ -756,5 +756,5 @@ def _check_summary(snapshot: Snapshot, contents: Contents) -> None:
         "total-position-deletes": sum(entry.records for entry in by_content[POSITIONS]),
         "total-equality-deletes": sum(entry.records for entry in by_content[EQUALITY]),
     }
-    told = {key: int(summary[key]) for key in counted if key in summary}
-    assert told == {key: counted[key] for key in told}, f"{told} but counted {counted}"
+    stated = {key: int(summary[key]) for key in counted if key in summary}
+    assert stated == {key: counted[key] for key in stated}, f"{stated} but counted {counted}"

@@ -97,12 +97,12 @@ class Orders:
     """The rows after the command ran after the others, before them, and not at all.
 
     A run that begins on a branch that was rolled back refuses to commit what was staged before; a run that began
-    earlier can determine that it was not committed, and adds its rows (``anew``). Rolled-back rows may be added
+    earlier can determine that it was not committed, and adds its rows (``again``). Rolled-back rows may be added
     again (``twice``).
     """
 
     last: Rows | None
-    anew: Rows | None
+    again: Rows | None
     twice: Rows | None
     first: Rows | None
     none: Rows | None
@@ -130,7 +130,7 @@ class Sleepers:
 
         return Orders(
             last=after(self._others, self.crashes.run),
-            anew=after(self._others, self._append if self._adds else self.crashes.run),
+            again=after(self._others, self._append if self._adds else self.crashes.run),
             first=after(self.crashes.run, self._others),
             none=after(self._others),
             twice=after(self.crashes.run, self._others, self.crashes.run),
@@ -169,11 +169,11 @@ class Sleepers:
         return 1
 
     def _judge(self, point: Point, ended: End, before: Found, found: Found) -> None:
-        orders, told = self._orders, (point, ended)
-        assert ended.code in _CODES, told
+        orders, description = self._orders, (point, ended)
+        assert ended.code in _CODES, description
         document = ended.document or {}
         committed = document.get("status") in _DONE
-        changed = (orders.first, orders.last, orders.anew)
+        changed = (orders.first, orders.last, orders.again)
         if ended.code == _UNKNOWN:
             allowed: tuple[Rows | None, ...] = (orders.none, *changed)
         elif committed:
@@ -181,11 +181,14 @@ class Sleepers:
         else:
             # It may have found its own commit, and another command may have overwritten it.
             allowed = (orders.none, *changed)
-        assert found.rows in allowed, (told, found.rows)
-        assert before.tags <= found.tags, told
+        assert found.rows in allowed, (description, found.rows)
+        assert before.tags <= found.tags, description
         again = self.crashes.run()
-        assert again.code in ({0, 7} if self._command.again == GONE else {0, 3}), (told, again)
+        assert again.code in ({0, 7} if self._command.again == GONE else {0, 3}), (
+            description,
+            again,
+        )
         rest = self.crashes.look()
-        assert before.tags <= rest.tags, told
+        assert before.tags <= rest.tags, description
         if self._command.again == NOTHING and again.code == 0:
-            assert rest.rows in (*changed, orders.none, orders.twice), (told, rest.rows)
+            assert rest.rows in (*changed, orders.none, orders.twice), (description, rest.rows)

@@ -30,7 +30,7 @@ class Run:
 
 
 def stage(world: World, random: Random) -> None:
-    """Lay a run down."""
+    """Stage a run."""
     refs = world.metadata.refs
     others = sorted(name for name, ref in refs.items() if ref.snapshot_ref_type == "branch")
     branch = random.choice(others) if random.random() < 0.2 else MAIN
@@ -55,7 +55,7 @@ def end(world: World, random: Random) -> None:
     runs = world.kept.get("runs", [])
     if not runs:
         return
-    # Best what somebody else is at.
+    # Preferably one that another actor works on.
     busy = world.kept.setdefault("busy runs", [])
     run = runs[-1] if random.random() < 0.6 else random.choice(runs)
     if busy and random.random() < 0.8:
@@ -88,7 +88,7 @@ def end_by(world: World, run: Run, how: str) -> None:
 
 def settle(world: World) -> None:
     """End every run: a second end of the same kind changes nothing, and nothing is left of any."""
-    # By then nobody takes a commit for under way whose answer never came.
+    # By then no command takes a commit without an answer to be under way.
     world.clock.now += DAY_MS
     for run in world.kept.get("runs", []):
         for _ in range(2):

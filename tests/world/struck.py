@@ -26,7 +26,7 @@ class Struck:
 
     Args:
         folder: where all is.
-        mortals: who run what comes before and after.
+        mortals: run what comes before and after.
         name: the command's.
         version: the table's format version.
     """
@@ -63,37 +63,37 @@ class Struck:
             process.wait(after)
         except subprocess.TimeoutExpired:
             process.send_signal(number)
-        told = f"{number.name} after {after:.2f} s of {self._seconds:.2f} s"
+        description = f"{number.name} after {after:.2f} s of {self._seconds:.2f} s"
         if number == signal.SIGSTOP and process.poll() is None:
-            # Others cannot tell it from one that is gone.
-            self._others(told)
+            # Others cannot distinguish it from one that is gone.
+            self._others(description)
             process.send_signal(signal.SIGCONT)
         code, out = self._wait(process)
-        self._judge(number, code, out, told)
+        self._judge(number, code, out, description)
         return Counter({"random kills": 1, f"struck: {_ending(code)}": 1})
 
-    def _others(self, told: str) -> None:
+    def _others(self, description: str) -> None:
         listed = self.crashes.run(arguments=["snapshots", "db.t"])
-        assert listed.code in {0, 7}, (told, listed)
+        assert listed.code in {0, 7}, (description, listed)
 
-    def _judge(self, number: int, code: int, out: bytes, told: str) -> None:
+    def _judge(self, number: int, code: int, out: bytes, description: str) -> None:
         crashes = self.crashes
         found = crashes.look()
-        assert found.rows in (crashes.before.rows, crashes.after.rows), told
+        assert found.rows in (crashes.before.rows, crashes.after.rows), description
         if number == signal.SIGSTOP:
-            assert code == 0, (told, code, out)
+            assert code == 0, (description, code, out)
         elif number in _STOPPED:
             # By its own hand where it was far enough to have one; a process that was not has done nothing.
             expected = {0, _STOPPED[signal.Signals(number)], -number}
-            assert code in expected, (told, code, out)
+            assert code in expected, (description, code, out)
             if code > 0:
-                assert json.loads(out)["error"]["kind"] == "stopped", (told, out)
+                assert json.loads(out)["error"]["kind"] == "stopped", (description, out)
             if self._command.leaves and code and self._command.again == NOTHING:
                 lost = found.lost - crashes.before.lost - crashes.after.lost
-                assert not lost, (told, code, lost)
+                assert not lost, (description, code, lost)
         else:
-            assert code in {0, -number}, (told, code, out)
-        crashes.end(told)
+            assert code in {0, -number}, (description, code, out)
+        crashes.end(description)
 
 
 def _ending(code: int) -> str:

@@ -10,7 +10,7 @@ START_MS = 1_900_000_000_000
 
 
 class SimClock:
-    """A clock that a world moves; whoever sleeps lets others go on.
+    """A clock that a world moves; an actor that sleeps lets others go on.
 
     Args:
         woken: called after each sleep.

@@ -230,20 +230,20 @@ def test_a_wrong_byte_is_reported_or_changes_nothing() -> None:
         metadata={"mark": "m"},
     )
     whole = read_container(data, name="x")
-    told = 0
+    reported = 0
     for at, bit in itertools.product(range(len(data)), (0, 4, 7)):
         wrong = bytearray(data)
         wrong[at] ^= 1 << bit
         try:
             found = read_container(bytes(wrong), name="x")
         except CorruptFileError:
-            told += 1
+            reported += 1
             continue
-        # What tells of wrong bytes was hit itself.
+        # The wrong byte is in a field that protects the others.
         assert found.blocks == whole.blocks
         assert len(found.metadata.items() ^ whole.metadata.items()) == 2
 
-    assert told > 2.5 * len(data)
+    assert reported > 2.5 * len(data)
 
 
 @pytest.mark.parametrize("tail", [b"\x00", b"\x00" * 18, b"\x02\x02a" + b"x" * 16])

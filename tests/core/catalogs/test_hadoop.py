@@ -214,8 +214,8 @@ def test_half_written_metadata_is_refused(orders: Path, size: int) -> None:
     error = failure(lake_on(orders.parent.parent.parent)("--json", "snapshots", "db.orders"))
 
     assert error["kind"] == "corrupt"
-    told = ("the metadata of table db.orders cannot be read", "is not table metadata")
-    assert any(words in error["message"] for words in told)
+    messages = ("the metadata of table db.orders cannot be read", "is not table metadata")
+    assert any(words in error["message"] for words in messages)
 
 
 @pytest.mark.parametrize("cut", [0, 10, -9, -1])

@@ -111,7 +111,7 @@ def test_a_table_is_made_and_goes_on_version_by_version(
     assert ids(lake, tmp_path) == list(range(20))
 
 
-# Versions, whatever lies there
+# Versions, whatever the folder contains
 
 
 def opened(warehouse: Path) -> Catalog:
@@ -528,9 +528,9 @@ def test_a_hint_that_cannot_be_written_is_a_warning(
     hint.unlink()
     (hint / "in the way").mkdir(parents=True)
 
-    told = lake.ok("ingest", "db.t", source(1, 2))
+    done = lake.ok("ingest", "db.t", source(1, 2))
 
-    assert "version-hint.text could not be written" in told["warnings"][0]
+    assert "version-hint.text could not be written" in done["warnings"][0]
     assert ids(lake, tmp_path) == [0, 1]
     assert not list(metadata_of(lake).glob("*.unfinished"))
 
@@ -761,9 +761,9 @@ def test_tables_of_flink_go_on(
     before = {path: path.read_bytes() for path in folder.iterdir()}
     newest = max(versions(folder))
 
-    told = lake.ok("compact", fixture.table, "--rewrite-all")
+    done = lake.ok("compact", fixture.table, "--rewrite-all")
 
-    assert told["status"] == "done"
+    assert done["status"] == "done"
     assert (folder / "version-hint.text").read_text() == str(newest + 1)
     kept = {path: data for path, data in before.items() if "version-hint" not in path.name}
     assert {path: path.read_bytes() for path in kept} == kept

@@ -1,4 +1,4 @@
-"""What the catalogs' own libraries raise is told in lake's words."""
+"""Errors of the catalogs' own libraries become errors of lake."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def refused(code: str) -> Exception:
     ids=lambda value: value.__class__.__name__ if isinstance(value, Exception) else "",
 )
 def test_errors_of_the_libraries_of_aws_are_typed(error: Exception, kind: type[LakeError]) -> None:
-    with pytest.raises(LakeError) as told, catalog_errors("table db.t"):
+    with pytest.raises(LakeError) as raised, catalog_errors("table db.t"):
         raise error
 
-    assert type(told.value) is kind
+    assert type(raised.value) is kind
 
 
 @pytest.mark.parametrize(

@@ -104,10 +104,10 @@ def test_changes_lead_from_any_snapshot_to_any_later_one(
 
     assert applied(before, log) == after
     assert applied(Counter(), changes(history, None, end, key=key)) == after
-    told = [item for item, _ in history.states[first + 1 : last + 1]]
-    told = [item for item in told if operations(history)[item] != "replace"]
-    assert {row["_commit_snapshot_id"] for row in log} <= set(told)
-    assert all(told[row["_change_ordinal"]] == row["_commit_snapshot_id"] for row in log)
+    snapshot_ids = [item for item, _ in history.states[first + 1 : last + 1]]
+    snapshot_ids = [item for item in snapshot_ids if operations(history)[item] != "replace"]
+    assert {row["_commit_snapshot_id"] for row in log} <= set(snapshot_ids)
+    assert all(snapshot_ids[row["_change_ordinal"]] == row["_commit_snapshot_id"] for row in log)
     ordinals = [row["_change_ordinal"] for row in log]
     assert ordinals == sorted(ordinals)
 

@@ -85,12 +85,12 @@ def test_changes_are_the_difference_of_both_sides(
 
     matched = match(batch, inserted, key)
 
-    told: dict[bool, Counter[Any]] = {True: Counter(), False: Counter()}
+    changes: dict[bool, Counter[Any]] = {True: Counter(), False: Counter()}
     for row, kind in zip(matched.rows.tolist(), matched.kinds.tolist(), strict=True):
-        told[kind in {INSERT, UPDATE_AFTER}][rows[row]] += 1
+        changes[kind in {INSERT, UPDATE_AFTER}][rows[row]] += 1
         assert inserted[row] == (kind in {INSERT, UPDATE_AFTER})
-    assert told[True] == come - gone
-    assert told[False] == gone - come
+    assert changes[True] == come - gone
+    assert changes[False] == gone - come
 
 
 @settings(deadline=None, max_examples=examples(200))
@@ -113,8 +113,8 @@ def test_updates_are_keys_that_went_once_and_came_once(
         assert once or not {UPDATE_BEFORE, UPDATE_AFTER} & set(found)
         assert once or Counter(found) != Counter([INSERT, DELETE])
         assert found in ([UPDATE_BEFORE, UPDATE_AFTER], sorted(found, reverse=True))
-    told = [keys[row] for row in matched.rows.tolist()]
-    assert len(list(itertools.groupby(told))) == len(set(told))
+    keys_seen = [keys[row] for row in matched.rows.tolist()]
+    assert len(list(itertools.groupby(keys_seen))) == len(set(keys_seen))
     assert matched.ambiguous == sum(len(set(found)) == 2 < len(found) for found in kinds.values())
 
 

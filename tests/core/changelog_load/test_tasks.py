@@ -1,4 +1,4 @@
-"""Tasks of a change log: what is sent to whom, and which row is told when one is bad."""
+"""Tasks of a change log: which rows each gets, and which row is reported if one is bad."""
 
 from __future__ import annotations
 

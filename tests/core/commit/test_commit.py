@@ -193,7 +193,7 @@ def test_nothing_is_committed_to_another_table_of_the_same_name(world: World, la
 
     def refused(_: Callable[[], Any]) -> None:
         replaced()
-        raise CommitFailedException("somebody was faster")
+        raise CommitFailedException("another writer was faster")
 
     if late:
         inject(world.session, [refused])
@@ -274,7 +274,7 @@ def test_a_metadata_file_that_the_log_names_stays_though_its_commit_was_undone(
         table = pyiceberg_catalog(world.warehouse).load_table("db.t")
         written.append(table.metadata_location)
         table.manage_snapshots().rollback_to_snapshot(kept).commit()
-        # Its mark goes too: nothing but the log tells of it.
+        # Its reference is removed too: only the metadata log names it.
         table.maintenance.expire_snapshots().by_id(
             table.metadata.snapshots[-1].snapshot_id
         ).commit()
@@ -457,7 +457,7 @@ def test_a_commit_to_another_branch_in_between_takes_no_sequence_number_twice(
     base.handle.manage_snapshots().create_branch(history.head, "audit").commit()
 
     def commit_to_audit() -> None:
-        # No rows are added: in version 3 the next row id does not tell of it.
+        # No rows are added: in version 3 the next row id does not show it.
         table = session.table("db.t")
         path = next(iter(history.live))
         deletes = (

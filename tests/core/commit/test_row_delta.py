@@ -71,7 +71,7 @@ class World:
         return write_file(self.table, ids)
 
     def commit(self, operation: Operation, *, fresh: bool = False) -> Committed:
-        """Commit from the table as it was last seen, or as another writer who knows its head."""
+        """Commit from the table as it was last seen, or as another writer that knows its head."""
         session = open_session(self.warehouse, FixedClock()) if fresh else self.session
         table: Table = session.table("db.t") if fresh else self.table
         done = commit_snapshot(

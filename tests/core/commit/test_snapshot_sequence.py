@@ -459,16 +459,16 @@ def test_steps_leave_what_the_same_commits_one_by_one_leave(
                 world.commit(operation)
     summaries = []
     for world in (together, alone):
-        told = []
+        observed = []
         for snapshot in world.table.metadata.snapshots:
             summary = dict(snapshot.summary.additional_properties)
             summary.pop("lake.operation-id")
             # Parquet files differ by a few bytes with their names.
             for key in [key for key in summary if "size" in key]:
                 summary.pop(key)
-            told.append((snapshot.summary.operation, summary))
-            told.append(ids_in(world.warehouse, snapshot_id=snapshot.snapshot_id))
-        summaries.append(told)
+            observed.append((snapshot.summary.operation, summary))
+            observed.append(ids_in(world.warehouse, snapshot_id=snapshot.snapshot_id))
+        summaries.append(observed)
     assert summaries[0] == summaries[1]
 
 

@@ -125,7 +125,7 @@ def lists_of_files(fewest_rows: int) -> st.SearchStrategy[list[File]]:
 
 
 some_files = lists_of_files(0)
-# So many rows that a cut between two of them is as good as a cut at any byte.
+# Enough rows that a cut between two of them is as good as a cut at any byte.
 full_files = lists_of_files(1000)
 
 
@@ -293,7 +293,7 @@ def test_files_of_other_specs_are_one_group_without_partition() -> None:
 
     groups = plan(files, table_spec=2, min_input_files=2, rewrite_all=True)
 
-    # As in Java, the partition of NULLs only is the one that other specs' files are taken to lie in.
+    # As in Java, files of other specs are put in the partition whose values are all NULL.
     assert sorted(sorted(paths) for paths in names(groups)) == [["a", "b", "c", "e"], ["d"], ["f"]]
     assert [group.moves_rows for group in groups] == [len(group.paths) > 1 for group in groups]
 

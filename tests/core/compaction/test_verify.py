@@ -1,4 +1,4 @@
-"""The content hash tells apart what differs in any bit, and figures are compared only where they must agree."""
+"""The content hash distinguishes rows that differ in any bit; figures are compared only where they must agree."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_another_value_anywhere_changes_the_hash(
 
 def _same_rows(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
     def keys(table: pa.RecordBatch) -> list[str]:
-        # repr tells -0.0 from 0.0, which == does not.
+        # repr distinguishes -0.0 from 0.0, which == does not.
         return sorted(repr(row) for row in table.to_pylist())
 
     return keys(one) == keys(other)

@@ -219,7 +219,7 @@ def built(draw: st.DrawFn, folder: Path) -> World:
         )
         if kind == "file":
             place["referenced_data_file"] = target.path
-        # Not sorted, and with repetitions: nobody may rely on the order.
+        # Not sorted, and with repetitions: no reader may rely on the order.
         delete = position_file(folder, found, sequence_number=number, **place)
         world.add_positions(delete, set(found))
     return world

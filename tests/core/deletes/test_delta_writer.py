@@ -195,7 +195,7 @@ def test_upserts_leave_the_last_row_of_each_key(
 
 @st.composite
 def retractions(draw: st.DrawFn) -> tuple[list[list[list[Change]]], list[Row]]:
-    """Draw commits of a change log that tells every old row, and the rows that it ends with."""
+    """Draw commits of a change log that contains every old row, and the rows that it ends with."""
     rows: dict[Any, Row] = {}
     commits = []
     for _ in range(draw(st.integers(0, 4))):
@@ -238,7 +238,7 @@ def test_a_retracting_log_leaves_what_it_did_not_retract(
 
 @dataclass
 class RowByRow:
-    """The state machine of one partition as it is told: a map of keys, one row after the other."""
+    """The state machine of one partition as it is specified: a map of keys, one row after the other."""
 
     upsert: bool
     inserted: dict[Any, int] = field(default_factory=dict)

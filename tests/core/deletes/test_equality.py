@@ -124,7 +124,7 @@ def open_spools():
 
 @pytest.fixture
 def named(monkeypatch):
-    """Make temporary files that can be told from others among those that are open."""
+    """Make temporary files that can be recognized among those that are open."""
     monkeypatch.setattr(
         sorted_runs.tempfile,
         "TemporaryFile",

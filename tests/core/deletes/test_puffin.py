@@ -1,4 +1,4 @@
-"""Puffin files that lake writes, read by PyIceberg; places in them that are none."""
+"""Puffin files that lake writes, read by PyIceberg; invalid places in them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_results_come_before_the_last_task_has_ended(engine: Engine, tmp_path: P
     tasks = [Task({"file": str(release)}), Task({})]
     results = engine.run(tasks, drill.wait_for, storage=Storage())
 
-    # If results came at the end only, this would wait for a file that nobody makes.
+    # If results came at the end only, this would wait for a file that is never made.
     assert next(results).task == 1
     release.touch()
     assert [result.task for result in results] == [0]

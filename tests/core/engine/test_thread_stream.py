@@ -85,21 +85,21 @@ def test_cancelled_work_does_not_count_as_finished() -> None:
 
 
 def test_the_cancel_callback_is_called_once() -> None:
-    told: list[int] = []
-    pool: Pool[int] = Pool(2, on_cancel=lambda: told.append(1))
+    calls: list[int] = []
+    pool: Pool[int] = Pool(2, on_cancel=lambda: calls.append(1))
     values = pool.spread(9, lambda number: (value for value in [number]))
     next(values)
 
     values.close()  # type: ignore[attr-defined]
     pool.cancel()
 
-    assert told == [1]
+    assert calls == [1]
 
 
 def test_work_that_ends_by_itself_is_not_cancelled() -> None:
-    told: list[int] = []
-    pool: Pool[int] = Pool(2, on_cancel=lambda: told.append(1))
+    calls: list[int] = []
+    pool: Pool[int] = Pool(2, on_cancel=lambda: calls.append(1))
 
     assert len(list(pool.spread(9, lambda number: (value for value in [number])))) == 9
-    assert not told
+    assert not calls
     assert not pool.stopped.is_set()

@@ -49,7 +49,7 @@ def history(made: Iterable[Made], **ref_options: dict[str, int]) -> TableMetadat
             "flink.operator-id": one.operator,
             "flink.max-committed-checkpoint-id": one.checkpoint,
         }
-        told = {name: str(value) for name, value in names.items() if value is not None}
+        properties = {name: str(value) for name, value in names.items() if value is not None}
         snapshots.append(
             Snapshot(
                 snapshot_id=number,
@@ -57,7 +57,7 @@ def history(made: Iterable[Made], **ref_options: dict[str, int]) -> TableMetadat
                 sequence_number=number,
                 timestamp_ms=NOW_MS - one.hours * 3_600_000,
                 manifest_list=f"file:///t/metadata/snap-{number}.avro",
-                summary=Summary(Operation.APPEND, **told),
+                summary=Summary(Operation.APPEND, **properties),
                 schema_id=0,
             )
         )
@@ -283,9 +283,9 @@ def test_all_of_a_whole_history_is_held_for_a_job_that_must_look_at_it(
 ) -> None:
     made = [Made("main", 30), Made("main", 20, "job-a", "op-1", 1), Made("main", 10)]
     table = history([made[0], *made])
-    told = {"flink.job-id": "job-a", "flink.max-committed-checkpoint-id": "1"}
+    properties = {"flink.job-id": "job-a", "flink.max-committed-checkpoint-id": "1"}
     deleting = Summary(
-        Operation.OVERWRITE, **told, **({"added-delete-files": "2"} if deletes else {})
+        Operation.OVERWRITE, **properties, **({"added-delete-files": "2"} if deletes else {})
     )
     snapshots = [
         item.model_copy(update={"summary": deleting}) if item.snapshot_id == 3 else item

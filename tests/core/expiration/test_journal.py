@@ -67,7 +67,7 @@ class World(TableHarness):
         return execute(session, plan_expiration(session, session.table("db.t"), options))
 
     def killed_while_deleting(self, monkeypatch: pytest.MonkeyPatch, spared: int = 1) -> None:
-        """Let an expiry be killed when it has deleted so many files."""
+        """Let an expiry be killed when it has deleted ``spared`` files."""
         real, left = Storage._delete_one, [spared]
 
         def delete(storage: Storage, location: str, *rest: Any) -> str | None:
@@ -259,7 +259,7 @@ def test_a_refused_commit_leaves_no_journal(world: World) -> None:
 
 
 def planted(world: World, **changes: Any) -> Path:
-    """Write a journal that tells to delete live files, one of another folder, and a dead one."""
+    """Write a journal that lists live files, one of another folder, and an unused one."""
     folder = world.warehouse / "db" / "t"
     dead = folder / "data" / "dead.parquet"
     outside = world.warehouse / "outside.parquet"
@@ -315,7 +315,7 @@ def test_a_journal_is_not_believed(world: World) -> None:
 
     world.expire()
 
-    # Only what lies below the table and nothing reaches is gone.
+    # Only files below the table that no snapshot uses are gone.
     assert files_below(world.warehouse) == before | {"outside.parquet"}
     assert ids_in(world.warehouse) == [0, 1, 2, 3]
 
@@ -368,7 +368,7 @@ def test_a_journal_whose_run_may_still_commit_is_left_alone_for_a_day(world: Wor
     world.clock.now += DAY_MS + 1
     world.expire()
     assert not path.exists()
-    # A clock that was wrong when it was written is no reason to keep it for ever.
+    # A clock that was wrong when it was written does not keep it for ever.
     path = planted(world, snapshots=[present], **{"created-ms": world.clock.now + 2 * DAY_MS})
     world.expire()
     assert not path.exists()

@@ -224,7 +224,7 @@ def same_leaf(shown: Any, value: Any, kind: Any) -> bool:
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_lake_reads_back_what_it_wrote(format_name: str, tmp_path: Path) -> None:
-    # CSV has no nested columns, and text tells nothing of a type without values.
+    # CSV has no nested columns, and text without values has no type.
     names = [
         name
         for name in (FLAT if format_name == "csv" else KINDS)

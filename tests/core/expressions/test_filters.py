@@ -160,7 +160,7 @@ def test_a_filter_keeps_the_rows_that_pyiceberg_keeps(
     data: Any, kind: Kind, negations: bool
 ) -> None:
     ops = PYICEBERG_OPS if not kind.has_nan else (*PYICEBERG_OPS, "is-nan", "not-nan")
-    # Its "in" is false for NULL, and tells -0.0 from 0.0.
+    # Its "in" is false for NULL, and distinguishes -0.0 from 0.0.
     usable = [op for op in ops if op != "in" or not (negations or kind.has_nan)]
     expression = data.draw(filters({"x": kind}, usable, negations=negations))
     column = data.draw(st.lists(values(kind), min_size=1, max_size=10))

@@ -114,7 +114,7 @@ def _fields(*kinds: Any) -> dict[str, Any]:
 
 
 def _doubling(levels: int) -> dict[str, Any]:
-    """Return a schema whose record has two to the power of so many parts, of no bytes each."""
+    """Return a schema whose record has two to the power of ``levels`` parts, of no bytes each."""
     kind: Any = {"type": "record", "name": "t0", "fields": []}
     for level in range(1, levels):
         fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"t{level - 1}"}]
@@ -127,7 +127,7 @@ _BOMBS: dict[str, tuple[Any, bytes]] = {
     "a list": ([], b""),
     "not a record": ({"type": "string"}, b"\x00"),
     "a field of no type": ({"type": "record", "fields": [{"name": "a"}]}, b""),
-    "a field that is none": ({"type": "record", "fields": [7]}, b""),
+    "a number as a field": ({"type": "record", "fields": [7]}, b""),
     "a field of no id": ({"type": "record", "fields": [{"name": "a", "type": "int"}]}, b"\x00"),
     "an unknown type": (_fields("varint"), b"\x00"),
     "a type of no name": (_fields({"type": "record"}), b"\x00"),
@@ -139,7 +139,7 @@ _BOMBS: dict[str, tuple[Any, bytes]] = {
     "a choice of none": (_fields([]), b"\x00"),
     "a negative length": (_fields("bytes"), b"\x01"),
     "a length beyond": (_fields("string"), b"\xfe\xff\xff\xff\x0f"),
-    "a text that is none": (_fields("string"), b"\x02\xff"),
+    "a text that is not UTF-8": (_fields("string"), b"\x02\xff"),
     "a list of nothings": (_fields({"type": "array", "items": "null"}), b"\xfe\xff\xff\xff\x0f"),
     "a list beyond": (_fields({"type": "array", "items": "int"}), b"\xfe\xff\xff\xff\x0f"),
     "a fixed type beyond": (_fields({"type": "fixed", "size": 2**62}), b"\x00"),

@@ -99,7 +99,7 @@ def _other_operator_handle(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def _other_operators(draw: st.DrawFn, version: int) -> bytes:
-    """Return an operator that is no committer, with any kind of state; stateful if things are on their way."""
+    """Return an operator that is not a committer, with any kind of state; stateful if records are in flight."""
     subtasks: dict[int, bytes | None] = {}
     for index in draw(st.sets(st.integers(0, 9), max_size=4)):
         inputs = [

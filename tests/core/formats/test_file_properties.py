@@ -106,7 +106,7 @@ def test_a_parquet_file_has_a_page_index_and_pages_of_limited_rows(tmp_path: Pat
 
 
 def index_bytes(path: str) -> int:
-    """Return how many bytes lie between a file's last page and its footer."""
+    """Return the number of bytes between a file's last page and its footer."""
     data = Path(path).read_bytes()
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     ends = [

@@ -336,7 +336,7 @@ def mutated(data: bytes, seed: int) -> bytes:
     """Return bytes of which some are others, are gone or came in between."""
     chance = np.random.default_rng(seed)
     changed = bytearray(data)
-    # Every other time near the end or the beginning, where the structure is told.
+    # Every other time near the end or the beginning, which contain the structure.
     reach = len(data) if seed % 2 else 600
     for _ in range(int(chance.integers(1, 6))):
         at = int(chance.integers(reach))

@@ -1,4 +1,4 @@
-"""An ingest lands once or not at all, whatever the catalog answers and whoever else writes."""
+"""An ingest commits once or not at all, whatever the catalog answers and whatever else is written."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ NULLS = pa.struct([("a", pa.int32()), ("u", pa.null())])
 
 
 @pytest.mark.parametrize(
-    ("source", "version", "expected", "told"),
+    ("source", "version", "expected", "warning"),
     [
         (pa.null(), 2, "string", "becomes a string (with --property format-version=3"),
         (pa.null(), 3, "unknown", None),
@@ -93,14 +93,14 @@ NULLS = pa.struct([("a", pa.int32()), ("u", pa.null())])
     ],
 )
 def test_a_type_that_changes_is_reported(
-    source: Any, version: int, expected: str, told: str | None
+    source: Any, version: int, expected: str, warning: str | None
 ) -> None:
     said: list[str] = []
     made = NewColumns(version, said.append).schema_of(pa.schema([("c", source)]))
 
     assert str(made.find_type("c")) == expected
-    assert len(said) == (told is not None)
-    assert not told or told in said[0]
+    assert len(said) == (warning is not None)
+    assert not warning or warning in said[0]
 
 
 @pytest.mark.parametrize(

@@ -52,24 +52,24 @@ def left_by_a_killed_process(path: Path) -> None:
 
 
 def without_a_process(path: Path) -> None:
-    """Make the lock of a run on another machine, where nobody can tell whether it lives."""
+    """Make the lock of a run on another machine, of which it is unknown whether it still runs."""
     lock = taken(path)
-    told = {**json.loads(path.read_text()), "process": "elsewhere#1@1", "host": "elsewhere"}
+    content = {**json.loads(path.read_text()), "process": "elsewhere#1@1", "host": "elsewhere"}
     lock.release()
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(content))
 
 
 def test_a_lock_names_its_owner_and_is_removed_with_it(path: Path) -> None:
     lock = taken(path)
-    told = json.loads(path.read_text())
+    content = json.loads(path.read_text())
     private = path.stat().st_mode & 0o077
     lock.release()
 
-    assert told["pid"] == os.getpid()
-    assert (told["command"], told["operation_id"]) == ("compact", "op-1")
-    assert told["host"]
-    assert told["heartbeat_ms"] >= told["since_ms"]
-    assert told["ttl_seconds"] == local.TTL_SECONDS
+    assert content["pid"] == os.getpid()
+    assert (content["command"], content["operation_id"]) == ("compact", "op-1")
+    assert content["host"]
+    assert content["heartbeat_ms"] >= content["since_ms"]
+    assert content["ttl_seconds"] == local.TTL_SECONDS
     assert private == 0
     assert not path.exists()
 
@@ -107,10 +107,10 @@ def test_a_disk_without_nameless_files_has_locks_too(
     os_open = os.open
     monkeypatch.setattr(os, "open", opened)
     lock = taken(path)
-    told = take(str(path), this_process("expire", "op-2"))
+    owner = take(str(path), this_process("expire", "op-2"))
 
-    assert isinstance(told, Owner)
-    assert told.operation_id == "op-1"
+    assert isinstance(owner, Owner)
+    assert owner.operation_id == "op-1"
     lock.release()
     assert os.listdir(path.parent) == []
 
@@ -169,10 +169,10 @@ def test_a_paused_owner_that_lost_its_lock_leaves_it_to_the_next(
     aged(path, _GONE)
     lock = taken(path)
     paused._beat()
-    told = path.read_text()
+    text = path.read_text()
     paused.release()
 
-    assert path.read_text() == told
+    assert path.read_text() == text
     lock.release()
     assert not path.exists()
 

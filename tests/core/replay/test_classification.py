@@ -1,4 +1,4 @@
-"""The judgement of what lies there: each state and its reason, and what holds of every judgement."""
+"""The classification of temporary manifests: each state and its reason, and what holds for every one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def state(item: Evidence, *others: Evidence, **context: Any) -> str:
     return classified(item, *others, **context).found.state
 
 
-# What the files tell.
+# What the files show.
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def state(item: Evidence, *others: Evidence, **context: Any) -> str:
         ({"foreign": "elsewhere"}, FOREIGN),
         ({"foreign": "elsewhere", "problem": "cut short"}, FOREIGN),
         ({"known_files": 2}, COMMITTED_LEFTOVER),
-        # Compaction and expiry take the files of what was committed: that they are gone is no damage.
+        # Compaction and expiration remove the files of a committed checkpoint: missing files are not damage.
         ({"known_files": 2, "missing": "a file is gone"}, COMMITTED_LEFTOVER),
         ({"known_files": 1}, PARTIAL),
         ({"known_files": 1, "missing": "a file is gone"}, PARTIAL),
@@ -119,7 +119,7 @@ def test_missing_manifests_are_not_damage_if_the_checkpoint_was_committed(
     assert state(item, committed={KEY: 4}) == expected
 
 
-# What a completed checkpoint's state tells.
+# What a completed checkpoint's state shows.
 
 
 def test_what_a_state_names_above_the_committed_number_is_pending_and_proven() -> None:
@@ -188,7 +188,7 @@ def test_a_job_that_goes_on_from_an_earlier_checkpoint_supersedes() -> None:
 @pytest.mark.parametrize(
     "use",
     [
-        # It began anew, wrote before, went on later, or is another operator's.
+        # It started again, wrote before, continued later, or belongs to another operator.
         CheckpointUse(OTHER, OPERATOR, 1, 2000),
         CheckpointUse(OTHER, OPERATOR, 4, 500),
         CheckpointUse(OTHER, OPERATOR, 5, 2000),
@@ -318,21 +318,21 @@ def test_no_judgement_commits_what_snapshots_have_or_calls_proven_what_is_not(
 
     assert len(result) == len(found)
     for one in result:
-        item, told = one.evidence, one.found
+        item, verdict = one.evidence, one.found
         if item.known_files:
-            assert told.state in {COMMITTED_LEFTOVER, PARTIAL, BROKEN, FOREIGN}
-        if told.state in {PENDING, UNPROVEN}:
+            assert verdict.state in {COMMITTED_LEFTOVER, PARTIAL, BROKEN, FOREIGN}
+        if verdict.state in {PENDING, UNPROVEN}:
             assert (item.problem, item.foreign, item.missing, item.has_missing_manifests) == (
                 None,
                 None,
                 None,
                 False,
             )
-        if told.state == PENDING:
+        if verdict.state == PENDING:
             assert item.checkpoint_id > context.committed_by(item.job)
-        assert told.proven <= (told.state == PENDING)
-        assert (one.doubt is not None) == (told.state == UNPROVEN)
-        assert told.reason
+        assert verdict.proven <= (verdict.state == PENDING)
+        assert (one.doubt is not None) == (verdict.state == UNPROVEN)
+        assert verdict.reason
     keys = [(one.evidence.job, one.found.checkpoint_id) for one in result]
     assert keys == sorted(keys)
 

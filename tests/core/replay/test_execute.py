@@ -1,4 +1,4 @@
-"""A replay leaves what Flink's own restore would have left, once, whoever else replays the same."""
+"""A replay leaves what Flink's own restore would have left, once, even if two processes replay the same."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_a_replay_makes_the_snapshots_that_flink_made(name: str) -> None:
             assert snapshot.summary is not None
             assert snapshot.summary.operation.value == flink["operation"]
             ours = snapshot.summary.additional_properties
-            told = {key: value for key, value in flink.items() if key not in _OTHERWISE}
-            assert {key: ours.get(key) for key in told} == told
+            common = {key: value for key, value in flink.items() if key not in _OTHERWISE}
+            assert {key: ours.get(key) for key in common} == common
 
 
 def _rows(fixture: FlinkFixture, folder: Path) -> list[str]:
@@ -162,17 +162,17 @@ def test_processes_that_replay_the_same_at_once_commit_once(name: str, tmp_path:
         for racer in racers:
             assert racer.stdout is not None
             assert racer.stdout.readline() == "ready\n"
-        told = []
+        statuses = []
         for racer in racers:
             assert racer.stdin is not None
             racer.stdin.write("\n")
             racer.stdin.flush()
         for racer in racers:
             assert racer.stdout is not None
-            told.append(racer.stdout.read().strip())
+            statuses.append(racer.stdout.read().strip())
             assert racer.wait(60) == 0
 
-        assert sorted(told) == ["done", "nothing-to-do", "nothing-to-do"]
+        assert sorted(statuses) == ["done", "nothing-to-do", "nothing-to-do"]
         assert _rows(fixture, tmp_path) == fixture.rows("full")
 
 

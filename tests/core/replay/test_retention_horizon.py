@@ -1,4 +1,4 @@
-"""How far back a branch's snapshots reach, whoever expired them."""
+"""How far back a branch's snapshots reach, whatever program expired them."""
 
 from __future__ import annotations
 

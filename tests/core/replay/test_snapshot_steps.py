@@ -23,7 +23,7 @@ ALWAYS = {"flink.max-continuous-empty-commits": "1"}
 
 
 def taken(number: int, data: int = 1, deletes: int = 0, **more: object) -> FoundCheckpoint:
-    """A checkpoint with so many data and delete files, named after it."""
+    """A checkpoint with the given numbers of data and delete files, named after it."""
     kinds = [(0, [f"{number}/data{n}" for n in range(data)])]
     kinds.append((1, [f"{number}/deletes{n}" for n in range(deletes)]))
     manifests = [
@@ -63,7 +63,7 @@ def files(parts: Iterable[object]) -> list[str]:
     return found
 
 
-def told(steps: Iterable[ReplayStep]) -> list[tuple[str, str, list[str]]]:
+def described(steps: Iterable[ReplayStep]) -> list[tuple[str, str, list[str]]]:
     """Return each step's operation, label and files."""
     found = []
     for step in steps:
@@ -79,14 +79,14 @@ def told(steps: Iterable[ReplayStep]) -> list[tuple[str, str, list[str]]]:
 def test_flink_sink_appends_all_checkpoints_at_once_under_the_largest_number() -> None:
     steps = steps_of(FLINK_SINK, [taken(4), taken(5, data=2), taken(9)])
 
-    assert told(steps) == [("AppendFiles", "9", ["4/data0", "5/data0", "5/data1", "9/data0"])]
+    assert described(steps) == [("AppendFiles", "9", ["4/data0", "5/data0", "5/data1", "9/data0"])]
     assert [item.checkpoint_id for item in steps[0].checkpoints] == [4, 5, 9]
 
 
 def test_iceberg_sink_appends_checkpoint_by_checkpoint() -> None:
     steps = steps_of(ICEBERG_SINK, [taken(4), taken(5)])
 
-    assert told(steps) == [
+    assert described(steps) == [
         ("AppendFiles", "4", ["4/data0"]),
         ("AppendFiles", "5", ["5/data0"]),
     ]
@@ -95,14 +95,14 @@ def test_iceberg_sink_appends_checkpoint_by_checkpoint() -> None:
 def test_the_dynamic_sink_makes_a_row_delta_of_every_checkpoint() -> None:
     steps = steps_of(DYNAMIC_SINK, [taken(4), taken(5)])
 
-    assert told(steps) == [("RowDelta", "4", ["4/data0"]), ("RowDelta", "5", ["5/data0"])]
+    assert described(steps) == [("RowDelta", "4", ["4/data0"]), ("RowDelta", "5", ["5/data0"])]
 
 
 @pytest.mark.parametrize("sink", SINKS)
 def test_with_deletes_each_checkpoint_is_a_step_under_its_own_number(sink: str) -> None:
     steps = steps_of(sink, [taken(4, deletes=1), taken(5, deletes=2)])
 
-    assert told(steps) == [
+    assert described(steps) == [
         ("RowDelta", "4", ["4/data0", "4/deletes0"]),
         ("RowDelta", "5", ["5/data0", "5/deletes0", "5/deletes1"]),
     ]
@@ -114,7 +114,7 @@ def test_with_deletes_each_checkpoint_is_a_step_under_its_own_number(sink: str) 
 def test_one_checkpoint_with_deletes_parts_all_of_flink_sinks() -> None:
     steps = steps_of(FLINK_SINK, [taken(4), taken(5, data=0, deletes=1), taken(6)])
 
-    assert told(steps) == [
+    assert described(steps) == [
         ("RowDelta", "4", ["4/data0"]),
         ("RowDelta", "5", ["5/deletes0"]),
         ("RowDelta", "6", ["6/data0"]),
@@ -124,13 +124,13 @@ def test_one_checkpoint_with_deletes_parts_all_of_flink_sinks() -> None:
 def test_iceberg_sink_looks_for_deletes_in_each_checkpoint_alone() -> None:
     steps = steps_of(ICEBERG_SINK, [taken(4), taken(5, deletes=1)])
 
-    assert [name for name, _, _ in told(steps)] == ["AppendFiles", "RowDelta"]
+    assert [name for name, _, _ in described(steps)] == ["AppendFiles", "RowDelta"]
 
 
 def test_an_entry_without_manifests_is_a_snapshot_of_its_own_among_flink_sinks_deltas() -> None:
     steps = steps_of(FLINK_SINK, [taken(3, deletes=1), taken(4, data=0), taken(5, deletes=1)])
 
-    assert [(name, label) for name, label, _ in told(steps)] == [
+    assert [(name, label) for name, label, _ in described(steps)] == [
         ("RowDelta", "3"),
         ("RowDelta", "4"),
         ("RowDelta", "5"),
@@ -142,13 +142,13 @@ def test_an_entry_of_no_bytes_is_passed_over_among_flink_sinks_deltas() -> None:
 
     steps = steps_of(FLINK_SINK, [taken(3, deletes=1), blank, taken(5, deletes=1)])
 
-    assert [label for _, label, _ in told(steps)] == ["3", "5"]
+    assert [label for _, label, _ in described(steps)] == ["3", "5"]
 
 
 def test_an_entry_of_no_bytes_counts_for_the_label_of_flink_sinks_append() -> None:
     steps = steps_of(FLINK_SINK, [taken(3), taken(4, data=0, blank=True)])
 
-    assert told(steps) == [("AppendFiles", "4", ["3/data0"])]
+    assert described(steps) == [("AppendFiles", "4", ["3/data0"])]
 
 
 @pytest.mark.parametrize("blank", [False, True])
@@ -164,7 +164,7 @@ def test_flink_sink_counts_all_empty_checkpoints_of_a_restore_as_one() -> None:
     empty = [taken(number, data=0, blank=True) for number in range(3, 40)]
 
     assert steps_of(FLINK_SINK, empty) == []
-    assert told(steps_of(FLINK_SINK, empty, properties=ALWAYS)) == [("AppendFiles", "39", [])]
+    assert described(steps_of(FLINK_SINK, empty, properties=ALWAYS)) == [("AppendFiles", "39", [])]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_every_third_empty_checkpoint_in_a_row_is_committed(sink: str, kind: str
     sizes = [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
     checkpoints = [taken(number, data=size) for number, size in enumerate(sizes, 1)]
 
-    assert told(steps_of(sink, checkpoints, properties=every)) == [
+    assert described(steps_of(sink, checkpoints, properties=every)) == [
         (kind, "3", ["3/data0"]),
         (kind, "6", []),
         (kind, "9", []),
@@ -191,14 +191,14 @@ def test_a_limit_of_empty_commits_that_is_not_positive_is_refused(text: str) -> 
 def test_flink_sink_replaces_partitions_by_all_checkpoints_at_once() -> None:
     steps = steps_of(FLINK_SINK, [taken(4), taken(5)], replace=True)
 
-    assert told(steps) == [("ReplacePartitions", "5", ["4/data0", "5/data0"])]
+    assert described(steps) == [("ReplacePartitions", "5", ["4/data0", "5/data0"])]
 
 
 @pytest.mark.parametrize("sink", ONE_BY_ONE)
 def test_the_other_sinks_replace_partitions_one_after_the_other(sink: str) -> None:
     steps = steps_of(sink, [taken(4), taken(5)], replace=True)
 
-    assert told(steps) == [
+    assert described(steps) == [
         ("ReplacePartitions", "4", ["4/data0"]),
         ("ReplacePartitions", "5", ["5/data0"]),
     ]
@@ -223,14 +223,14 @@ def test_an_unproven_checkpoint_never_lowers_the_label() -> None:
 
     steps = steps_of(ICEBERG_SINK, checkpoints, committed=6)
 
-    assert [label for _, label, _ in told(steps)] == ["6", "6", "8"]
-    assert told(steps_of(FLINK_SINK, checkpoints[:2], committed=6))[0][1] == "6"
+    assert [label for _, label, _ in described(steps)] == ["6", "6", "8"]
+    assert described(steps_of(FLINK_SINK, checkpoints[:2], committed=6))[0][1] == "6"
 
 
 def test_the_end_of_a_bounded_input_is_a_number_like_others() -> None:
     last = 2**63 - 1
 
-    assert told(steps_of(FLINK_SINK, [taken(3), taken(last)]))[0][1] == str(last)
+    assert described(steps_of(FLINK_SINK, [taken(3), taken(last)]))[0][1] == str(last)
 
 
 def test_a_staged_ingest_keeps_its_run_id() -> None:
@@ -265,7 +265,7 @@ def test_every_file_is_committed_once_in_order_and_labels_only_rise(
         properties={"flink.max-continuous-empty-commits": str(every)},
     )
 
-    committed_files = [name for _, _, names in told(steps) for name in names]
+    committed_files = [name for _, _, names in described(steps) for name in names]
     wanted = [
         name
         for item in checkpoints
@@ -275,7 +275,7 @@ def test_every_file_is_committed_once_in_order_and_labels_only_rise(
     assert sorted(committed_files) == sorted(wanted)
     order = [int(name.split("/")[0]) for name in committed_files]
     assert order == sorted(order)
-    labels = [int(label) for _, label, _ in told(steps)]
+    labels = [int(label) for _, label, _ in described(steps)]
     assert all(first <= second for first, second in itertools.pairwise([committed, *labels]))
     deltas = [step for step in steps if isinstance(step.operation, RowDelta)]
     assert all(len(step.checkpoints) == 1 for step in deltas)

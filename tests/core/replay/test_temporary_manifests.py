@@ -57,7 +57,7 @@ def reading_of(table: Table, path: Path) -> Reading:
 
 
 def rewritten(path: Path, change: Callable[[dict[str, Any]], None], **header: str) -> None:
-    """Write a manifest anew by fastavro, with changed records and header."""
+    """Rewrite a manifest by fastavro, with changed records and header."""
     metadata, records = read_by_fastavro(str(path))
     schema = fastavro.parse_schema(__import__("json").loads(metadata["avro.schema"]))
     for record in records:
@@ -260,12 +260,12 @@ def test_manifests_are_looked_for_where_the_table_says_and_in_its_own_folder(
 ) -> None:
     table, paths = pending
     own = str(paths[0].parent)
-    told: Any = table.properties
+    properties: Any = table.properties
     assert manifest_folders(table) == [own]
 
-    monkeypatch.setitem(told, "flink.manifests.location", f"{own}/")
+    monkeypatch.setitem(properties, "flink.manifests.location", f"{own}/")
     assert manifest_folders(table) == [own]
-    monkeypatch.setitem(told, "flink.manifests.location", "s3://bucket/manifests/")
+    monkeypatch.setitem(properties, "flink.manifests.location", "s3://bucket/manifests/")
     assert sorted(manifest_folders(table)) == sorted([own, "s3://bucket/manifests"])
 
 

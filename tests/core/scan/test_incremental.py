@@ -1,4 +1,4 @@
-"""Which snapshots an increment reads, judged by the rules as Iceberg's documentation of them tells."""
+"""Which snapshots an increment reads, judged by the rules of Iceberg's documentation."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Delete(File):
     content: int
     format: str = "PARQUET"
     referenced_data_file: str | None = None
-    # Whether that is told by equal bounds instead of by name.
+    # Whether equal bounds show that, instead of a name.
     by_bounds: bool = False
 
 

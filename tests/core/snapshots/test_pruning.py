@@ -729,7 +729,7 @@ def test_days_from_the_first_to_the_last_year_are_found(transform: str, text: st
     bound = bind_filter(EqualTo("x", text), schema)
     day = bound.literal.value
     correct = transformed(kind, transform)(day)
-    # One too great is what early writers made of days before 1970.
+    # Early writers wrote a day too late for days before 1970.
     candidates = [correct - 1, correct, correct + 1]
     files = [File(record_count=1, partition={PARTITION_ID: value}) for value in candidates]
     entries = entries_table(files, {PARTITION_ID: result_type(kind, transform)})

@@ -90,7 +90,7 @@ def test_a_later_look_reads_only_what_came_since(made: Any, warehouse: Path) -> 
     found = find_referenced(after.storage, after.metadata, old | new, known=before.metadata)
 
     assert new <= found
-    # Where a manifest was written anew, what it takes over is in it too; all else was left alone.
+    # A rewritten manifest also contains the entries that it takes over; all others are unchanged.
     assert found < old | new
     same = find_referenced(after.storage, after.metadata, old | new, known=after.metadata)
     assert same == frozenset()

@@ -1,4 +1,4 @@
-"""A run id counts on a branch while the run is in its history, whoever expires the snapshots."""
+"""A run id counts on a branch while the run is in its history, whatever program expires the snapshots."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_run_that_was_picked_to_a_branch_counts_after_its_first_snapshot_expir
         world.table.metadata.current_snapshot_id, "side"
     ).commit()
     done = world.run("r1", "side")
-    # As a cherry-pick leaves it, but for the files.
+    # As a cherry-pick leaves it, except for the files.
     commit_snapshot(
         world.session,
         world.table,

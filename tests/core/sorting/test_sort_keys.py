@@ -92,7 +92,7 @@ def ordered_rows(draw: st.DrawFn) -> tuple[Schema, RowOrder, list[Row]]:
         sort_field(n, draw(st.sampled_from(SortDirection)), draw(st.sampled_from(NullOrder)))
         for n in draw(st.permutations(range(1, len(kinds) + 1)))
     ]
-    # Few different values, so that rows are told apart by their later columns too.
+    # Few different values, so that later columns decide the order too.
     values = [
         draw(st.lists(st.one_of(st.none(), EVERY_TYPE[kind]), min_size=1, max_size=4))
         for kind in kinds
@@ -241,7 +241,7 @@ def test_every_type_has_a_place_in_a_z_order(kind: IcebergType) -> None:
         for left, mine in zip(values, keys.to_pylist(), strict=True):
             assert len(mine) == 8
             for right, other in zip(values, keys.to_pylist(), strict=True):
-                # Eight bytes tell less than all, but nothing else.
+                # Eight bytes may leave a tie, but never contradict the whole key.
                 assert (mine > other) - (mine < other) in {0, rule(left, right)}
         distinct = {BooleanType(): 2, IntegerType(): len(set(values)), LongType(): len(set(values))}
         if kind in distinct:

@@ -1,4 +1,4 @@
-"""Names become files: each once, of a known format, wherever they lie."""
+"""Names become files: each once, of a known format, wherever they are stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = [
 
 
 class Bucket(Storage):
-    """A remote store whose objects lie in a local folder."""
+    """A remote store whose objects are in a local folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

@@ -324,7 +324,7 @@ def test_brackets_in_texts_add_no_depth(tmp_path: Path) -> None:
 
 
 def test_a_text_without_an_end_is_read_once(tmp_path: Path) -> None:
-    # Looked through anew from each of its quotes, it would take hours.
+    # If it were searched again from each of its quotes, it would take hours.
     with pytest.raises(BadInputError, match="Unterminated string"):
         read(tmp_path / "x.json", '{"s": "' + "[" * 300 + '\\"' * 1_000_000, SCHEMA)
 

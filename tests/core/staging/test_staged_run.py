@@ -236,7 +236,7 @@ def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
     commit_snapshot(
         session, table, AppendFiles(added=run.data[:1]), CommitRequest(operation_id=operation_id)
     )
-    # Only the table tells: this process forgets that it was its own commit.
+    # Only the table shows it: this process forgets that it was its own commit.
     session.protected_files.clear()
 
     gone = discard_run(session, session.table("db.t"), MARKS)

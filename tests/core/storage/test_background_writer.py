@@ -1,4 +1,4 @@
-"""Writes in the background are read at once, told of when they fail, and never outlive whoever asked for them."""
+"""Background writes can be read at once, report their failures, and end before the caller does."""
 
 from __future__ import annotations
 

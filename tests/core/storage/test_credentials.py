@@ -16,12 +16,12 @@ NOW = 1_800_000_000_000
 
 
 def given(number: int, expires_ms: int | None = None) -> Credentials:
-    told = {} if expires_ms is None else {"s3.session-token-expires-at-ms": str(expires_ms)}
-    return Credentials({"s3.session-token": f"token {number}", **told})
+    expiration = {} if expires_ms is None else {"s3.session-token-expires-at-ms": str(expires_ms)}
+    return Credentials({"s3.session-token": f"token {number}", **expiration})
 
 
 class Catalog:
-    """Vends a new token each time, which lives so long; None where it does not tell."""
+    """Vends a new token each time, valid for ``life_ms``; None if it does not state an end."""
 
     def __init__(self, clock: FixedClock, life_ms: int | None) -> None:
         self.clock = clock
@@ -128,31 +128,31 @@ def test_a_call_that_was_refused_is_made_once_more() -> None:
 
 
 KEYS = {"s3.access-key-id": "user key", "s3.secret-access-key": "user secret"}
-TOLD = {"s3.endpoint": "http://elsewhere"}
+VENDED = {"s3.endpoint": "http://elsewhere"}
 
 
 @pytest.mark.parametrize(
-    ("configured", "told", "refused"),
+    ("configured", "vended", "refused"),
     [
-        (KEYS, TOLD, True),
-        ({}, TOLD, True),
+        (KEYS, VENDED, True),
+        ({}, VENDED, True),
         ({}, {"s3.proxy-uri": "http://elsewhere"}, True),
-        (KEYS, {**TOLD, "s3.access-key-id": "its key"}, True),
-        ({**KEYS, **TOLD}, TOLD, False),
-        (KEYS, {**TOLD, "s3.access-key-id": "its", "s3.secret-access-key": "its"}, False),
-        ({}, {**TOLD, "s3.session-token": "its"}, False),
-        ({}, {**TOLD, "s3.anonymous": "true"}, False),
+        (KEYS, {**VENDED, "s3.access-key-id": "its key"}, True),
+        ({**KEYS, **VENDED}, VENDED, False),
+        (KEYS, {**VENDED, "s3.access-key-id": "its", "s3.secret-access-key": "its"}, False),
+        ({}, {**VENDED, "s3.session-token": "its"}, False),
+        ({}, {**VENDED, "s3.anonymous": "true"}, False),
         (KEYS, {"s3.region": "there"}, False),
     ],
 )
 def test_a_server_chooses_a_store_only_for_credentials_of_its_own(
-    configured: dict[str, str], told: dict[str, str], refused: bool
+    configured: dict[str, str], vended: dict[str, str], refused: bool
 ) -> None:
     if not refused:
-        check_store({**configured, **told}, configured)
+        check_store({**configured, **vended}, configured)
         return
     with pytest.raises(RefusedError, match="http://elsewhere"):
-        check_store({**configured, **told}, configured)
+        check_store({**configured, **vended}, configured)
 
 
 def test_what_cannot_be_asked_again_stays_as_it_is() -> None:

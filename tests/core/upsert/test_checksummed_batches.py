@@ -1,4 +1,4 @@
-"""What lies in storage between an upsert's steps comes back as it was, or is told to be damaged."""
+"""Batches stored between the steps of an upsert are read back unchanged, or reported as damaged."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Terminal:
         return [f"{one}  !=  {other}" for one, other in pairs if not self.same(one, other)]
 
     def same(self, shown: str, printed: str) -> bool:
-        """Whether a printed line is the shown one but for identifiers, times, sizes and the columns' widths."""
+        """Return whether a printed line is the shown one except for ids, times, sizes and column widths."""
         ours, theirs = _split(shown), _split(printed)
         if [kind for kind, _ in ours] != [kind for kind, _ in theirs]:
             return False

@@ -36,7 +36,7 @@ class Service:
     Args:
         kind: what it is, for test names.
         properties: PyIceberg's configuration of the catalog.
-        folder: where commands run, and sources lie.
+        folder: where commands run and sources are written.
         list_files: names all files of tables.
         namespace: one that no other test has.
     """

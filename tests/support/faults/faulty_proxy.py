@@ -1,4 +1,4 @@
-"""An HTTP proxy in front of a real server that remembers what it was asked, and fails as it is told."""
+"""An HTTP proxy in front of a real server that records its requests, and fails as tests ask."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Proxy:
             self._faults += [(method, re.compile(path), fault) for fault in faults]
 
     def fail_from(self, number: int, fault: Fault, *, often: int = 1) -> None:
-        """Let requests go through a fault, so many, from the next but so many on."""
+        """Let ``often`` requests go through a fault, after the next ``number`` requests."""
         with self._lock:
             self._from = len(self.asked) + number
             self._often, self._late = often, fault
@@ -122,7 +122,7 @@ class Proxy:
         return self.hang(asked, forward)
 
     def answer(self, asked: Asked) -> Answer:
-        """Answer a request, as told."""
+        """Answer a request, through its fault if it has one."""
         with self._lock:
             self.asked.append(asked)
             fault = next((item for item in self._faults if _fits(item, asked)), None)
@@ -192,8 +192,8 @@ class _Handler(BaseHTTPRequestHandler):
             if key.lower() not in _HOP:
                 self.send_header(key, text)
         length = answer.headers.get("Content-Length") if self.command == "HEAD" else None
-        told = len(answer.body) if answer.length is None else answer.length
-        self.send_header("Content-Length", length or str(told))
+        announced = len(answer.body) if answer.length is None else answer.length
+        self.send_header("Content-Length", length or str(announced))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)
@@ -208,13 +208,13 @@ def _fits(fault: tuple[str, re.Pattern[str], Fault], asked: Asked) -> bool:
     return fault[0] == asked.method and fault[1].search(asked.path) is not None
 
 
-def refused(status: int, text: str = "told to fail") -> Fault:
-    """Answer so; the server never hears of it."""
+def refused(status: int, text: str = "injected failure") -> Fault:
+    """Answer with this status; the server never gets the request."""
     return lambda asked, _forward: _error(asked, status, text)
 
 
-def landed(status: int, text: str = "told to fail") -> Fault:
-    """Do it and answer so."""
+def landed(status: int, text: str = "injected failure") -> Fault:
+    """Do it and answer with this status."""
 
     def fault(asked: Asked, forward: Forward) -> Answer:
         forward()
@@ -244,25 +244,25 @@ def throttled(seconds: int) -> Fault:
     """Ask the client to come back later."""
 
     def fault(asked: Asked, _forward: Forward) -> Answer:
-        answer = _error(asked, _TOO_MANY, "told to wait")
+        answer = _error(asked, _TOO_MANY, "asked to wait")
         return replace(answer, headers={**answer.headers, "Retry-After": str(seconds)})
 
     return fault
 
 
-def cut(*, told: bool) -> Fault:
-    """Do it and lose the end of the answer: against its told length, or with a length that hides that."""
+def cut(*, announced: bool) -> Fault:
+    """Do it and lose the end of the answer, with the whole length announced or with the shorter one."""
 
     def fault(_asked: Asked, forward: Forward) -> Answer:
         answer = forward()
         body = answer.body[: len(answer.body) // 2]
-        return replace(answer, body=body, length=len(answer.body) if told else len(body))
+        return replace(answer, body=body, length=len(answer.body) if announced else len(body))
 
     return fault
 
 
 def elsewhere(_asked: Asked, _forward: Forward) -> Answer:
-    """Send the client to a host that nobody configured."""
+    """Send the client to a host that is not configured."""
     return Answer(307, {"Location": "http://canary.invalid/elsewhere"})
 
 
@@ -272,14 +272,14 @@ def page(_asked: Asked, _forward: Forward) -> Answer:
 
 
 def endless(_asked: Asked, _forward: Forward) -> Answer:
-    """Answer with far more than anybody wants."""
+    """Answer with far more than a client needs."""
     return Answer(200, {"Content-Type": "application/json"}, b'{"a": "' + b"x" * 30_000_000)
 
 
 def _error(asked: Asked, status: int, text: str) -> Answer:
-    """Tell of an error as whom the request was for does: a store of S3's kind in XML, a catalog in JSON."""
+    """Return an error as the requested server does: a store of S3's kind in XML, a catalog in JSON."""
     if asked.headers.get("Authorization", "").startswith("AWS4-"):
-        told = f"<Error><Code>Injected</Code><Message>{escape(text)}</Message></Error>"
-        return Answer(status, {"Content-Type": "application/xml"}, told.encode())
+        document = f"<Error><Code>Injected</Code><Message>{escape(text)}</Message></Error>"
+        return Answer(status, {"Content-Type": "application/xml"}, document.encode())
     body = {"error": {"message": text, "type": "InjectedException", "code": status}}
     return Answer(status, {"Content-Type": "application/json"}, json.dumps(body).encode())

@@ -1,4 +1,4 @@
-"""Runs that stop between two steps: killed for good, at the very point that a test names."""
+"""Runs that stop between two steps: killed at the point that a test names."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ class Vending:
     Args:
         catalog: in front of the REST server.
         store: in front of the S3 server.
-        expires_ms: tells when a token given now ends; None to tell nothing.
-        dies_at: after so many requests to the store every token so far dies, once.
+        expires_ms: when a token given now expires; None to leave it out.
+        dies_at: after this number of requests to the store, all tokens so far expire, once.
         prefixes: vend by these prefixes, each with a token of its own, instead of for the whole table.
     """
 
@@ -45,10 +45,10 @@ class Vending:
         self.dead = self.given
 
     def _token(self, place: str = "") -> dict[str, str]:
-        told = {"s3.session-token": f"{PREFIX}{self.given}-{place}"}
+        config = {"s3.session-token": f"{PREFIX}{self.given}-{place}"}
         if self.expires_ms is not None:
-            told["s3.session-token-expires-at-ms"] = str(self.expires_ms)
-        return told
+            config["s3.session-token-expires-at-ms"] = str(self.expires_ms)
+        return config
 
     def vend(self, asked: Asked, answer: Answer) -> Answer:
         """Put tokens into what the catalog answers for a table (a proxy's change)."""
@@ -75,7 +75,7 @@ class Vending:
         ]
 
     def guard(self, asked: Asked) -> Answer | None:
-        """Refuse a request with a token that is over, or without one."""
+        """Refuse a request with an expired token, or without one."""
         self.served += 1
         if self.dies_at is not None and self.served >= self.dies_at:
             self.dies_at = None

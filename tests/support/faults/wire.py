@@ -1,7 +1,7 @@
 """Faults on the real wire: the n-th request of a command to its catalog or its store fails in every way.
 
-What is told must be so (the n-th answer may be lost, wrong, cut or another's): what succeeded is visible, what was
-refused is not, what is unknown is wholly there or not at all, and the same command then ends it.
+The reported result must be true (the n-th answer may be lost, wrong, cut or another's): what succeeded is visible,
+what was refused is not, an unknown outcome is wholly there or not at all, and the same command then ends it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def _named() -> dict[str, Callable[[Proxy], Fault]]:
         "reset after": lambda _: faults.reset(done=True),
         "slow": lambda proxy: proxy.hang,
         "slow after": lambda proxy: proxy.landed_and_hang,
-        "cut": lambda _: faults.cut(told=True),
-        "cut unseen": lambda _: faults.cut(told=False),
+        "cut": lambda _: faults.cut(announced=True),
+        "cut unseen": lambda _: faults.cut(announced=False),
         "elsewhere": lambda _: faults.elsewhere,
         "page": lambda _: faults.page,
         "endless": lambda _: faults.endless,

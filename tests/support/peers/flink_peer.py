@@ -115,14 +115,14 @@ def job_of(fixture: FlinkFixture, folder: Path) -> Job:
     arguments = fixture.truth["arguments"]
     stream = fixture.truth["replay"]["stream"]
     phase = next(item for item in arguments["phases"] if item.get("stream", "1") == stream)
-    told = {**arguments["common"], **phase}
+    settings = {**arguments["common"], **phase}
     return Job(
-        catalog=told["catalog"],
-        warehouse=f"{told.get('scheme', '')}{fixture.warehouse}",
-        table=told["table"],
-        sink=told["sink"],
-        uid=told.get("uid", _UID),
-        mode=told.get("mode", "append"),
-        keys=tuple(told["keys"].split(",")) if "keys" in told else (),
+        catalog=settings["catalog"],
+        warehouse=f"{settings.get('scheme', '')}{fixture.warehouse}",
+        table=settings["table"],
+        sink=settings["sink"],
+        uid=settings.get("uid", _UID),
+        mode=settings.get("mode", "append"),
+        keys=tuple(settings["keys"].split(",")) if "keys" in settings else (),
         checkpoints=str(folder),
     )

@@ -22,7 +22,7 @@ class PeerProcess:
             answers: how lines of its output begin that are answers; others are chatter.
         """
         self._answers = answers
-        # By its environment PySpark tells its children of a session on Spark Connect that a test has.
+        # PySpark passes a test's session on Spark Connect to its children in the environment.
         environment = {key: value for key, value in os.environ.items() if "SPARK_" not in key}
         self._process = subprocess.Popen(
             command,
@@ -49,7 +49,7 @@ class PeerProcess:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        # Of a process that died its output tells.
+        # The output of a process that died has the reason.
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()

@@ -132,7 +132,7 @@ def _binaries() -> Path | None:
 
 
 def _unprivileged(folder: Path) -> dict[str, str | int | list[str]]:
-    """Give a folder to a user who is not root; return what makes a process run as this one."""
+    """Give a folder to an unprivileged user; return the arguments that run a process as this user."""
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):

@@ -28,10 +28,10 @@ def missing() -> str | None:
 
 
 class RestServer:
-    """A running server: tables lie where their namespace's `location` says, locally or on S3."""
+    """A running server: tables are stored where their namespace's `location` says, locally or on S3."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """Start it with properties for its own FileIO, which it also vends to whoever loads a table."""
+        """Start it with properties for its own FileIO, which it also vends with each table."""
         self._folder = tempfile.TemporaryDirectory(prefix="lake-rest-")
         folder = Path(self._folder.name)
         self.port = free_port()

@@ -20,7 +20,7 @@ _END_SECONDS = 60.0
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, below those that the system gives to clients meanwhile."""
+    """Return a free port, below those that the system gives to clients meanwhile."""
     while True:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", secrets.choice(_PORTS)))

@@ -1,7 +1,7 @@
 """A Spark of several processes for tests: a standalone master, two workers, and a Spark Connect server on them.
 
 All of it listens on loopback, on free ports, and is ended by its own process ids. Tasks run on a Python that
-has what lake is made of but not lake, as a node of a cluster has: what runs there was shipped.
+has the libraries of lake but not lake, as a node of a cluster has: lake itself is shipped.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Daemon:
                 start_new_session=True,
             )
 
-    def told(self, pattern: str) -> str:
+    def logged(self, pattern: str) -> str:
         """Wait for a line of the log; return the pattern's group."""
 
         def found() -> re.Match[str] | None:
@@ -187,8 +187,8 @@ class SparkCluster:
 
     def _start(self) -> None:
         master = self._daemon("master", _MASTER, *_listening("127.0.0.1"))
-        self.master = master.told(r"Starting Spark master at (spark://\S+)")
-        self._page = master.told(r"started at http://[^:]+:(\d+)")
+        self.master = master.logged(r"Starting Spark master at (spark://\S+)")
+        self._page = master.logged(r"started at http://[^:]+:(\d+)")
         self.workers = [
             self._daemon(
                 f"worker-{number}",
@@ -202,7 +202,7 @@ class SparkCluster:
             for number, host in enumerate(HOSTS)
         ]
         for worker in self.workers:
-            worker.told(r"Successfully registered with (master)")
+            worker.logged(r"Successfully registered with (master)")
 
     def _daemon(self, name: str, *command: str, **variables: str) -> Daemon:
         daemon = Daemon(name, self.folder, *command, **variables)
@@ -241,7 +241,7 @@ class SparkCluster:
                 yield path.read_text(errors="replace")
 
     def status(self) -> dict[str, Any]:
-        """Return what the master tells of itself."""
+        """Return what the master reports about itself."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._page}/json/") as answer:
             found = json.load(answer)
         assert isinstance(found, dict)
@@ -295,7 +295,7 @@ class ConnectServer:
             PYSPARK_PYTHON=str(cluster.python),
             SPARK_DAEMON_MEMORY="512m",
         )
-        ui = self.daemon.told(r"service 'SparkUI' on port (\d+)")
+        ui = self.daemon.logged(r"service 'SparkUI' on port (\d+)")
         self.page = f"http://127.0.0.1:{ui}"
-        port = self.daemon.told(r"Spark Connect server started at: \S*?:(\d+)")
+        port = self.daemon.logged(r"Spark Connect server started at: \S*?:(\d+)")
         self.url = f"sc://127.0.0.1:{port}"

@@ -26,7 +26,7 @@ class Model:
         self._random = random.Random(seed)
 
     def upserts(self, count: int) -> list[Row]:
-        """Change rows at random; return the log, in which deleted rows have nothing but a key."""
+        """Change rows at random; return the log, in which deleted rows have only a key."""
         return [self._upsert() for _ in range(count)]
 
     def _upsert(self) -> Row:
@@ -41,7 +41,7 @@ class Model:
         return {"op": kind, **row}
 
     def retractions(self, count: int) -> list[Row]:
-        """Change rows at random; return the log, which tells every old row."""
+        """Change rows at random; return the log, which contains every old row."""
         log = []
         for _ in range(count):
             row = self._row()
@@ -66,7 +66,7 @@ class Model:
 
 
 def write_log(path: Path, log: Sequence[Row]) -> Path:
-    """Write a log as a file of the format that its name tells."""
+    """Write a log as a file of the format that its name has."""
     rows = pa.Table.from_pylist(list(log), COLUMNS)
     if path.suffix == ".csv":
         pacsv.write_csv(rows, path)

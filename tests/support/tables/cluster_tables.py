@@ -43,7 +43,7 @@ def rows_of(lake: CommandLine, table: str = "db.t") -> list[Row]:
 
 
 def files_of_rows(lake: CommandLine, column: str) -> list[list[int]]:
-    """Return the values of a column of ``db.t`` as they lie in each live file."""
+    """Return the values of a column of ``db.t`` in each live file, in their order."""
     table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
     paths = [
         path.removeprefix("file://") for path in table.inspect.data_files()["file_path"].to_pylist()

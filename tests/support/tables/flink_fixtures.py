@@ -1,7 +1,7 @@
 """Tables and checkpoints that a real Flink wrote, at the absolute paths that their metadata names.
 
-Each lies at `ROOT/<name>`. Tests of any process share it for reading; `lent` gives it to one test alone, which
-may do with it what it likes. Whoever takes it next finds it as it was packed.
+Each is stored at `ROOT/<name>`. Tests of any process share it for reading; `lent` gives it to one test alone, which
+may change it. The next test that takes it gets it as it was packed.
 
     with shared("a-append") as fixture:
         CommandLine(fixture.warehouse, catalog_type=fixture.catalog_type)("scan", fixture.table)
@@ -42,7 +42,7 @@ class FlinkFixture:
 
     @property
     def root(self) -> Path:
-        """Where it lies."""
+        """The folder of its files."""
         return ROOT / self.name
 
     @property
@@ -104,7 +104,7 @@ def shared(name: str) -> Iterator[FlinkFixture]:
 
 @contextmanager
 def lent(name: str) -> Iterator[FlinkFixture]:
-    """Give a fixture for writing; nobody else has it meanwhile, and afterwards it is as it was."""
+    """Give a fixture for writing; no other test has it meanwhile, and afterwards it is as it was."""
     with _lock(name) as lock:
         _take(lock, fcntl.LOCK_EX, name)
         _repair(name)
@@ -170,7 +170,7 @@ def _written() -> dict[str, dict[str, float]]:
 
 
 def is_whole(name: str) -> bool:
-    """Whether a fixture lies there as it was packed."""
+    """Return whether a fixture is unpacked and unchanged."""
     root, files, written = ROOT / name, _packed()[name], _written()[name]
     there = {
         os.path.relpath(os.path.join(folder, file), root)
@@ -186,7 +186,7 @@ def is_whole(name: str) -> bool:
 
 
 def _repair(name: str) -> None:
-    """Unpack a fixture anew unless it is as packed."""
+    """Unpack a fixture again unless it is unchanged."""
     if is_whole(name):
         return
     shutil.rmtree(ROOT / name, ignore_errors=True)

@@ -71,7 +71,7 @@ def arrow(rows: Mapping[int, Values], *, second: bool = True) -> pa.Table:
 
 @dataclass
 class Course:
-    """A table that somebody else made, and what it should hold.
+    """A table that another program made, and what it should contain.
 
     Args:
         warehouse: where it is.

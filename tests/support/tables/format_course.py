@@ -38,7 +38,7 @@ FROM range({start}, {end})
 
 
 def properties(kind: str, version: int, **more: str) -> str:
-    told = {
+    values = {
         "format-version": version,
         "write.format.default": kind,
         "write.delete.mode": "merge-on-read",
@@ -46,7 +46,7 @@ def properties(kind: str, version: int, **more: str) -> str:
         "write.merge.mode": "merge-on-read",
         **more,
     }
-    return ", ".join(f"'{key}' = '{value}'" for key, value in told.items())
+    return ", ".join(f"'{key}' = '{value}'" for key, value in values.items())
 
 
 def copied(lake: CommandLine, java: JavaPeer, folder: Path, table: str) -> dict[str, Any]:

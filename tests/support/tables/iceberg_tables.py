@@ -29,7 +29,7 @@ SCHEMA = Schema(
 
 
 class FixedClock:
-    """A clock that moves only when told, and remembers how long it was asked to wait."""
+    """A clock that moves only when a test moves it, and records how long it was asked to wait."""
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
         self.now = now_ms
@@ -156,7 +156,7 @@ def after(other: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
 
 
 def unsealed(data: bytes) -> bytes:
-    """Return a manifest, or a list of them, as of a writer whose sync markers tell nothing of the contents."""
+    """Return a manifest, or a list of them, as of a writer whose sync markers do not depend on the contents."""
     found = data.replace(b"lake.sync-marker", b"else.sync-marker", 1)
     assert found != data
     return found

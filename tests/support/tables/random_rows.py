@@ -195,7 +195,7 @@ def fitting(kind: str, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def shown(rows: Any) -> str:
-    """Return rows in a form that tells -0.0 from 0.0 but not NaN from NaN, nor UUIDs from 16 bytes."""
+    """Return rows in a form that distinguishes -0.0 from 0.0 but not NaN from NaN, nor UUIDs from 16 bytes."""
     return repr(_plain(rows))
 
 
@@ -240,7 +240,7 @@ def write(settings: WriteSettings, *rows: pa.RecordBatch) -> list[DataFile]:
 def read_settings(
     schema: Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, **more: Any
 ) -> ReadSettings:
-    """Return settings that read all columns, unless told otherwise."""
+    """Return settings that read all columns by default."""
     return ReadSettings(
         **{"projection": schema, "schema": schema, "specs": {spec.spec_id: spec}, **more}
     )

@@ -56,9 +56,9 @@ def session_on(fixture: FlinkFixture, clock: Any = None) -> Session:
 
 def sink_of(fixture: FlinkFixture) -> str:
     """Return which sink wrote a fixture."""
-    told = fixture.truth["sink"].split()[0]
-    assert told in {FLINK_SINK, ICEBERG_SINK, DYNAMIC_SINK}
-    return str(told)
+    sink = fixture.truth["sink"].split()[0]
+    assert sink in {FLINK_SINK, ICEBERG_SINK, DYNAMIC_SINK}
+    return str(sink)
 
 
 def plan_of(
@@ -171,7 +171,7 @@ def write_manifest(
     attempt: int = 0,
     folder: str | None = None,
 ) -> str:
-    """Write a temporary manifest as a sink does, all files of one spec and kind; return where it lies."""
+    """Write a temporary manifest as a sink does, all files of one spec and kind; return its path."""
     spec = table.metadata.specs()[files[0].spec_id]
     entries = entries_of(files, spec=spec, schema=table.schema, status=ADDED, snapshot_id=0)
     data = encode_manifest(
@@ -214,7 +214,7 @@ def take_checkpoint(
         element = byte_array(collector("2", requests))
         states = {"streaming_committer_raw_states": (0, [element])}
     data, offsets = operator_bytes(states)
-    # So much state lies in a file of its own.
+    # State of this size is in a file of its own.
     (folder / "state").write_bytes(data)
     managed = operator_handle(offsets, relative("state", len(data)))
     committer = operator(6, OPERATOR, {0: subtask_state(6, managed=managed)})

@@ -1,4 +1,4 @@
-"""Class archives: which file belongs to what, who may write them, and who makes them."""
+"""Class archives: which file belongs to which Java, which users may write them, and which process makes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def java(tmp_path: Path) -> Java:
     home = tmp_path / "java"
     (home / "lib" / "server").mkdir(parents=True)
     (home / "lib" / "server" / "classes.jsa").touch()
-    return Java(home, 17, "17.0.15 Nobody")
+    return Java(home, 17, "17.0.15 Vendor")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def make(folder: Path, version: str, *, release: bool = True) -> Path:
     command.write_text("#!/bin/sh\nexit 1\n")
     command.chmod(0o755)
     if release:
-        (folder / "release").write_text(f'IMPLEMENTOR="Nobody"\nJAVA_VERSION="{version}"\n')
+        (folder / "release").write_text(f'IMPLEMENTOR="Vendor"\nJAVA_VERSION="{version}"\n')
     return folder
 
 

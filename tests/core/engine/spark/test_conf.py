@@ -1,4 +1,4 @@
-"""What Spark is told."""
+"""The settings of Spark."""
 
 from __future__ import annotations
 

@@ -367,7 +367,7 @@ def test_one_of_several_masters_is_enough() -> None:
         port = listening.getsockname()[1]
         require_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
     require_master("local[2]")
-    require_master("k8s://https://nobody:1")
+    require_master("k8s://https://missing:1")
 
 
 def test_another_program_that_listens_is_not_a_server(monkeypatch: pytest.MonkeyPatch) -> None:

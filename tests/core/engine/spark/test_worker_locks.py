@@ -56,7 +56,7 @@ def test_a_worker_that_has_done_its_work_is_let_live(folder: Path) -> None:
 
 
 def test_a_file_left_by_a_dead_worker_kills_no_process(folder: Path) -> None:
-    # The number may be anybody's by now, even this process's.
+    # Another process may have the number by now, even this one.
     (folder / str(os.getpid())).touch()
 
     end_workers(str(folder))

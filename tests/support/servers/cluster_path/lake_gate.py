@@ -1,8 +1,8 @@
-"""Runs in every Python of the tests' cluster: tells where its lake came from, and holds a task at a file.
+"""Runs in every Python of the tests' cluster: records where its lake came from, and holds a task at a file.
 
-The folder LAKE_GATE is how tests and tasks talk. ``from-PID`` tells from where process PID loaded lake. When a
-task opens a new file whose name contains the text of ``armed``, the first one takes that file away, leaves
-``held-PID`` and waits for ``released``.
+Tests and tasks communicate by files in the folder LAKE_GATE. ``from-PID`` contains the path from which process PID
+loaded lake. When a task opens a new file whose name contains the text of ``armed``, the first one takes that file
+away, leaves ``held-PID`` and waits for ``released``.
 """
 
 import importlib.abc
