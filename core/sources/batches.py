@@ -26,7 +26,9 @@ from lake.core.formats.parquet.types import source_schema, variant_columns
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.sources import csv_files, json_lines
 from lake.core.sources.discovery import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
+from lake.core.sources.inference import InferredType, infer_type, joined
 from lake.core.sources.text_values import ValueContext, from_text
+from lake.core.sources.type_notes import TypeNote, explain
 from lake.core.storage.storage import Storage
 from lake.core.types.arrow_schema import arrow_schema, arrow_type
 
@@ -48,7 +50,12 @@ _PROBED_ROWS = 64
 
 
 def source_columns(
-    storage: Storage, source: Source, known: Schema | None, *, infer: bool
+    storage: Storage,
+    source: Source,
+    known: Schema | None,
+    *,
+    infer: bool,
+    notes: list[TypeNote] | None = None,
 ) -> pa.Schema | None:
     """Return a source's columns; None if a text file is empty, or must be read to find them.
 
@@ -57,8 +64,9 @@ def source_columns(
         source: the file.
         known: the table's columns, which define the types of CSV columns.
         infer: infer the types of other columns of text files from the whole file.
+        notes: receives the reasons for which columns are inferred as text.
     """
-    columns = _columns(storage, source, known, infer=infer)
+    columns = _columns(storage, source, known, infer=infer, notes=notes)
     if columns is not None:
         _refuse_many(source, len(columns))
     return columns
@@ -72,7 +80,12 @@ def _refuse_many(source: Source, columns: int) -> None:
 
 
 def _columns(
-    storage: Storage, source: Source, known: Schema | None, *, infer: bool
+    storage: Storage,
+    source: Source,
+    known: Schema | None,
+    *,
+    infer: bool,
+    notes: list[TypeNote] | None,
 ) -> pa.Schema | None:
     with readable(source.path):
         if source.format == PARQUET:
@@ -92,7 +105,7 @@ def _columns(
         if source.format == JSON:
             look = json_lines.infer_columns if infer else json_lines.first_columns
             return look(storage, source)
-        return _csv_columns(storage, source, known, infer=infer)
+        return _csv_columns(storage, source, known, infer=infer, notes=notes)
 
 
 def _parquet_schema(parquet: Any, path: str) -> pa.Schema:
@@ -105,7 +118,12 @@ def _parquet_schema(parquet: Any, path: str) -> pa.Schema:
 
 
 def _csv_columns(
-    storage: Storage, source: Source, known: Schema | None, *, infer: bool
+    storage: Storage,
+    source: Source,
+    known: Schema | None,
+    *,
+    infer: bool,
+    notes: list[TypeNote] | None,
 ) -> pa.Schema | None:
     names = csv_files.column_names(storage, source)
     if names is None:
@@ -118,8 +136,35 @@ def _csv_columns(
     }
     new = [name for name in names if name not in types]
     if infer and new and len(set(names)) == len(names):
-        types.update(csv_files.infer_types(storage, source, new))
+        types.update(_inferred_types(storage, source, new, notes))
     return pa.schema([(name, types.get(name, pa.string())) for name in names])
+
+
+def _inferred_types(
+    storage: Storage, source: Source, names: Sequence[str], notes: list[TypeNote] | None
+) -> dict[str, pa.DataType]:
+    """Return the narrowest type for all values of each named column in the whole file."""
+    kinds = dict.fromkeys(names, InferredType.NOTHING)
+    forms = source.text.forms
+    for rows in csv_files.text_rows(storage, source):
+        for name, kind in kinds.items():
+            if kind is InferredType.TEXT:
+                continue
+            column = rows.batch.column(name)
+            kinds[name] = joined(kind, infer_type(column, forms))
+            if kinds[name] is InferredType.TEXT and notes is not None:
+                reason = explain(column, rows.numbers, kind, forms)
+                if reason is not None:
+                    row, value, options = reason
+                    notes.append(
+                        TypeNote(
+                            column=name, path=source.path, row=row, value=value, options=options
+                        )
+                    )
+    return {
+        name: pa.string() if kind is InferredType.NOTHING else kind.arrow
+        for name, kind in kinds.items()
+    }
 
 
 def source_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
@@ -141,19 +186,16 @@ def source_batches(storage: Storage, source: Source, schema: Schema) -> Iterator
 
 
 def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
-    row = 1
-    for batch in csv_files.text_batches(storage, source):
-        numbers = range(row, row + batch.num_rows)
+    for batch, numbers, _ in csv_files.text_rows(storage, source):
         columns = []
         for item in schema.fields:
             if item.name in batch.schema.names:
-                context = ValueContext(item.name, source.path, numbers)
+                context = ValueContext(item.name, source.path, numbers, forms=source.text.forms)
                 parse = from_text if item.field_type.is_primitive else json_lines.from_json_texts
                 columns.append(parse(batch.column(item.name), item.field_type, context))
             else:
                 columns.append(write_column(item, batch.num_rows))
         yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
-        row += batch.num_rows
 
 
 def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:

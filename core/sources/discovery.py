@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
+import io
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -14,8 +16,9 @@ import pyarrow as pa
 
 from lake.core import locations
 from lake.core.columns.reading_errors import reading_error
-from lake.core.errors import BadInputError, LakeError, NotFoundError
+from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoundError, RefusedError
 from lake.core.plain import PlainData
+from lake.core.sources.text_format import AS_SHOWN, UTF_8, TextFormat
 from lake.core.storage.storage import Storage
 
 PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
@@ -37,17 +40,28 @@ _SUFFIXES = {
     "avro": AVRO,
 }
 _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
+_CONVERTED_BYTES = 64 * 1024
+_EXCEL = frozenset({"xlsx", "xlsm", "xlsb", "xls"})
 _WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(PlainData):
-    """A file to load, or some row groups of a Parquet file (None for all)."""
+    """A file to load.
+
+    Args:
+        path: its location.
+        format: one of `FORMATS`.
+        size_bytes: its size as stored.
+        row_groups: the row groups of a Parquet file to load; None for all.
+        text: how a text file is written.
+    """
 
     path: str
     format: str
     size_bytes: int
     row_groups: tuple[int, ...] | None = None
+    text: TextFormat = AS_SHOWN
 
     @property
     def is_text(self) -> bool:
@@ -142,6 +156,8 @@ def _format_of(path: str, given: str | None) -> str:
     if suffixes and suffixes[-1] in _COMPRESSED:
         suffixes.pop()
     kind = given or (_SUFFIXES.get(suffixes[-1]) if suffixes else None)
+    if kind is None and suffixes and suffixes[-1] in _EXCEL:
+        raise excel_file(path)
     if kind is None:
         raise BadInputError(
             f"the format of {path} is not known", hint=f"add --format {'|'.join(FORMATS)}"
@@ -149,12 +165,75 @@ def _format_of(path: str, given: str | None) -> str:
     return kind
 
 
+def excel_file(path: str) -> RefusedError:
+    """Return the error for a file of Excel."""
+    return RefusedError(
+        f"{path} is an Excel file, which lake does not read",
+        hint="save the sheet as CSV in Excel, or run: libreoffice --headless --convert-to csv FILE",
+    )
+
+
 @contextmanager
 def open_stream(storage: Storage, source: Source) -> Iterator[Any]:
-    """Open a text file for reading from its beginning; decompress it if its name has such a suffix."""
-    codec = _COMPRESSED.get(source.path.rsplit(".", 1)[-1].lower())
-    with storage.open_input(source.path, follow_link=True) as file:
+    """Open a text file for reading from its beginning, in UTF-8.
+
+    It is decompressed if its name has such a suffix, and converted from its encoding.
+    """
+    with open_bytes(storage, source.path) as stream:
+        yield stream if source.text.is_utf_8 else _Converted(stream, source)
+
+
+@contextmanager
+def open_bytes(storage: Storage, path: str) -> Iterator[Any]:
+    """Open a text file for reading from its beginning, decompressed if its name has such a suffix."""
+    codec = _COMPRESSED.get(path.rsplit(".", 1)[-1].lower())
+    with storage.open_input(path, follow_link=True) as file:
         yield pa.CompressedInputStream(file, codec) if codec else file
+
+
+class _Converted(io.RawIOBase):
+    """A stream of text in UTF-8, converted from another encoding."""
+
+    def __init__(self, stream: Any, source: Source) -> None:
+        super().__init__()
+        self._stream = stream
+        self._encoding = source.text.encoding or UTF_8
+        self._path = source.path
+        self._decoder = codecs.getincrementaldecoder(self._encoding)()
+        self._read = 0
+        self._ready = b""
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read bytes into a buffer; return their number, 0 at the end of the file.
+
+        Raises:
+            CorruptFileError: the file is not in its encoding.
+        """
+        while not self._ready:
+            data = self._stream.read(_CONVERTED_BYTES)
+            self._ready = self._decoded(data, final=not data)
+            if not data:
+                break
+        part = self._ready[: len(buffer)]
+        buffer[: len(part)] = part
+        self._ready = self._ready[len(part) :]
+        return len(part)
+
+    def _decoded(self, data: bytes, *, final: bool) -> bytes:
+        try:
+            text = self._decoder.decode(data, final)
+        except UnicodeError as error:
+            where = f" between bytes {self._read:,} and {self._read + len(data):,}" if data else ""
+            raise CorruptFileError(
+                f"{self._path} is not {self._encoding}{where}",
+                hint="use --encoding with the file's encoding, e.g. utf-8, latin-1 or cp1252",
+            ) from error
+        self._read += len(data)
+        return text.encode()
 
 
 @contextmanager

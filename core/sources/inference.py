@@ -11,6 +11,7 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.sources.text_forms import PLAIN, TextForms
 from lake.core.sources.text_values import tidied
 
 _LEADING_ZERO = r"^[+-]?0\d"
@@ -53,6 +54,7 @@ _JOINS = {
     frozenset({InferredType.INTEGER, InferredType.FLOATING}): InferredType.FLOATING,
     frozenset({InferredType.DATE, InferredType.TIMESTAMP}): InferredType.TIMESTAMP,
 }
+_NUMBERS = (InferredType.INTEGER, InferredType.FLOATING)
 TIMES = (InferredType.TIMESTAMP, InferredType.ZONED_TIMESTAMP, InferredType.DATE)
 
 
@@ -65,16 +67,27 @@ def joined(first: InferredType, second: InferredType) -> InferredType:
     return _JOINS.get(frozenset({first, second}), InferredType.TEXT)
 
 
-def infer_type(texts: pa.Array) -> InferredType:
-    """Return the narrowest type for all of the strings."""
-    values = tidied(texts).drop_null()
+def infer_type(texts: pa.Array, forms: TextForms = PLAIN) -> InferredType:
+    """Return the narrowest type for all of the strings, which have numbers and dates in the given forms."""
+    values = tidied(texts, forms.nulls).drop_null()
     if not len(values):
         # Blank strings and words for NULL do not matter, unless the column is text.
         return InferredType.NOTHING
+    numbers, dates = forms.plain_numbers(values), _iso_dates(values, forms)
     for inferred in _NARROW_TO_WIDE:
-        if _takes(inferred, values):
-            return _sized(values) if inferred is InferredType.INTEGER else inferred
+        written = dates if inferred in TIMES else numbers if inferred in _NUMBERS else values
+        if written is not None and _takes(inferred, written):
+            return _sized(written) if inferred is InferredType.INTEGER else inferred
     return InferredType.TEXT
+
+
+def _iso_dates(values: pa.Array, forms: TextForms) -> pa.Array | None:
+    """Return dates in ISO 8601; None if some values are not dates in the given forms."""
+    try:
+        forms.iso_dates(values.slice(0, _FIRST))
+        return forms.iso_dates(values)
+    except ValueError:
+        return None
 
 
 def _takes(inferred: InferredType, values: pa.Array) -> bool:

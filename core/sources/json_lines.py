@@ -37,6 +37,7 @@ from lake.core.columns.defaults import defaulted_fields, json_defaults, write_co
 from lake.core.errors import BadInputError
 from lake.core.sources.discovery import Source, open_stream
 from lake.core.sources.inference import TIMES, InferredType, infer_type, joined
+from lake.core.sources.text_forms import TextForms
 from lake.core.sources.text_values import ValueContext, from_text, tidied
 from lake.core.storage.storage import Storage
 from lake.core.types.arrow_schema import arrow_schema, arrow_type, parts_of
@@ -73,11 +74,11 @@ def json_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[p
     for block in _blocks(storage, source):
         forms = _forms(schema, _not_named(defaulted, block.data)) if defaulted else whole
         try:
-            batch = None if forms is None else _fast(block, forms, schema, source.path)
+            batch = None if forms is None else _fast(block, forms, schema, source)
         except (pa.ArrowException, UnicodeDecodeError, BadInputError):
             batch = None
         if batch is None:
-            batch = _exact(block, schema, source.path)
+            batch = _exact(block, schema, source)
         if batch.num_rows:
             yield batch
 
@@ -98,7 +99,8 @@ def infer_columns(storage: Storage, source: Source) -> pa.Schema | None:
             column = found.column(name)
             types[name] = _joined(types.get(name, pa.null()), column.type, name, source.path)
             if pa.types.is_string(column.type):
-                texts[name] = joined(texts.get(name, InferredType.NOTHING), _time_kind(column))
+                kind = _time_kind(column, source.text.forms)
+                texts[name] = joined(texts.get(name, InferredType.NOTHING), kind)
     refined = {name: kind.arrow for name, kind in texts.items() if kind in TIMES}
     columns = [(name, refined.get(name, kind)) for name, kind in types.items()]
     return pa.schema(columns) if seen else None
@@ -253,7 +255,9 @@ def _read(data: bytes, schema: pa.Schema | None, unexpected: str) -> pa.Table:
     )
 
 
-def _fast(block: _Block, forms: pa.Schema, schema: Schema, where: str) -> pa.RecordBatch | None:
+def _fast(
+    block: _Block, forms: pa.Schema, schema: Schema, source: Source
+) -> pa.RecordBatch | None:
     """Return the rows; None if Arrow cannot distinguish NULL from a missing field with a default."""
     found = _read(block.data, forms, "error")
     columns = []
@@ -262,7 +266,8 @@ def _fast(block: _Block, forms: pa.Schema, schema: Schema, where: str) -> pa.Rec
             column = one_array(found[item.name])
             if _null_with_default(item, column):
                 return None
-            columns.append(from_text(column, item.field_type, ValueContext(item.name, where)))
+            context = ValueContext(item.name, source.path, forms=source.text.forms)
+            columns.append(from_text(column, item.field_type, context))
         else:
             columns.append(write_column(item, found.num_rows))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
@@ -289,8 +294,8 @@ def _null_with_default(item: NestedField, column: pa.Array) -> bool:
 # Python's parser
 
 
-def _exact(block: _Block, schema: Schema, where: str) -> pa.RecordBatch:
-    rows, lines = [], []
+def _exact(block: _Block, schema: Schema, source: Source) -> pa.RecordBatch:
+    rows, lines, where = [], [], source.path
     for number, row in _lines(block, where):
         rows.append(row)
         lines.append(number)
@@ -304,7 +309,8 @@ def _exact(block: _Block, schema: Schema, where: str) -> pa.RecordBatch:
     defaults = json_defaults(schema.fields)
     columns = []
     for item in schema.fields:
-        context, kind = ValueContext(item.name, where, lines, "line"), item.field_type
+        context = ValueContext(item.name, where, lines, "line", source.text.forms)
+        kind = item.field_type
         lacking = defaults.get(item.field_id)
         values = [
             _shaped(row.get(item.name, lacking), kind, context, index, defaults)
@@ -495,12 +501,12 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
-def _time_kind(column: pa.ChunkedArray) -> InferredType:
+def _time_kind(column: pa.ChunkedArray, forms: TextForms) -> InferredType:
     """Return the type of time in a column of strings, TEXT if any is not a time."""
     texts = one_array(column)
     if tidied(texts).null_count > texts.null_count:
         return InferredType.TEXT
-    kind = infer_type(texts)
+    kind = infer_type(texts, forms)
     return kind if kind in TIMES or kind is InferredType.NOTHING else InferredType.TEXT
 
 

@@ -1,8 +1,9 @@
-"""Parse values that CSV and JSON lines contain as text to the table's types, exactly or not at all.
+"""Parse values that CSV and JSON files contain as text to the table's types, exactly or not at all.
 
 Accepted are ISO 8601 dates and times (UTC if a time with zone has none), decimal numbers, UUIDs with or without
-hyphens, and base64 for binaries. Except in text and binary columns, where any word may be a value, an empty text
-and the words in `NULL_WORDS` mean NULL, and blanks around a value are ignored.
+hyphens, and base64 for binaries. `TextForms` names other forms of numbers and dates. Except in text and binary
+columns, where any word may be a value, an empty text and the words in `NULL_WORDS` mean NULL, and blanks around a
+value are ignored.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from pyiceberg.types import (
 
 from lake.core.columns.defaults import write_column
 from lake.core.errors import BadInputError
+from lake.core.sources.text_forms import PLAIN, TextForms
 from lake.core.types.arrow_schema import arrow_type
 
 NULL_WORDS = ("", "NULL", "null", "NA", "N/A")
@@ -56,6 +58,8 @@ _CAST = (
     TimestampNanoType,
     *_FLOATING,
 )
+_NUMBERS = (IntegerType, LongType, DecimalType, *_FLOATING)
+_DATED = (DateType, TimestampType, TimestampNanoType, *_ZONED)
 _ZONE = r"[T ]\d{2}.*([Zz]|[+-]\d{2}(:?\d{2})?)$"
 _ANY_INFINITY = r"(?i)inf"
 _SHOWN = 60
@@ -70,12 +74,14 @@ class ValueContext:
         where: the name of the file.
         numbers: the number of each row in the file, from 1; None if not known.
         unit: what `numbers` count, ``row`` or ``line``.
+        forms: how the values are written.
     """
 
     column: str
     where: str
     numbers: Sequence[int] | None = None
     unit: str = "row"
+    forms: TextForms = PLAIN
 
     def inside(self, name: str, *, counted: bool = False) -> ValueContext:
         """Return the context of a nested field; `counted` if it has one value per row."""
@@ -154,11 +160,12 @@ def _narrowed(column: pa.Array, kind: IcebergType, context: ValueContext) -> pa.
 def _parsed(column: pa.Array, kind: IcebergType, context: ValueContext) -> pa.Array:
     if isinstance(kind, StringType):
         return column
-    parse = _parser(kind)
+    parse = _parser(kind, context.forms)
     try:
         return parse(column)
     except (pa.ArrowInvalid, ValueError):
-        tidy = column if isinstance(kind, BinaryType | FixedType) else tidied(column)
+        binary = isinstance(kind, BinaryType | FixedType)
+        tidy = column if binary else tidied(column, context.forms.nulls)
     try:
         return parse(tidy)
     except (pa.ArrowInvalid, ValueError) as error:
@@ -166,10 +173,10 @@ def _parsed(column: pa.Array, kind: IcebergType, context: ValueContext) -> pa.Ar
         raise context.problem(index, column[index].as_py(), kind) from error
 
 
-def tidied(column: pa.Array) -> pa.Array:
-    """Strip blanks around texts, and replace the words for NULL."""
+def tidied(column: pa.Array, nulls: Sequence[str] = ()) -> pa.Array:
+    """Strip blanks around texts, and replace the words for NULL; `nulls` are more of them."""
     trimmed = pc.utf8_trim_whitespace(column)
-    words = pc.is_in(trimmed, value_set=pa.array(NULL_WORDS))
+    words = pc.is_in(trimmed, value_set=pa.array([*NULL_WORDS, *nulls]))
     return pc.if_else(words, pa.scalar(None, pa.string()), trimmed)
 
 
@@ -186,7 +193,16 @@ def _first_refused(column: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> i
     return start
 
 
-def _parser(kind: IcebergType) -> Callable[[pa.Array], pa.Array]:
+def _parser(kind: IcebergType, forms: TextForms) -> Callable[[pa.Array], pa.Array]:
+    parse = _plain_parser(kind)
+    if isinstance(kind, _NUMBERS) and forms.decimal is not None:
+        return lambda column: parse(forms.plain_numbers(column))
+    if isinstance(kind, _DATED) and forms.date_formats:
+        return lambda column: parse(forms.iso_dates(column))
+    return parse
+
+
+def _plain_parser(kind: IcebergType) -> Callable[[pa.Array], pa.Array]:
     target = arrow_type(kind)
     if isinstance(kind, _FLOATING):
         return lambda column: _floats(column, target)

@@ -1,0 +1,79 @@
+"""How a text file is written: its encoding, the separators of CSV, and the forms of values."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+
+from lake.core.errors import InvalidRequestError
+from lake.core.plain import PlainData
+from lake.core.sources.text_forms import PLAIN, TextForms
+
+UTF_8 = "utf-8"
+DELIMITER_NAMES = {",": "','", ";": "';'", "\t": "tab", "|": "'|'"}
+_LINE_ENDS = "\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFormat(PlainData):
+    """How text files are written, as the user says it; for one file, also what the file shows.
+
+    Args:
+        delimiter: the character between the columns of CSV; None if not known.
+        encoding: the encoding by its Python name; None if not known.
+        quote: the character around values of CSV; empty for none.
+        header: whether CSV has a line of column names.
+        names: the columns of a file without a header.
+        skip_rows: the number of lines before the header.
+        forms: how values are written.
+
+    Raises:
+        InvalidRequestError: a value is not allowed.
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    quote: str = '"'
+    header: bool = True
+    names: tuple[str, ...] = ()
+    skip_rows: int = 0
+    forms: TextForms = PLAIN
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None and not _is_separator(self.delimiter):
+            raise InvalidRequestError(
+                f"--delimiter {self.delimiter!r} is not one ASCII character",
+                hint=r"e.g. --delimiter ';', or --delimiter '\t' for tabs",
+            )
+        if self.quote and (not _is_separator(self.quote) or self.quote == self.delimiter):
+            raise InvalidRequestError(
+                f"--quote {self.quote!r} is not one ASCII character that differs from the delimiter",
+                hint="--quote '' if values are not quoted",
+            )
+        if self.skip_rows < 0:
+            raise InvalidRequestError(f"--skip-rows {self.skip_rows} is negative")
+        if self.encoding is not None and not _is_text_encoding(self.encoding):
+            raise InvalidRequestError(
+                f"--encoding {self.encoding!r} is not an encoding that Python knows",
+                hint="e.g. utf-8, utf-16, latin-1, cp1252",
+            )
+
+    @property
+    def is_utf_8(self) -> bool:
+        """Whether the file is UTF-8, as far as is known."""
+        return self.encoding is None or codecs.lookup(self.encoding).name in {UTF_8, "utf-8-sig"}
+
+
+AS_SHOWN = TextFormat()
+
+
+def _is_separator(text: str) -> bool:
+    return len(text) == 1 and text.isascii() and text not in _LINE_ENDS and text != "\0"
+
+
+def _is_text_encoding(name: str) -> bool:
+    try:
+        "a,1".encode(name)
+        return codecs.lookup(name).name not in {"idna", "punycode"}
+    except (LookupError, UnicodeError, ValueError):
+        return False
