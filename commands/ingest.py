@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from lake.core.upsert.options import UpsertOptions
 
 
+# How the delimiter that a shell does not take as it is can be typed.
+_SPELLED = {r"\t": "\t", "tab": "\t"}
+
+
 def ingest(
     context: typer.Context,
     table: TableArgument,
@@ -133,6 +137,53 @@ def ingest(
         str | None,
         typer.Option(metavar="PATH", help="Write rows without a usable key to this new file."),
     ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHAR",
+            help="CSV: character between columns [default: , or what the first lines show].",
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="CSV, JSON: encoding, e.g. latin-1 [default: utf-8, or the byte order mark's].",
+        ),
+    ] = None,
+    nulls: Annotated[
+        list[str] | None,
+        typer.Option("--null", metavar="WORD", help="CSV: word that means NULL; repeatable."),
+    ] = None,
+    header: Annotated[
+        bool,
+        typer.Option(
+            "--header/--no-header",
+            help="CSV: the first line names the columns. Without it, they are the table's, or f0, f1, ...",
+        ),
+    ] = True,
+    decimal: Annotated[
+        str | None,
+        typer.Option(
+            metavar=".|,",
+            help="CSV: decimal separator; the others may separate thousands [default: . without thousands].",
+        ),
+    ] = None,
+    date_formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--date-format",
+            metavar="FORMAT",
+            help="CSV, JSON: format of dates and times, e.g. %d.%m.%Y, or iso; repeatable [default: iso].",
+        ),
+    ] = None,
+    quote: Annotated[
+        str,
+        typer.Option(metavar="CHAR", help="CSV: character around values; '' for none."),
+    ] = '"',
+    skip_rows: Annotated[
+        int, typer.Option(metavar="N", help="CSV: number of lines before the header.")
+    ] = 0,
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:
@@ -152,6 +203,8 @@ def ingest(
     from lake.core.ingest.execute import execute, preview
     from lake.core.ingest.plan import APPEND, IngestOptions, plan_ingest
     from lake.core.ingest.recovery import discard as discard_run
+    from lake.core.sources.text_format import TextFormat
+    from lake.core.sources.text_forms import TextForms
     from lake.core.upsert.execute import execute_upsert, preview_upsert
     from lake.core.upsert.options import UpsertOptions
     from lake.core.upsert.plan import plan_upsert
@@ -194,6 +247,18 @@ def ingest(
             branch=branch,
             stage=stage,
             allow_empty=allow_empty,
+            text=TextFormat(
+                delimiter=_SPELLED.get(delimiter or "", delimiter),
+                encoding=encoding,
+                quote=quote,
+                header=header,
+                skip_rows=skip_rows,
+                forms=TextForms(
+                    nulls=tuple(nulls or ()),
+                    decimal=decimal,
+                    date_formats=tuple(date_formats or ()),
+                ),
+            ),
         )
         if by_key is None:
             plan = plan_ingest(session, table, options)

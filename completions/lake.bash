@@ -18,7 +18,7 @@ _lake() {
         "ingest --distribution") words="none hash range" ;;
         "ingest --deletes") words="position equality copy-on-write" ;;
         "ingest --changes-mode") words="upsert retract" ;;
-        "ingest --from-table"|"ingest --partition-by"|"ingest --sort-by"|"ingest --property"|"ingest --overwrite-where"|"ingest --target-size"|"ingest --run-id"|"ingest --key"|"ingest --order-by"|"ingest --changes-column"|"ingest --discard"|"ingest --rejects"|"ingest --branch") return ;;
+        "ingest --from-table"|"ingest --partition-by"|"ingest --sort-by"|"ingest --property"|"ingest --overwrite-where"|"ingest --target-size"|"ingest --run-id"|"ingest --key"|"ingest --order-by"|"ingest --changes-column"|"ingest --discard"|"ingest --rejects"|"ingest --delimiter"|"ingest --encoding"|"ingest --null"|"ingest --decimal"|"ingest --date-format"|"ingest --quote"|"ingest --skip-rows"|"ingest --branch") return ;;
         "scan --output-format") words="parquet csv json arrow" ;;
         "scan --snapshot"|"scan --from-snapshot"|"scan --to-snapshot"|"scan --key"|"scan --where"|"scan --select"|"scan --limit"|"scan --split-size"|"scan --split-lookback"|"scan --split-open-cost"|"scan --output"|"scan --branch") return ;;
         "snapshots --limit"|"snapshots --branch") return ;;
@@ -30,7 +30,7 @@ _lake() {
     if [[ -z "$words" ]]; then
         case "$verb" in
             "") words="ingest scan snapshots compact expire replay demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --version -V --help -h" ;;
-            ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --branch --dry-run --help -h" ;;
+            ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --branch --dry-run --help -h" ;;
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --option --branch --wait --dry-run --help -h" ;;

@@ -82,8 +82,8 @@ def keys(document: object) -> set[str]:
     if isinstance(document, list):
         return set[str]().union(*map(keys, document))
     if isinstance(document, dict):
-        # The keys of a preview are the table's columns.
-        inner = [value for key, value in document.items() if key != "preview"]
+        # The keys of rows are the columns of the table.
+        inner = [value for key, value in document.items() if key not in {"preview", "sample_rows"}]
         return set(document) | keys(inner)
     return set()
 

@@ -60,7 +60,7 @@ class _Written:
 
 def preview_changes(plan: ChangelogLoadPlan) -> Outcome:
     """Describe a plan without carrying it out."""
-    return replace(preview(plan.ingest), plan=describe_changes(plan))
+    return preview(plan.ingest, describe_changes(plan))
 
 
 def execute_changes(session: Session, plan: ChangelogLoadPlan) -> Outcome:

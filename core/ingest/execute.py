@@ -28,6 +28,7 @@ from lake.core.ingest.plan import (
     wanted_tasks,
 )
 from lake.core.ingest.result import Landed, LoadResult
+from lake.core.ingest.samples import first_rows
 from lake.core.ingest.tasks import (
     receive_rows,
     sample_rows,
@@ -72,9 +73,15 @@ class _Written:
         return [*self.files, *self.kept_files]
 
 
-def preview(plan: IngestPlan) -> Outcome:
-    """Describe a plan without carrying it out."""
-    facts = describe(plan)
+def preview(plan: IngestPlan, described: Mapping[str, Any] | None = None) -> Outcome:
+    """Describe a plan without carrying it out, with the first rows of its text files.
+
+    Args:
+        plan: the plan.
+        described: what is shown of it, if that is more than `describe` returns.
+    """
+    rows, problem = first_rows(plan)
+    facts = {**(described or describe(plan)), "sample_rows": rows}
     columns = [
         [item.name, type_text(item.field_type), item.required] for item in plan.schema.fields
     ]
@@ -82,6 +89,10 @@ def preview(plan: IngestPlan) -> Outcome:
     if plan.defaults:
         filled = [[name, text] for name, text in plan.defaults.items()]
         details.append(Detail("columns that a source lacks", ["column", "write default"], filled))
+    if rows:
+        values = [list(row.values()) for row in rows]
+        types = [type_text(item.field_type) for item in plan.schema.fields]
+        details.append(Detail("first rows", list(rows[0]), values, types))
     return Outcome(
         command="ingest",
         table=plan.table.identifier,
@@ -89,6 +100,7 @@ def preview(plan: IngestPlan) -> Outcome:
         status=Status.NOTHING_TO_DO if plan.already else Status.DRY_RUN,
         base_snapshot_id=plan.base_snapshot_id,
         plan=facts,
+        warnings=[] if problem is None else [f"the load will fail: {problem.message}"],
         details=details,
     )
 

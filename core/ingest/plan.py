@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +30,10 @@ from lake.core.expressions.filters import bind_filter
 from lake.core.expressions.parser import parse_filter
 from lake.core.ingest import table_creation
 from lake.core.ingest.payloads import SourceUnit
-from lake.core.ingest.schema_checks import SourceColumns, check_sources, is_text
+from lake.core.ingest.schema_checks import SourceColumns, check_sources, is_text, named_files
 from lake.core.ingest.schema_evolution import evolved
 from lake.core.ingest.table_creation import EXTENSION, NewTable
+from lake.core.options import Option
 from lake.core.properties.table_properties import (
     DELETE_ISOLATION,
     DISTRIBUTION,
@@ -55,7 +56,11 @@ from lake.core.snapshots.live_files import LiveFiles, live_files
 from lake.core.snapshots.run_ids import CARRIED_MS, has_run
 from lake.core.sorting.sort_keys import RowOrder, described_order
 from lake.core.sources.batches import source_columns, split_parquet
-from lake.core.sources.discovery import Source, find_sources
+from lake.core.sources.csv_files import delimiter_of
+from lake.core.sources.discovery import CSV, Source, find_sources
+from lake.core.sources.sniffing import with_format
+from lake.core.sources.text_format import AS_SHOWN, UTF_8, TextFormat
+from lake.core.sources.type_notes import TypeNote
 from lake.core.staging.claims import find_staged_run
 from lake.core.staging.staged_run import StagedRun
 from lake.core.storage.storage import Storage
@@ -90,7 +95,7 @@ class IngestOptions:
 
     `stdin` is the file in which what ``-`` among the sources gave is kept; `changes_column` a column of the
     sources that says what a row does, and is not a part of it; `stage` writes everything and commits nothing;
-    `allow_empty` lets sources without rows replace the table's.
+    `allow_empty` lets sources without rows replace the table's; `text` says how text files are written.
     """
 
     sources: Sequence[str] = ()
@@ -111,12 +116,21 @@ class IngestOptions:
     changes_column: str | None = None
     stage: bool = False
     allow_empty: bool = False
+    text: TextFormat = AS_SHOWN
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.from_table):
             raise InvalidRequestError("name files to load or --from-table, one of the two")
         if self.from_table and self.format:
             raise InvalidRequestError("--from-table and --format contradict each other")
+        if self.from_table and self.text != AS_SHOWN:
+            raise InvalidRequestError(
+                f"{Option.FROM_TABLE} and options of text files contradict each other"
+            )
+        if self.changes_column and not self.text.header:
+            raise InvalidRequestError(
+                f"{Option.CHANGES_COLUMN} needs files with a header: it names a column of the file"
+            )
         if (self.partition_by or self.sort_by or self.properties) and not self.create:
             raise InvalidRequestError("--partition-by, --sort-by and --property need --create")
         if self.distribution not in {None, *DISTRIBUTIONS}:
@@ -176,6 +190,7 @@ class IngestPlan:
         also_read_bytes: about what is read of the table beside these.
         base_snapshot_id: the branch's head that all this was decided on.
         defaults: write defaults, as JSON by full name, of the columns that a source lacks.
+        type_notes: why columns of text files are inferred as text.
         already: an earlier run of the same id has landed, so there is nothing to do.
         run: what an earlier run of the same id has left, if anything.
     """
@@ -198,6 +213,7 @@ class IngestPlan:
     also_read_bytes: int = 0
     base_snapshot_id: int | None = None
     defaults: Mapping[str, str] = field(default_factory=dict)
+    type_notes: Sequence[TypeNote] = ()
     already: bool = False
     run: StagedRun | None = None
 
@@ -217,6 +233,12 @@ class IngestPlan:
         sources = sum(unit.input_bytes for unit in self.units)
         rewritten = self.rewritten.bytes if self.rewritten else 0
         return sources + rewritten + self.also_read_bytes
+
+    @property
+    def text_files(self) -> list[Source]:
+        """The sources that are text files."""
+        sources = [unit.read.source for unit in self.units]
+        return [source for source in sources if source is not None and source.is_text]
 
     @property
     def evolves(self) -> bool:
@@ -458,10 +480,14 @@ def _plan_from_files(
         existing.storage if existing else Storage(storage_properties(session.catalog.configured))
     )
     names = [options.stdin if name == "-" and options.stdin else name for name in options.sources]
-    files = find_sources(storage, names, options.format)
-    columns = _columns_of(
-        storage, files, existing.schema if existing else None, evolve=options.evolve
+    known = existing.schema if existing else None
+    files = _with_text_formats(
+        session, storage, find_sources(storage, names, options.format), known, options
     )
+    notes: list[TypeNote] = []
+    columns = _columns_of(storage, files, known, notes, evolve=options.evolve)
+    for note in notes:
+        session.warn(note.text)
     if (kinds := options.changes_column) is not None:
         if existing and kinds in {item.name for item in existing.schema.fields}:
             raise InvalidRequestError(
@@ -490,7 +516,29 @@ def _plan_from_files(
         source_files=len(files),
         base_snapshot_id=_head_id(table, options.branch),
         defaults=_defaults(table.schema, columns),
+        type_notes=notes,
     )
+
+
+def _with_text_formats(
+    session: Session,
+    storage: Storage,
+    files: Sequence[Source],
+    known: Schema | None,
+    options: IngestOptions,
+) -> list[Source]:
+    """Return the files with the formats of their texts; warn of what is found out about them."""
+    names = [item.name for item in known.fields] if known else []
+    formatted: list[Source] = []
+    by_note: dict[str, list[str]] = {}
+    for file in files:
+        source, notes = with_format(storage, file, options.text, names)
+        formatted.append(source)
+        for note in notes:
+            by_note.setdefault(note, []).append(file.path)
+    for note, paths in by_note.items():
+        session.warn(f"{named_files(paths)} {'is' if len(paths) == 1 else 'are'} {note}")
+    return formatted
 
 
 def _new_columns(
@@ -521,7 +569,12 @@ def _weight(piece: Source) -> int:
 
 
 def _columns_of(
-    storage: Storage, files: Sequence[Source], known: Schema | None, *, evolve: bool
+    storage: Storage,
+    files: Sequence[Source],
+    known: Schema | None,
+    notes: list[TypeNote],
+    *,
+    evolve: bool,
 ) -> list[SourceColumns]:
     """Return each file's columns, text files without a line left out.
 
@@ -532,7 +585,7 @@ def _columns_of(
     asked = known is None or evolve
     for file in files:
         infer = asked and not _all_known(storage, file, known)
-        columns = source_columns(storage, file, known, infer=infer)
+        columns = source_columns(storage, file, known, infer=infer, notes=notes)
         if columns is None:
             continue
         found.append(SourceColumns(file.path, columns, file))
@@ -766,6 +819,10 @@ def wanted_tasks(plan: IngestPlan, parallelism: int) -> int:
     return max(1, for_cores, -(-total // target))
 
 
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
 def describe(plan: IngestPlan) -> dict[str, Any]:
     """Return the plan for the outcome."""
     return {
@@ -775,12 +832,20 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
         "files": plan.source_files,
         "bytes": sum(unit.input_bytes for unit in plan.units),
         "format": ", ".join(plan.formats) or None,
+        "delimiters": _distinct(
+            delimiter_of(file) for file in plan.text_files if file.format == CSV
+        ),
+        "encodings": _distinct(file.text.encoding or UTF_8 for file in plan.text_files),
         "schema": [
             {"name": item.name, "type": str(item.field_type), "required": item.required}
             for item in plan.schema.fields
         ],
         "new_columns": [
             name for name in plan.schema.column_names if name not in plan.table.schema.column_names
+        ],
+        "type_notes": [
+            {"column": item.column, "file": item.path, "row": item.row, "value": item.value}
+            for item in plan.type_notes
         ],
         "write_defaults": [
             {"name": name, "value": json.loads(text)} for name, text in plan.defaults.items()

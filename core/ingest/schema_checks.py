@@ -75,14 +75,15 @@ def check_sources(schema: Schema, sources: Iterable[SourceColumns], *, evolve: b
             by_problems.setdefault("; ".join(problems), []).append(source.name)
     if not by_problems:
         return
-    shown = "; ".join(f"{_named(names)} {problems}" for problems, names in by_problems.items())
+    shown = "; ".join(f"{named_files(names)} {problems}" for problems, names in by_problems.items())
     hints = ["Nothing was written."]
     if check.unknown:
         hints.insert(0, "Add --evolve to add new columns.")
     raise BadInputError(f"the source does not fit the table: {shown}", hint=" ".join(hints))
 
 
-def _named(names: Sequence[str]) -> str:
+def named_files(names: Sequence[str]) -> str:
+    """Return the first of some files and the number of the others."""
     return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more files)"
 
 

@@ -135,7 +135,11 @@ def _csv_columns(
         if not (infer and isinstance(item.field_type, UnknownType))
     }
     new = [name for name in names if name not in types]
-    if infer and new and len(set(names)) == len(names):
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise BadInputError(
+            f"the header of {source.path} has two columns named {twice}", hint="rename one of them"
+        )
+    if infer and new:
         types.update(_inferred_types(storage, source, new, notes))
     return pa.schema([(name, types.get(name, pa.string())) for name in names])
 
@@ -167,10 +171,18 @@ def _inferred_types(
     }
 
 
-def source_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+def source_batches(
+    storage: Storage, source: Source, schema: Schema, *, first: int | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield a source's rows with exactly the columns of a table's schema.
 
     A column that is not in the source gets its write default, or NULL.
+
+    Args:
+        storage: the storage of the file.
+        source: the file.
+        schema: the table's schema.
+        first: the number of rows that are wanted of each batch; None for all.
 
     Raises:
         CorruptFileError: the file is corrupt.
@@ -180,13 +192,16 @@ def source_batches(storage: Storage, source: Source, schema: Schema) -> Iterator
         if source.format == JSON:
             yield from json_lines.json_batches(storage, source, schema)
         elif source.format == CSV:
-            yield from _csv_rows(storage, source, schema)
+            yield from _csv_rows(storage, source, schema, first)
         else:
             yield from _typed_rows(storage, source, schema)
 
 
-def _csv_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
-    for batch, numbers, _ in csv_files.text_rows(storage, source):
+def _csv_rows(
+    storage: Storage, source: Source, schema: Schema, first: int | None
+) -> Iterator[pa.RecordBatch]:
+    for whole, numbers, _ in csv_files.text_rows(storage, source):
+        batch = whole.slice(0, first)
         columns = []
         for item in schema.fields:
             if item.name in batch.schema.names:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from lake.core.errors import CorruptFileError, LakeError
+from lake.core.options import Option
 from lake.core.sources.discovery import Source, open_bytes, open_stream
 from lake.core.sources.text_format import DELIMITER_NAMES
 from lake.core.sources.text_forms import replaced_nulls
@@ -26,7 +27,7 @@ from lake.core.storage.storage import Storage
 _BLOCK_BYTES = 8 * 1024 * 1024
 _NO_ROWS = "Empty CSV file"
 _CUT = "unexpected end of data"
-_LATIN = "if it is Western European: --encoding latin-1, or cp1252 if Windows wrote it"
+_LATIN = f"if it is Western European: {Option.ENCODING} latin-1, or cp1252 if Windows wrote it"
 
 
 class RaggedRow(NamedTuple):
@@ -253,9 +254,9 @@ def _ragged_error(ragged: RaggedRow, storage: Storage, source: Source) -> LakeEr
     others = [x for x in DELIMITER_NAMES if x != used and x in text] if ragged.expected == 1 else []
     if others:
         typed = r"$'\t'" if others[0] == "\t" else f"'{others[0]}'"
-        hint = f"is it separated by {DELIMITER_NAMES[others[0]]}? try --delimiter {typed}"
+        hint = f"is it separated by {DELIMITER_NAMES[others[0]]}? try {Option.DELIMITER} {typed}"
     else:
-        hint = "values that contain the delimiter must be in quotes; --rejects PATH sets such rows aside"
+        hint = "a value that contains the delimiter must be in quotes"
     return CorruptFileError(f"{source.path}, line {line}: {ragged.reason}", hint=hint)
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from lake.core import locations
 from lake.core.columns.reading_errors import reading_error
 from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoundError, RefusedError
+from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.sources.text_format import AS_SHOWN, UTF_8, TextFormat
 from lake.core.storage.storage import Storage
@@ -160,7 +161,7 @@ def _format_of(path: str, given: str | None) -> str:
         raise excel_file(path)
     if kind is None:
         raise BadInputError(
-            f"the format of {path} is not known", hint=f"add --format {'|'.join(FORMATS)}"
+            f"the format of {path} is not known", hint=f"add {Option.FORMAT} {'|'.join(FORMATS)}"
         )
     return kind
 
@@ -230,7 +231,7 @@ class _Converted(io.RawIOBase):
             where = f" between bytes {self._read:,} and {self._read + len(data):,}" if data else ""
             raise CorruptFileError(
                 f"{self._path} is not {self._encoding}{where}",
-                hint="use --encoding with the file's encoding, e.g. utf-8, latin-1 or cp1252",
+                hint=f"use {Option.ENCODING} with the file's encoding, e.g. utf-8, latin-1 or cp1252",
             ) from error
         self._read += len(data)
         return text.encode()

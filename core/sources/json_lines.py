@@ -255,9 +255,7 @@ def _read(data: bytes, schema: pa.Schema | None, unexpected: str) -> pa.Table:
     )
 
 
-def _fast(
-    block: _Block, forms: pa.Schema, schema: Schema, source: Source
-) -> pa.RecordBatch | None:
+def _fast(block: _Block, forms: pa.Schema, schema: Schema, source: Source) -> pa.RecordBatch | None:
     """Return the rows; None if Arrow cannot distinguish NULL from a missing field with a default."""
     found = _read(block.data, forms, "error")
     columns = []

@@ -13,6 +13,7 @@ from dataclasses import replace
 from io import StringIO
 
 from lake.core.errors import BadInputError, CorruptFileError, InvalidRequestError
+from lake.core.options import Option
 from lake.core.sources.csv_files import csv_reader, delimiter_of, not_utf_8
 from lake.core.sources.discovery import CSV, JSON, Source, excel_file, open_bytes, readable
 from lake.core.sources.text_format import DELIMITER_NAMES, UTF_8, TextFormat
@@ -27,7 +28,12 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_ZIP, _OLE, _GZIP, _PARQUET = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"\x1f\x8b", b"PAR1"
+_ZIP, _OLE, _GZIP, _PARQUET = (
+    b"PK\x03\x04",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+    b"\x1f\x8b",
+    b"PAR1",
+)
 _ENTRY_OF_EXCEL = (b"[Content_Types].xml", b"_rels/", b"xl/", b"docProps/")
 
 
@@ -76,16 +82,16 @@ def _check_options(source: Source, given: TextFormat) -> None:
         return
     default = TextFormat()
     changed = {
-        "--delimiter": given.delimiter is not None,
-        "--quote": given.quote != default.quote,
-        "--no-header": not given.header,
-        "--skip-rows": given.skip_rows > 0,
-        "--null": bool(given.forms.nulls),
-        "--decimal": given.forms.decimal is not None,
+        Option.DELIMITER: given.delimiter is not None,
+        Option.QUOTE: given.quote != default.quote,
+        Option.HEADER: not given.header,
+        Option.SKIP_ROWS: given.skip_rows > 0,
+        Option.NULLS: bool(given.forms.nulls),
+        Option.DECIMAL: given.forms.decimal is not None,
     }
     text_only = {
-        "--encoding": given.encoding is not None,
-        "--date-format": bool(given.forms.date_formats),
+        Option.ENCODING: given.encoding is not None,
+        Option.DATE_FORMATS: bool(given.forms.date_formats),
     }
     if source.format != JSON:
         changed |= text_only
@@ -124,7 +130,7 @@ def _refuse_other_formats(source: Source, head: bytes) -> None:
     if head.startswith(_GZIP):
         raise CorruptFileError(f"{path} is compressed by gzip", hint="let its name end in .gz")
     if head.startswith(_PARQUET):
-        raise CorruptFileError(f"{path} is a Parquet file", hint="use --format parquet")
+        raise CorruptFileError(f"{path} is a Parquet file", hint=f"use {Option.FORMAT} parquet")
 
 
 def _marked_encoding(head: bytes) -> str | None:
@@ -178,7 +184,9 @@ class _Head:
         if len(rows[0]) == 1 and rows[0][0] in columns:
             return None
         quote = self._source.text.quote
-        others = [x for x in DELIMITER_NAMES if x not in {default, quote} and _width(self.rows(x)) > 1]
+        others = [
+            x for x in DELIMITER_NAMES if x not in {default, quote} and _width(self.rows(x)) > 1
+        ]
         return others[0] if len(others) == 1 else None
 
 

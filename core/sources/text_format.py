@@ -6,6 +6,7 @@ import codecs
 from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
+from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.sources.text_forms import PLAIN, TextForms
 
@@ -42,19 +43,19 @@ class TextFormat(PlainData):
     def __post_init__(self) -> None:
         if self.delimiter is not None and not _is_separator(self.delimiter):
             raise InvalidRequestError(
-                f"--delimiter {self.delimiter!r} is not one ASCII character",
-                hint=r"e.g. --delimiter ';', or --delimiter '\t' for tabs",
+                f"{Option.DELIMITER} {self.delimiter!r} is not one ASCII character",
+                hint=rf"e.g. {Option.DELIMITER} ';', or {Option.DELIMITER} '\t' for tabs",
             )
         if self.quote and (not _is_separator(self.quote) or self.quote == self.delimiter):
             raise InvalidRequestError(
-                f"--quote {self.quote!r} is not one ASCII character that differs from the delimiter",
-                hint="--quote '' if values are not quoted",
+                f"{Option.QUOTE} {self.quote!r} is not one ASCII character that differs from the delimiter",
+                hint=f"{Option.QUOTE} '' if values are not quoted",
             )
         if self.skip_rows < 0:
-            raise InvalidRequestError(f"--skip-rows {self.skip_rows} is negative")
+            raise InvalidRequestError(f"{Option.SKIP_ROWS} {self.skip_rows} is negative")
         if self.encoding is not None and not _is_text_encoding(self.encoding):
             raise InvalidRequestError(
-                f"--encoding {self.encoding!r} is not an encoding that Python knows",
+                f"{Option.ENCODING} {self.encoding!r} is not an encoding that Python knows",
                 hint="e.g. utf-8, utf-16, latin-1, cp1252",
             )
 
@@ -62,9 +63,6 @@ class TextFormat(PlainData):
     def is_utf_8(self) -> bool:
         """Whether the file is UTF-8, as far as is known."""
         return self.encoding is None or codecs.lookup(self.encoding).name in {UTF_8, "utf-8-sig"}
-
-
-AS_SHOWN = TextFormat()
 
 
 def _is_separator(text: str) -> bool:
@@ -77,3 +75,6 @@ def _is_text_encoding(name: str) -> bool:
         return codecs.lookup(name).name not in {"idna", "punycode"}
     except (LookupError, UnicodeError, ValueError):
         return False
+
+
+AS_SHOWN = TextFormat()

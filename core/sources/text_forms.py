@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.errors import InvalidRequestError
+from lake.core.options import Option
 from lake.core.plain import PlainData
 
 ISO = "iso"
@@ -44,7 +45,9 @@ class TextForms(PlainData):
 
     def __post_init__(self) -> None:
         if self.decimal not in {None, ".", ","}:
-            raise InvalidRequestError(f"--decimal {self.decimal!r} is not a point or a comma")
+            raise InvalidRequestError(
+                f"{Option.DECIMAL} {self.decimal!r} is not a point or a comma"
+            )
         for item in self.date_formats:
             if item != ISO:
                 _check_date_format(item)
@@ -97,9 +100,6 @@ class TextForms(PlainData):
             yield moment.replace(tzinfo=moment.tzinfo or UTC), written
 
 
-PLAIN = TextForms()
-
-
 def _written(moment: datetime, date_format: str) -> str:
     if moment.tzinfo is not None:
         return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
@@ -110,19 +110,19 @@ def _written(moment: datetime, date_format: str) -> str:
 def _check_date_format(date_format: str) -> None:
     if "Z" in _DIRECTIVE.findall(date_format):
         raise InvalidRequestError(
-            f"--date-format {date_format!r} has %Z, but names of time zones are ambiguous",
+            f"{Option.DATE_FORMATS} {date_format!r} has %Z, but names of time zones are ambiguous",
             hint="use %z, for offsets such as +01:00",
         )
     try:
         read = datetime.strptime(_SAMPLE.strftime(date_format), date_format)  # noqa: DTZ007 - only the day matters
     except (ValueError, re.error) as error:
         raise InvalidRequestError(
-            f"--date-format {date_format!r} is not a format of dates: {error}",
+            f"{Option.DATE_FORMATS} {date_format!r} is not a format of dates: {error}",
             hint="e.g. %d.%m.%Y, or %m/%d/%Y %H:%M",
         ) from error
     if read.date() != _SAMPLE.date():
         raise InvalidRequestError(
-            f"--date-format {date_format!r} does not contain year, month and day",
+            f"{Option.DATE_FORMATS} {date_format!r} does not contain year, month and day",
             hint="e.g. %d.%m.%Y, or %m/%d/%Y %H:%M",
         )
 
@@ -135,3 +135,6 @@ def replaced_nulls(batch: pa.RecordBatch, nulls: Sequence[str]) -> pa.RecordBatc
         for column in batch.columns
     ]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+PLAIN = TextForms()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.options import Option
 from lake.core.sources.inference import InferredType, infer_type, joined
 from lake.core.sources.text_forms import ISO, TextForms
 from lake.core.sources.text_values import tidied
@@ -18,7 +19,22 @@ _SAMPLED = 50
 _SHOWN = 40
 # A word that no type takes, alone among values of a type, is probably one of these; compared in lower case.
 _LIKELY_NULLS = frozenset(
-    {"n/a", "#n/a", "na", "none", "nil", "null", "nan", "-", "--", "?", ".", "unknown", "missing", "\\n"}
+    {
+        "n/a",
+        "#n/a",
+        "na",
+        "none",
+        "nil",
+        "null",
+        "nan",
+        "-",
+        "--",
+        "?",
+        ".",
+        "unknown",
+        "missing",
+        "\\n",
+    }
 )
 _DATES = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y")
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
@@ -72,7 +88,7 @@ def explain(
     index = _first_other(values, expected, forms)
     value = column[index].as_py()
     word = value.strip()
-    null = [f"--null {shlex.quote(word)}"] if word.lower() in _LIKELY_NULLS else []
+    null = [f"{Option.NULLS} {shlex.quote(word)}"] if word.lower() in _LIKELY_NULLS else []
     return numbers[index], value, null
 
 
@@ -106,13 +122,13 @@ def _options(sample: pa.Array, forms: TextForms) -> Iterator[str]:
         for decimal in (",", "."):
             other = TextForms(nulls=forms.nulls, decimal=decimal)
             if infer_type(sample, other) is not InferredType.TEXT:
-                yield f"--decimal {decimal}"
+                yield f"{Option.DECIMAL} {decimal}"
     texts = [text for text in sample.to_pylist() if text]
     for item in _date_formats(texts):
         known = (*(forms.date_formats or (ISO,)), item)
         other = TextForms(nulls=forms.nulls, date_formats=known)
         if infer_type(sample, other) is not InferredType.TEXT:
-            yield f"--date-format {shlex.quote(item)}"
+            yield f"{Option.DATE_FORMATS} {shlex.quote(item)}"
 
 
 def _date_formats(texts: Sequence[str]) -> Iterator[str]:

@@ -90,7 +90,7 @@ class _Source:
 
 def preview_upsert(plan: UpsertPlan) -> Outcome:
     """Describe a plan without carrying it out."""
-    return replace(preview(plan.ingest), plan=describe_upsert(plan))
+    return preview(plan.ingest, describe_upsert(plan))
 
 
 def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:

@@ -202,7 +202,7 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
         (["x.orc"], 7, "x.orc cannot be read"),
         (["x.avro"], 7, "x.avro is cut short"),
         (["x.parquet", "--format", "xml"], 2, "is not one of"),
-        (["x.csv"], 7, "cannot be read"),
+        (["x.csv"], 7, "x.csv, line 2: 2 columns expected, 1 found"),
         (["x.parquet", "--overwrite", "--replace-partitions"], 2, "contradict each other"),
         (["x.parquet", "--overwrite", "--overwrite-where", "id > 1"], 2, "contradict each other"),
         (["x.parquet", "--from-table", "db.t"], 2, "one of the two"),
@@ -284,18 +284,25 @@ def test_a_dry_run_shows_the_plan_and_touches_nothing(
         "files": 1,
         "bytes": path.stat().st_size,
         "format": "csv",
+        "delimiters": [","],
+        "encodings": ["utf-8"],
         "schema": [
             {"name": "id", "type": "long", "required": False},
             {"name": "at", "type": "timestamp", "required": False},
             {"name": "code", "type": "string", "required": False},
         ],
         "new_columns": [],
+        "type_notes": [],
         "write_defaults": [],
         "partition_spec": ["day(at) as at_day", "bucket[4](id) as id_bucket"],
         "distribution": "hash",
         "engine": "inline",
         "removed_files": 0,
         "rewritten_files": 0,
+        "sample_rows": [
+            {"id": 1, "at": "2020-01-01T10:00:00.000000", "code": "007"},
+            {"id": 2, "at": "2020-01-02T00:00:00.000000", "code": "8"},
+        ],
     }
 
 
@@ -692,7 +699,7 @@ def test_narrow_numbers_widen_and_inexact_times_are_refused(
     ("name", "text", "said"),
     [
         ("x.csv", "id,name\n1,a\nx,b\n", "column id of {path}, row 2: 'x' is not a valid long"),
-        ("x.csv", "id,name\n1,a\n2\n", "cannot be read"),
+        ("x.csv", "id,name\n1,a\n2\n", "x.csv, line 3: 2 columns expected, 1 found"),
         ("x.csv", "id,nome\n1,a\n", "has column nome (string), which the table lacks"),
         ("x.csv", "id,id\n1,2\n", "has two columns named id"),
         ("x.csv", 'id,name\n1,"a"\n2,"cut he', "{path} ends inside a quoted value"),

@@ -102,8 +102,9 @@ def test_both_readers_give_the_same_rows(rows: list[dict[str, Any]], ascii_only:
     forms = json_lines._forms(SCHEMA)
     assert forms is not None
 
-    fast = json_lines._fast(block, forms, SCHEMA, "f")
-    exact = json_lines._exact(block, SCHEMA, "f")
+    source = Source(path="f", format="json", size_bytes=1)
+    fast = json_lines._fast(block, forms, SCHEMA, source)
+    exact = json_lines._exact(block, SCHEMA, source)
 
     assert fast is not None
     assert fast.schema.equals(arrow_schema(SCHEMA), check_metadata=True)
