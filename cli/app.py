@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,15 @@ from typer.core import TyperCommand, TyperGroup
 
 from lake.cli.arguments import CommandLine, arrange, option_table
 from lake.cli.display import Display
+from lake.commands.defaults import (
+    CATALOG_TYPES,
+    COLORS,
+    COLUMNS,
+    ENGINES,
+    Setting,
+    effective,
+    settings_of,
+)
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.errors import InvalidRequestError
 from lake.core.interrupts import Interrupts
@@ -32,6 +41,7 @@ VERBS = {
     "compact": "Rewrite small files into large ones; no row changes.",
     "expire": "Remove old snapshots and delete the files that only they use.",
     "replay": "List Flink checkpoints that were taken but never committed, or commit them once.",
+    "config": "Show the settings in effect and where each comes from; connect to nothing.",
     "demo": "Load a year of real flights into ./lake-demo; read, correct, compact, expire them.",
 }
 DISTRIBUTION = "lake-iceberg"
@@ -49,6 +59,8 @@ class State:
         branch: the branch's name as given; None until it is known.
         as_json: whether to print one JSON document on standard output.
         quiet: whether to print warnings and errors only.
+        given: the values of global options on the command line that have defaults elsewhere.
+        effective: these settings with the defaults of the environment and the project file.
         before_verb: called before a verb imports the core.
         ignore_stops: called when stop signals must no longer interrupt the command.
     """
@@ -60,6 +72,10 @@ class State:
     as_json: bool = False
     quiet: bool = False
     display: Display = field(default_factory=Display)
+    verbose: bool = False
+    vertical: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict)
+    effective: Mapping[str, Setting] = field(default_factory=dict)
     settings: Settings | None = None
     before_verb: Callable[[], None] = lambda: None
     ignore_stops: Callable[[], None] = lambda: None
@@ -90,6 +106,22 @@ class State:
         if self.opened is not None:
             return self.opened.catalog.name
         return self.settings.catalog if self.settings else None
+
+    def take_defaults(self) -> None:
+        """Complete the global options by the environment and the project file.
+
+        Raises:
+            LakeError: the project file is not valid, or options contradict each other.
+        """
+        found = self.effective = effective(self.given)
+        if "catalog-type" in self.given and found["warehouse"].value is None:
+            raise InvalidRequestError("--catalog-type needs --warehouse")
+        self.settings = settings_of(found, verbose=self.verbose)
+        self.display = Display(
+            vertical=self.vertical,
+            all_columns=found["columns"].value == "all",
+            color=found["color"].value,
+        )
 
     def close(self) -> None:
         """Stop everything that the session started. May be called twice."""
@@ -165,6 +197,7 @@ class _Verb(TyperCommand):
     """A verb that stores the table's and branch's names in the state for error messages."""
 
     def invoke(self, ctx: Any) -> Any:
+        ctx.obj.take_defaults()
         ctx.obj.before_verb()
         ctx.obj.table = ctx.params.get("table")
         ctx.obj.branch = ctx.params.get("branch")
@@ -241,25 +274,32 @@ def _root(
     # Both are handled before this function: --json earlier, so that usage errors are JSON documents
     # too.
     del as_json, version
-    if master and remote:
-        raise InvalidRequestError("--master and --remote contradict each other")
-    if catalog_type and warehouse is None:
-        raise InvalidRequestError("--catalog-type needs --warehouse")
     state: State = context.obj
     state.command = context.invoked_subcommand
     state.quiet = quiet
-    state.display = Display(
-        vertical=vertical,
-        all_columns=parse_choice(columns, "--columns", ("fit", "all")) == "all",
-        color=parse_choice(color, "--color", ("auto", "always", "never")),
-    )
-    state.settings = Settings(
-        catalog=catalog,
-        warehouse=warehouse,
-        catalog_type=parse_choice(catalog_type or "sql", "--catalog-type", ("sql", "hadoop")),
-        engine=parse_choice(engine, "--engine", ("auto", "spark", "inline")),
-        master=master,
-        remote=remote,
-        spark_conf=parse_pairs(spark_conf or [], "--spark-conf"),
-        verbose=verbose,
-    )
+    state.verbose = verbose
+    state.vertical = vertical
+    pairs = parse_pairs(spark_conf or [], "--spark-conf")
+    # Secrets in these are masked from now on, also in errors about the rest of the line.
+    state.settings = Settings(remote=remote, spark_conf=pairs)
+    values = {
+        "catalog": catalog,
+        "warehouse": warehouse,
+        "catalog-type": catalog_type
+        and parse_choice(catalog_type, "--catalog-type", CATALOG_TYPES),
+        "engine": parse_choice(engine, "--engine", ENGINES),
+        "master": master,
+        "remote": remote,
+        "spark-conf": pairs,
+        "columns": parse_choice(columns, "--columns", COLUMNS),
+        "color": parse_choice(color, "--color", COLORS),
+    }
+    by_user = {item.name for item in context.command.params if _is_given(context, item.name)}
+    state.given = {
+        name: value for name, value in values.items() if name.replace("-", "_") in by_user
+    }
+
+
+def _is_given(context: typer.Context, name: str | None) -> bool:
+    source = context.get_parameter_source(name) if name else None
+    return source is not None and source.name == "COMMANDLINE"

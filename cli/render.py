@@ -66,7 +66,7 @@ class Renderer:
         if not quiet:
             self._print_people(outcome, display, messages)
         elif outcome.status is Status.PARTIAL:
-            messages.outcome(one_line(outcome.table), self._summary(outcome))
+            messages.outcome(_name(outcome), self._summary(outcome))
 
     def failure(
         self,
@@ -152,9 +152,9 @@ class Renderer:
         summary = self._summary(outcome, mark if len(tables) == 1 else "")
         # On a pipe the rows are data, so the summary goes to standard error.
         if tables and not sys.stdout.isatty():
-            messages.outcome(one_line(outcome.table), summary)
+            messages.outcome(_name(outcome), summary)
         else:
-            first, *rest = f"{one_line(outcome.table)}: {summary}".split("\n")
+            first, *rest = f"{_name(outcome)}: {summary}".split("\n")
             sys.stdout.write("\n".join([*display.wrapped(first, sys.stdout), *rest]) + "\n")
         sys.stdout.flush()
 
@@ -167,6 +167,11 @@ class Renderer:
         lines = [one_line(" · ".join(parts)), *map(one_line, outcome.notes)]
         following = next_step(outcome)
         return "\n".join([*lines, *([f"next: {one_line(following)}"] if following else [])])
+
+
+def _name(outcome: Outcome) -> str:
+    """Return what an outcome is about: the table, or the command where there is no table."""
+    return one_line(outcome.table or f"lake {outcome.command}")
 
 
 def _print_table(detail: Detail, display: Display) -> str:

@@ -221,8 +221,17 @@ def _demo(outcome: Outcome) -> str:
     return f"the tour loaded {rows} in {commits}; the table is in {result['folder']}"
 
 
+def _config(outcome: Outcome) -> str:
+    result = outcome.result
+    file = result.get("pyiceberg_file")
+    read = f"PyIceberg's configuration is {file}" if file else "there is no .pyiceberg.yaml"
+    name = result.get("catalog")
+    return f"uses catalog {name}; {read}" if name else f"no catalog is chosen; {read}"
+
+
 _SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
     "compact": _compact,
+    "config": _config,
     "demo": _demo,
     "expire": _expire,
     "ingest": _ingest,

@@ -5,7 +5,7 @@ _lake() {
     COMPREPLY=()
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "$word" in
-            ingest|scan|snapshots|compact|expire|replay|demo) verb=$word; break ;;
+            ingest|scan|snapshots|compact|expire|replay|config|demo) verb=$word; break ;;
         esac
     done
     case "$verb $previous" in
@@ -29,13 +29,14 @@ _lake() {
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
-            "") words="ingest scan snapshots compact expire replay demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --version -V --help -h" ;;
+            "") words="ingest scan snapshots compact expire replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --version -V --help -h" ;;
             ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --branch --dry-run --help -h" ;;
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --option --branch --wait --dry-run --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --keep-checkpoints --unsafe-retention --branch --wait --dry-run --help -h" ;;
             replay) words="--checkpoint --job --completed --replace-partitions --quiet-time --assume-uncommitted --status --branch --dry-run --help -h" ;;
+            config) words="--help -h" ;;
             demo) words="--help -h" ;;
         esac
         [[ -n "$verb" && "$current" != -* ]] && return

@@ -6,6 +6,7 @@ complete -c lake -n __fish_use_subcommand -a snapshots -d 'Show a table\'s snaps
 complete -c lake -n __fish_use_subcommand -a compact -d 'Rewrite small files into large ones; no row changes'
 complete -c lake -n __fish_use_subcommand -a expire -d 'Remove old snapshots and delete the files that only they use'
 complete -c lake -n __fish_use_subcommand -a replay -d 'List Flink checkpoints that were taken but never committed, or commit them once'
+complete -c lake -n __fish_use_subcommand -a config -d 'Show the settings in effect and where each comes from; connect to nothing'
 complete -c lake -n __fish_use_subcommand -a demo -d 'Load a year of real flights into ./lake-demo; read, correct, compact, expire them'
 complete -c lake -n __fish_use_subcommand -l catalog -r -F -d 'Catalog of PyIceberg\'s configuration'
 complete -c lake -n __fish_use_subcommand -l warehouse -x -a '(__fish_complete_directories)' -d 'Folder with tables and their own catalog'
@@ -126,4 +127,5 @@ complete -c lake -n '__fish_seen_subcommand_from replay' -l status -d 'Show comm
 complete -c lake -n '__fish_seen_subcommand_from replay' -l branch -r -F -d 'Branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l dry-run -d 'Show the plan; change nothing'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l help -s h -d 'Show this message and exit'
+complete -c lake -n '__fish_seen_subcommand_from config' -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from demo' -l help -s h -d 'Show this message and exit'

@@ -123,6 +123,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("scan", "db.none"),
         ("scan", "db.t", "--snapshot", "7"),
         ("expire", "db.t", "--older-than", "soon"),
+        ("config",),
     ):
         result = lake("--json", *arguments)
         named = " ".join(str(item).rpartition("/")[2] for item in arguments)

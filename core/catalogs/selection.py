@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lake.core import locations
 from lake.core.catalogs.configuration import (
+    Configuration,
     configuration_file,
     place_of,
     read_configuration,
@@ -49,29 +50,40 @@ def open_catalog(settings: Settings, clock: Clock | None = None, ids: Ids | None
     time = (clock, ids)
     # PyIceberg cannot even be loaded with one that it does not understand.
     configuration = read_configuration()
+    name = chosen_name(settings, configuration)
+    if settings.warehouse is not None or not configuration.catalogs:
+        return _embedded(name, settings, time)
+    return _configured(name, completed(configuration.catalogs[name]), time)
+
+
+def chosen_name(settings: Settings, configuration: Configuration) -> str:
+    """Return the name of the catalog that is used.
+
+    Raises:
+        InvalidRequestError: several are configured and none was chosen.
+        NotFoundError: the named one is not configured.
+    """
     if settings.warehouse is not None:
-        return _embedded(settings.catalog or DEFAULT_CATALOG, settings, time)
+        return settings.catalog or DEFAULT_CATALOG
     configured, default = sorted(configuration.catalogs), configuration.default
     name = settings.catalog
+    if name is None and not configured:
+        return DEFAULT_CATALOG
+    if name is None and default in configured:
+        return default
+    if name is None and len(configured) == 1:
+        return configured[0]
     if name is None:
-        if not configured:
-            return _embedded(DEFAULT_CATALOG, settings, time)
-        name = default if default in configured else None
-        if name is None and len(configured) == 1:
-            name = configured[0]
-        if name is None:
-            raise InvalidRequestError(
-                "several catalogs are configured",
-                hint=f"choose with --catalog: {', '.join(configured)}",
-            )
-    if name not in configured:
-        if not configured and name == DEFAULT_CATALOG:
-            return _embedded(name, settings, time)
+        raise InvalidRequestError(
+            "several catalogs are configured",
+            hint=f"choose with --catalog: {', '.join(configured)}",
+        )
+    if name not in configured and (configured or name != DEFAULT_CATALOG):
         raise NotFoundError(
             f"no catalog named {name} is configured",
             hint=f"configured: {', '.join(configured) or 'none'} ({_configuration_place()})",
         )
-    return _configured(name, completed(configuration.catalogs[name]), time)
+    return name
 
 
 def _configuration_place() -> str:

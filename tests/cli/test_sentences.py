@@ -123,7 +123,7 @@ def test_a_staged_run_names_the_command_that_commits_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["ingest", "compact", "expire", "scan", "snapshots", "replay", "demo"]
+    "command", ["ingest", "compact", "expire", "scan", "snapshots", "replay", "config", "demo"]
 )
 @pytest.mark.parametrize("status", list(Status))
 def test_a_missing_count_fails_no_command(command: str, status: Status) -> None:

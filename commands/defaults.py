@@ -1,0 +1,231 @@
+"""Defaults of the global options: environment variables and a project file.
+
+An option that is given wins over the environment, the environment over the project file, and the file over the
+built-in default. The project file is the nearest ``lake.toml``, or ``pyproject.toml`` with a table ``[tool.lake]``,
+in the working folder or a folder above it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from lake.commands.parsing import parse_choice
+from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
+from lake.core.redaction import is_secret
+from lake.core.settings import Settings
+
+CATALOG_TYPES = ("sql", "hadoop")
+ENGINES = ("auto", "spark", "inline")
+COLUMNS = ("fit", "all")
+COLORS = ("auto", "always", "never")
+_CHOICES = {
+    "catalog-type": CATALOG_TYPES,
+    "engine": ENGINES,
+    "columns": COLUMNS,
+    "color": COLORS,
+}
+# The settings, in the order of the help text, with their built-in defaults.
+BUILT_IN: Mapping[str, Any] = MappingProxyType(
+    {
+        "catalog": None,
+        "warehouse": None,
+        "catalog-type": "sql",
+        "engine": "auto",
+        "master": None,
+        "remote": None,
+        "spark-conf": MappingProxyType({}),
+        "columns": "fit",
+        "color": "auto",
+    }
+)
+VARIABLES = {"LAKE_CATALOG": "catalog", "LAKE_WAREHOUSE": "warehouse"}
+# If a source sets one of the first settings, less important sources set none of the second: a catalog that is named
+# on the command line must not be searched for in the warehouse folder of the project file.
+_TOGETHER = (
+    (frozenset({"catalog", "warehouse"}), frozenset({"catalog", "warehouse", "catalog-type"})),
+    (frozenset({"master", "remote"}), frozenset({"master", "remote"})),
+)
+_LARGEST = 1 << 20
+_OWN_FILE, _SHARED_FILE = "lake.toml", "pyproject.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value of a global option and where it comes from: an option, a variable, a file, or ``default``."""
+
+    name: str
+    value: Any
+    source: str
+
+
+def effective(given: Mapping[str, Any]) -> dict[str, Setting]:
+    """Return every setting by its name.
+
+    Args:
+        given: the options of the command line, by name.
+
+    Raises:
+        InvalidRequestError: the project file contains an unknown name or a value that is not allowed.
+        BadInputError: the project file cannot be read.
+        RefusedError: the project file contains a secret, or belongs to another user.
+    """
+    path, in_file = project_settings(_working_folder())
+    in_environment = {
+        name: Setting(name, value, variable)
+        for variable, name in VARIABLES.items()
+        if (value := os.environ.get(variable))
+    }
+    sources = (
+        {name: Setting(name, value, f"--{name}") for name, value in given.items()},
+        in_environment,
+        {name: Setting(name, value, path) for name, value in in_file.items()},
+    )
+    found: dict[str, Setting] = {}
+    for settings in sources:
+        decided = [names for deciding, names in _TOGETHER if deciding & found.keys()]
+        found |= {
+            name: setting
+            for name, setting in settings.items()
+            if name not in found and not any(name in names for names in decided)
+        }
+    if "master" in found and "remote" in found:
+        raise InvalidRequestError(
+            f"{found['master'].source} and {found['remote'].source} contradict each other"
+            if found["master"].source != found["remote"].source
+            else f"master and remote in {found['master'].source} contradict each other"
+        )
+    return {
+        name: found.get(name, Setting(name, value, "default")) for name, value in BUILT_IN.items()
+    }
+
+
+def settings_of(found: Mapping[str, Setting], *, verbose: bool) -> Settings:
+    """Return the core's settings."""
+    values = {name: setting.value for name, setting in found.items()}
+    return Settings(
+        catalog=values["catalog"],
+        warehouse=values["warehouse"],
+        catalog_type=values["catalog-type"],
+        engine=values["engine"],
+        master=values["master"],
+        remote=values["remote"],
+        spark_conf=values["spark-conf"],
+        verbose=verbose,
+    )
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        # The folder was removed.
+        return os.sep
+
+
+def project_settings(folder: str) -> tuple[str, dict[str, Any]]:
+    """Return the nearest project file and its settings; an empty path without one.
+
+    Raises:
+        InvalidRequestError: it contains an unknown name or a value that is not allowed.
+        BadInputError: it cannot be read.
+        RefusedError: it contains a secret, or belongs to another user.
+    """
+    for path in _candidates(folder):
+        if os.path.isfile(path) and (table := _table(path)) is not None:
+            _refuse_strangers(path, folder)
+            return path, {name: _checked(path, name, value) for name, value in table.items()}
+    return "", {}
+
+
+def _candidates(folder: str) -> Iterator[str]:
+    while True:
+        yield os.path.join(folder, _OWN_FILE)
+        yield os.path.join(folder, _SHARED_FILE)
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
+
+
+def _table(path: str) -> dict[str, Any] | None:
+    """Return the settings in a file; None if it is another program's."""
+    own = os.path.basename(path) == _OWN_FILE
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        if own:
+            raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
+        return None
+    if not own and b"lake" not in data:
+        return None
+    document = _parsed(path, data) if len(data) <= _LARGEST else None
+    if document is None:
+        if own:
+            raise BadInputError(f"{path} is larger than 1 MB")
+        return None
+    if own:
+        return document
+    tools = document.get("tool")
+    table = tools.get("lake") if isinstance(tools, dict) else None
+    return table if isinstance(table, dict) else None
+
+
+def _parsed(path: str, data: bytes) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInputError(f"{path} cannot be read: {error}") from error
+
+
+def _refuse_strangers(path: str, folder: str) -> None:
+    """Refuse the file of another user in a folder above that many can write to, such as ``/tmp``.
+
+    Raises:
+        RefusedError: it is such a file.
+    """
+    found = os.stat(path)
+    trusted = {0, os.geteuid(), os.stat(folder).st_uid}
+    if found.st_uid not in trusted or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
+        raise RefusedError(
+            f"{path} belongs to another user or can be changed by every user",
+            hint="check the file, then take away the permission to write, or copy it to the working folder",
+        )
+
+
+def _checked(path: str, name: str, value: Any) -> Any:
+    where = f"{name} in {path}"
+    if name not in BUILT_IN:
+        similar = get_close_matches(name, BUILT_IN, n=1)
+        hint = f"did you mean {similar[0]}?" if similar else f"known are: {', '.join(BUILT_IN)}"
+        raise InvalidRequestError(f"{path} contains the unknown setting {name}", hint=hint)
+    if name == "spark-conf":
+        return _checked_spark_conf(where, value)
+    if not isinstance(value, str) or not value:
+        raise InvalidRequestError(f"{where} must be text")
+    if name in {"master", "remote", "warehouse"} and ("@" in value or "token=" in value):
+        raise RefusedError(f"{where} contains a secret", hint="project files are shared")
+    if name == "warehouse" and "://" not in value:
+        return os.path.join(os.path.dirname(path), os.path.expanduser(value))
+    return parse_choice(value, where, _CHOICES[name]) if name in _CHOICES else value
+
+
+def _checked_spark_conf(where: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise InvalidRequestError(
+            f"{where} must be a table of texts", hint='"spark.cores.max" = "4", with quotes'
+        )
+    if secrets := [key for key in value if is_secret(key)]:
+        raise RefusedError(
+            f"{where} contains a secret: {secrets[0]}",
+            hint="set it in Spark's own configuration files",
+        )
+    return value
