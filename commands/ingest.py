@@ -192,9 +192,8 @@ def ingest(
     Columns are matched by name. With --create, a missing table (and namespace) is created in the same commit; an
     existing table is used as it is, so that the command can run from cron.
 
-    CSV has one header line. An empty cell is NULL; "" in quotes is the empty text. In columns of
-    numbers, times, UUIDs and booleans, NULL, null, NA and N/A are NULL too. Times are ISO 8601 (UTC
-    if a time with zone has none); binaries are base64. JSON has one object per line.
+    CSV and JSON are read as the manual's section "CSV and JSON" describes: an empty cell is NULL, and "" in
+    quotes is the empty text; times are ISO 8601; JSON has objects in lines or in an array.
 
     Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """

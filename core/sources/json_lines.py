@@ -1,4 +1,4 @@
-"""Read JSON lines as batches: one object per line, fast with Arrow, or slowly but exactly if Arrow cannot.
+"""Read JSON as batches: one object per line, fast with Arrow, or slowly but exactly if Arrow cannot.
 
 Arrow reads blocks of whole lines. A block that it refuses (for an invalid value, an unknown field, a map, or a
 double written as "NaN") is read again by Python's parser, which accepts it or reports line, field and value.
@@ -37,6 +37,7 @@ from lake.core.columns.defaults import defaulted_fields, json_defaults, write_co
 from lake.core.errors import BadInputError
 from lake.core.sources.discovery import Source, open_stream
 from lake.core.sources.inference import TIMES, InferredType, infer_type, joined
+from lake.core.sources.json_documents import LONGEST_OBJECT, is_document, objects
 from lake.core.sources.text_forms import TextForms
 from lake.core.sources.text_values import ValueContext, from_text, tidied
 from lake.core.storage.storage import Storage
@@ -47,20 +48,31 @@ _DEEPEST = 200
 _NO_OBJECT = re.compile(rb"^[ \t\r]*+[^{ \t\r\n]", re.MULTILINE)
 # A string that is not closed extends to the end of the line, so that nothing is read twice.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
-_LONGEST_LINE = 64 * 1024 * 1024
 _INTEGERS = (IntegerType, LongType)
 _FLOATING = (FloatType, DoubleType)
 _DIRECT = (BooleanType, *_INTEGERS, DoubleType, DecimalType)
 _SPECIAL_DOUBLES = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
-_HINT = "the file must contain one JSON object per line, e.g. from: jq -c '.[]' FILE"
+_HINT = "the file must contain JSON objects, one per line or in an array"
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Whole lines and the number of the first line, from 1."""
+    """Objects, one per line, and the numbers of their lines in the file, from 1.
+
+    `first_line` is the number of the first one. The others follow one another unless `numbers` has all of them.
+    """
 
     data: bytes
     first_line: int
+    numbers: Sequence[int] = ()
+
+    def line(self, index: int) -> int:
+        """Return the number of a line in the file, by its position in the block."""
+        return (
+            self.numbers[min(index, len(self.numbers) - 1)]
+            if self.numbers
+            else self.first_line + index
+        )
 
 
 def json_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
@@ -138,26 +150,48 @@ def from_json_texts(column: pa.Array, kind: IcebergType, context: ValueContext) 
 
 def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
     with open_stream(storage, source) as stream:
-        rest, line = bytearray(), 1
-        while data := stream.read(_BLOCK_BYTES):
-            end = data.rfind(b"\n") + 1
-            if end == 0:
-                rest += data
-                if len(rest) > _LONGEST_LINE:
-                    raise BadInputError(
-                        f"line {line} of {source.path} is longer than {_LONGEST_LINE} bytes",
-                        hint=_HINT,
-                    )
-                continue
-            block = _Block(bytes(rest) + data[:end], line)
+        head = bytes(stream.read(_BLOCK_BYTES))
+        cut = _object_blocks if is_document(head) else _line_blocks
+        for block in cut(stream, head, source.path):
             _refuse_fatal(block, source.path)
+            yield block
+
+
+def _object_blocks(stream: Any, head: bytes, where: str) -> Iterator[_Block]:
+    """Yield the objects of an array, or objects that extend over several lines."""
+    found: list[bytes] = []
+    numbers: list[int] = []
+    size = 0
+    for line, text in objects(stream, head, where):
+        found.append(text)
+        numbers.append(line)
+        size += len(text)
+        if size >= _BLOCK_BYTES:
+            yield _Block(b"\n".join(found), numbers[0], numbers)
+            found, numbers, size = [], [], 0
+    if found:
+        yield _Block(b"\n".join(found), numbers[0], numbers)
+
+
+def _line_blocks(stream: Any, head: bytes, where: str) -> Iterator[_Block]:
+    """Yield whole lines."""
+    rest, line, data = bytearray(), 1, head
+    while data:
+        end = data.rfind(b"\n") + 1
+        if end == 0:
+            rest += data
+            if len(rest) > LONGEST_OBJECT:
+                raise BadInputError(
+                    f"line {line} of {where} is longer than {LONGEST_OBJECT} bytes", hint=_HINT
+                )
+        else:
+            block = _Block(bytes(rest) + data[:end], line)
             yield block
             line += block.data.count(b"\n")
             rest = bytearray(data[end:])
-        if rest.strip():
-            block = _Block(bytes(rest), line)
-            _refuse_fatal(block, source.path)
-            yield block
+        data = bytes(stream.read(_BLOCK_BYTES))
+    if rest.strip():
+        yield _Block(bytes(rest), line)
 
 
 def _refuse_fatal(block: _Block, where: str) -> None:
@@ -181,7 +215,7 @@ def _refuse_fatal(block: _Block, where: str) -> None:
         start = int(ends[index - 1]) + 1 if index else 0
         if _depth(data[start : int(ends[index])]) > _DEEPEST:
             raise BadInputError(
-                f"line {block.first_line + index} of {where} is nested more than {_DEEPEST} levels deep"
+                f"line {block.line(index)} of {where} is nested more than {_DEEPEST} levels deep"
             )
 
 
@@ -319,8 +353,9 @@ def _exact(block: _Block, schema: Schema, source: Source) -> pa.RecordBatch:
 
 
 def _lines(block: _Block, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(block.data.split(b"\n"), block.first_line):
+    for index, line in enumerate(block.data.split(b"\n")):
         if line.strip():
+            number = block.line(index)
             yield number, _parsed_line(line, number, where)
 
 
@@ -475,7 +510,7 @@ def _inferred(block: _Block, where: str) -> pa.Table:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         for _ in _lines(block, where):  # raises an error for an unreadable line
             pass
-        end = block.first_line + block.data.count(b"\n")
+        end = block.line(block.data.count(b"\n"))
         raise BadInputError(
             f"{where} cannot be read between lines {block.first_line} and {end}: {error}",
             hint=_HINT,

@@ -717,7 +717,7 @@ def test_narrow_numbers_widen_and_inexact_times_are_refused(
         ("x.json", '{"id": 1}\n{"id": 1.5}\n', "line 2"),
         ("x.json", '{"id": 1}\n{"id": 2, "nope": 3}\n', "column nope (int64)"),
         ("x.json", '{"id": 1}\n{"id": 2\n', "line 2 of {path} cannot be read"),
-        ("x.json", '[{"id": 1}]\n', "line 1 of {path} is not a JSON object"),
+        ("x.json", "[1]\n", "line 1 of {path} is not a JSON object"),
         ("x.json", '{"id": 1, "id": 2}\n', "an object has a name twice"),
         ("x.parquet", "PAR1 oh no PAR1", "cannot be read"),
         ("x.arrow", "ARROW1 oh no", "cannot be read"),

@@ -254,7 +254,7 @@ def test_a_line_without_end_is_not_gathered_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_blocks(monkeypatch, 10)
-    monkeypatch.setattr(json_lines, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(json_lines, "LONGEST_OBJECT", 100)
 
     with pytest.raises(BadInputError, match="longer than 100 bytes"):
         read(tmp_path / "x.json", '{"s": "' + "x" * 1000 + '"}', SCHEMA)
