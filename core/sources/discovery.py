@@ -192,6 +192,14 @@ def open_bytes(storage: Storage, path: str) -> Iterator[Any]:
         yield pa.CompressedInputStream(file, codec) if codec else file
 
 
+def other_encoding(path: str, encoding: str, where: str = "") -> CorruptFileError:
+    """Return the error for a file that is not in an encoding; ``where`` ends the message."""
+    return CorruptFileError(
+        f"{path} is not {encoding}{where}",
+        hint=f"use {Option.ENCODING} with the file's encoding, e.g. utf-8, latin-1 or cp1252",
+    )
+
+
 class _Converted(io.RawIOBase):
     """A stream of text in UTF-8, converted from another encoding."""
 
@@ -229,10 +237,7 @@ class _Converted(io.RawIOBase):
             text = self._decoder.decode(data, final)
         except UnicodeError as error:
             where = f" between bytes {self._read:,} and {self._read + len(data):,}" if data else ""
-            raise CorruptFileError(
-                f"{self._path} is not {self._encoding}{where}",
-                hint=f"use {Option.ENCODING} with the file's encoding, e.g. utf-8, latin-1 or cp1252",
-            ) from error
+            raise other_encoding(self._path, self._encoding, where) from error
         self._read += len(data)
         return text.encode()
 

@@ -15,7 +15,15 @@ from io import StringIO
 from lake.core.errors import BadInputError, CorruptFileError, InvalidRequestError
 from lake.core.options import Option
 from lake.core.sources.csv_files import csv_reader, delimiter_of, not_utf_8
-from lake.core.sources.discovery import CSV, JSON, Source, excel_file, open_bytes, readable
+from lake.core.sources.discovery import (
+    CSV,
+    JSON,
+    Source,
+    excel_file,
+    open_bytes,
+    other_encoding,
+    readable,
+)
 from lake.core.sources.text_format import DELIMITER_NAMES, UTF_8, TextFormat
 from lake.core.storage.storage import Storage
 
@@ -152,7 +160,11 @@ class _Head:
     def __init__(self, source: Source, head: bytes) -> None:
         text = source.text
         decoder = codecs.getincrementaldecoder(text.encoding or UTF_8)(errors="replace")
-        lines = StringIO(decoder.decode(head).lstrip("\ufeff"), newline="")
+        try:
+            decoded = decoder.decode(head)
+        except UnicodeError as error:
+            raise other_encoding(source.path, text.encoding or UTF_8) from error
+        lines = StringIO(decoded.lstrip("\ufeff"), newline="")
         for _ in range(text.skip_rows):
             lines.readline()
         self._source = source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,8 @@ _LIKELY_NULLS = frozenset(
         "\\n",
     }
 )
+# A code, such as a postal code: it is to be text.
+_LEADING_ZERO = re.compile(r"0\d+")
 _DATES = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y")
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 
@@ -79,7 +82,8 @@ def explain(
     """
     values = tidied(column, forms.nulls)
     sample = values.drop_null().slice(0, _SAMPLED)
-    if options := list(_options(sample, forms)):
+    is_text = infer_type(sample, forms) is InferredType.TEXT
+    if is_text and (options := list(_options(sample, forms))):
         first = pc.index(values.is_valid(), pa.scalar(value=True)).as_py()
         return numbers[first], column[first].as_py(), options
     expected = before if before is not InferredType.NOTHING else _usual_type(sample, forms)
@@ -88,15 +92,18 @@ def explain(
     index = _first_other(values, expected, forms)
     value = column[index].as_py()
     word = value.strip()
+    if _LEADING_ZERO.fullmatch(word):
+        return None
     null = [f"{Option.NULLS} {shlex.quote(word)}"] if word.lower() in _LIKELY_NULLS else []
     return numbers[index], value, null
 
 
 def _usual_type(sample: pa.Array, forms: TextForms) -> InferredType:
-    """Return the type of more than half of the values; TEXT if there is none."""
+    """Return the type of at least half of the values; TEXT if there is none."""
     kinds = Counter(_simple(infer_type(sample.slice(i, 1), forms)) for i in range(len(sample)))
-    kind, count = kinds.most_common(1)[0]
-    return kind if count * 2 > len(sample) else InferredType.TEXT
+    del kinds[InferredType.TEXT]
+    kind, count = next(iter(kinds.most_common(1)), (InferredType.TEXT, 0))
+    return kind if count * 2 >= len(sample) else InferredType.TEXT
 
 
 def _simple(kind: InferredType) -> InferredType:
