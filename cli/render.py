@@ -164,7 +164,8 @@ class Renderer:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
             parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
         parts.append(format_duration(self._clock.monotonic() - self._started))
-        lines = [one_line(" · ".join(parts)), *map(one_line, outcome.notes)]
+        notes = [self._line(note, outcome.command) for note in outcome.notes]
+        lines = [one_line(" · ".join(parts)), *notes]
         following = next_step(outcome)
         return "\n".join([*lines, *([f"next: {one_line(following)}"] if following else [])])
 

@@ -290,7 +290,9 @@ def _by_key(
     if options != UpsertOptions(key=key, rejects=rejects):
         raise InvalidRequestError("--deletes, --order-by and --repair-duplicates need --upsert")
     if changes_column and changes_mode:
-        return ChangeOptions(column=changes_column, mode=changes_mode, key=key, rejects=rejects)
+        return ChangeOptions(
+            changes_column=changes_column, changes_mode=changes_mode, key=key, rejects=rejects
+        )
     if changes_column or changes_mode:
         raise InvalidRequestError(
             "--changes-column and --changes-mode go together",

@@ -88,6 +88,7 @@ class Option(Enum):
     STRATEGY = auto()
     UNSAFE = auto()
     UPSERT = auto()
+    VERBOSE = auto()
     WAIT_MS = auto()
     WAREHOUSE = auto()
 

@@ -21,6 +21,7 @@ from support.tables.iceberg_tables import make_table
 from lake.cli import completion
 from lake.cli.app import VERBS, load_verb
 from lake.core import errors
+from lake.core.options import Option
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("cli", "commands", "core")
@@ -144,6 +145,37 @@ def test_imports_inside_functions_are_few_and_listed() -> None:
     }
 
     assert {path: count for path, count in found.items() if count} == DOORS
+
+
+# Options that select what the core does: a function of its own, or a value of `IngestOptions.mode`.
+OPERATIONS = {"changes", "discard", "overwrite", "overwrite_where", "upsert"}
+# The options of other programs.
+FOREIGN_FLAGS = {
+    "core/engine/jvm/process.py": {"--add-opens", "--enable-native-access"},
+    "core/engine/spark/conf.py": {"--conf"},
+    "core/sources/discovery.py": {"--headless", "--convert-to"},
+}
+
+
+def test_the_core_knows_no_flag() -> None:
+    """The core names options by `Option`; the command line shows the flags."""
+    flag = re.compile(r"(?<![\w-])--[a-z{][a-z-]*")
+    found = {
+        str(path.relative_to(ROOT)): set(flag.findall(path.read_text()))
+        for path in (ROOT / "core").rglob("*.py")
+    }
+
+    assert {path: flags for path, flags in found.items() if flags} == FOREIGN_FLAGS
+
+
+def test_options_of_the_core_are_in_use_and_have_names_of_the_core() -> None:
+    text = "\n".join(path.read_text() for path in (ROOT / "core").rglob("*.py"))
+    used = set(re.findall(r"\bOption\.([A-Z_]+)\b", text))
+    # A parameter or a field of a dataclass with its type.
+    names = set(re.findall(r"(?:^ {4}|[(,] ?)([a-z_]+): ", text, re.M))
+
+    assert [option.name for option in Option if option.name not in used] == []
+    assert {option.value for option in Option} - names - OPERATIONS == set()
 
 
 def test_every_layer_has_a_marker_for_type_checkers() -> None:

@@ -56,6 +56,7 @@ from lake.core.errors import (
 from lake.core.metadata.files import VERSION_HINT, read_metadata
 from lake.core.metadata.snapshot_updates import with_corrections
 from lake.core.metadata.text import bytes_of
+from lake.core.options import Option
 from lake.core.properties.table_properties import METADATA_CODEC
 from lake.core.storage import atomic_files
 from lake.core.storage.s3 import BACKOFF
@@ -71,7 +72,9 @@ _MAX_VERSION = 2**31 - 1
 _LOCK_WAIT_SECONDS = 10
 _MAX_HINT_BYTES = 4096
 _SHOWN_NAMES = 20
-_OTHER_KIND = "its folder holds metadata that a catalog of another type keeps: check --catalog-type"
+_OTHER_KIND = (
+    f"its folder contains the metadata of a catalog of another type: check {Option.CATALOG_TYPE}"
+)
 _LOOKED_AT = 200
 
 
@@ -385,7 +388,7 @@ class HadoopCatalog(NoopCatalog):
         if not self._storage.is_folder(self._warehouse):
             raise NotFoundError(
                 f"there is no folder {self._warehouse}, so no table {wanted}",
-                hint="check --warehouse",
+                hint=f"check {Option.WAREHOUSE}",
             )
         if self._is_anothers(self.location_of(names)):
             hint = _OTHER_KIND

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lake.core.errors import LakeError
+from lake.core.options import Option
 from lake.core.units import format_size
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def metadata_size_warning(table: Table) -> str | None:
     return (
         f"the metadata of {table.identifier} has {format_size(size)} (snapshots {len(metadata.snapshots):,}, "
         f"schemas {len(metadata.schemas):,}): every commit writes all of it, so expire more often "
-        "(--clean-metadata for schemas)"
+        f"({Option.CLEAN_METADATA} for schemas)"
     )
 
 

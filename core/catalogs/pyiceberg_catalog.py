@@ -32,6 +32,7 @@ from lake.core.errors import BadInputError, NotATableError, NotFoundError
 from lake.core.metadata.files import check
 from lake.core.metadata.format_upgrades import with_version_3_upgrade
 from lake.core.metadata.roots import roots_of
+from lake.core.options import Option
 from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.s3 import BACKOFF
 from lake.core.storage.storage import Storage
@@ -160,7 +161,7 @@ class PyIcebergBackend(ABC):
         place = f" ({self.place})" if self.place else ""
         return NotFoundError(
             f"table {identifier} does not exist in catalog {self.name}{place}",
-            hint="check the name and --catalog or --warehouse",
+            hint=f"check the name and {Option.CATALOG} or {Option.WAREHOUSE}",
         )
 
     def _table(

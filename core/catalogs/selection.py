@@ -16,6 +16,7 @@ from lake.core.catalogs.configuration import (
     shortened,
 )
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
+from lake.core.options import Option
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.storage.s3 import completed
 
@@ -76,7 +77,7 @@ def chosen_name(settings: Settings, configuration: Configuration) -> str:
     if name is None:
         raise InvalidRequestError(
             "several catalogs are configured",
-            hint=f"choose with --catalog: {', '.join(configured)}",
+            hint=f"choose with {Option.CATALOG}: {', '.join(configured)}",
         )
     if name not in configured and (configured or name != DEFAULT_CATALOG):
         raise NotFoundError(
@@ -159,7 +160,7 @@ def _embedded(name: str, settings: Settings, time: _Time) -> Catalog:
     if locations.is_truncated(folder) or _ESCAPED.search(folder):
         raise InvalidRequestError(
             f"a catalog's address cannot name the folder {folder!r}",
-            hint="choose one without #, ?, % and control characters, or --catalog-type hadoop",
+            hint=f"choose one without #, ?, % and control characters, or use {Option.CATALOG_TYPE} hadoop",
         )
     from lake.core.catalogs.sql import EmbeddedBackend  # noqa: PLC0415
 
@@ -172,7 +173,7 @@ def _local_folder(warehouse: str) -> str:
     place = locations.parse(warehouse)
     if not place.is_local or place.authority:
         raise InvalidRequestError(
-            f"--warehouse is a folder of this machine, not {warehouse!r}",
-            hint="configure a catalog for tables elsewhere, or say --catalog-type hadoop",
+            f"{Option.WAREHOUSE} must be a folder of this machine, not {warehouse!r}",
+            hint=f"configure a catalog for tables elsewhere, or use {Option.CATALOG_TYPE} hadoop",
         )
     return os.path.abspath(place.path)

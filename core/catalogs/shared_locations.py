@@ -11,6 +11,7 @@ from lake.core import locations
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.errors import NotFoundError, RefusedError
 from lake.core.metadata.files import parse
+from lake.core.options import Option
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -34,8 +35,8 @@ def refuse_shared_location(table: Table) -> None:
     if found:
         raise RefusedError(
             f"{table.identifier} shares its folder with {', '.join(found[:3])}, "
-            "which may need what it no longer does",
-            hint="--keep-files deletes nothing; a table with two names should lose one of them",
+            "which may need files that it does not",
+            hint=f"with {Option.KEEP_FILES} no file is deleted; if one table has two names, drop one of them",
         )
 
 

@@ -21,6 +21,7 @@ from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.clock import Clock, Ids
 from lake.core.errors import NotFoundError, RefusedError
 from lake.core.metadata.files import VERSION_HINT
+from lake.core.options import Option
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -49,7 +50,7 @@ _FIRST_STATEMENTS = {
     # A power cut just after a commit must not undo it: an expiry deletes files next.
     "sqlite": "PRAGMA synchronous = EXTRA",
 }
-_IN_FOLDERS = "its folder is that of a hadoop catalog's table: say --catalog-type hadoop"
+_IN_FOLDERS = f"its folder contains a hadoop catalog's table: use {Option.CATALOG_TYPE} hadoop"
 
 
 class SqlBackend(PyIcebergBackend):
@@ -232,17 +233,18 @@ class EmbeddedBackend(SqlBackend):
         if not os.path.isdir(self._folder):
             return NotFoundError(
                 f"table {identifier} does not exist: there is no folder {self._folder}",
-                hint="check --warehouse, or choose a configured catalog with --catalog",
+                hint=f"check {Option.WAREHOUSE}, or choose a configured catalog with {Option.CATALOG}",
             )
         if not os.path.exists(self._file):
             return NotFoundError(
                 f"table {identifier} does not exist: {self._folder} contains no catalog (catalog.db)",
-                hint="check --warehouse; for a folder of Flink's or Spark's HadoopCatalog: --catalog-type hadoop",
+                hint=f"check {Option.WAREHOUSE}; for a folder of Flink's or Spark's HadoopCatalog, add "
+                f"{Option.CATALOG_TYPE} hadoop",
             )
         return super()._no_table(identifier)
 
     def _hint_to_rename(self, other: str) -> str:
-        return f"add --catalog {other}"
+        return f"add {Option.CATALOG} {other}"
 
     def _is_in_folders(self, identifier: str) -> bool:
         """Whether the folder of a table in this warehouse contains a hadoop catalog's table."""

@@ -17,6 +17,7 @@ from lake.core.errors import BadInputError
 from lake.core.manifests.api import read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.options import Option
 from lake.core.snapshots.ancestry import is_first, snapshots_by_id
 from lake.core.snapshots.completeness import has_only_own_manifests, read_list, verify_manifest_list
 
@@ -119,7 +120,7 @@ def _commit(table: Table, snapshot: Snapshot, after: pa.Table, before: pa.Table 
         if found.new.num_rows:
             raise BadInputError(
                 f"cannot determine the rows that snapshot {number} deleted: its parent has expired",
-                hint=f"start with --from-snapshot {number}",
+                hint=f"start with {Option.START} {number}",
             )
         found = Manifests(deletes, deletes, number)
     return Commit(snapshot, Manifests(data, old_data, number), found)

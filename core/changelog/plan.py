@@ -27,6 +27,7 @@ from lake.core.changelog.file_diff import (
 from lake.core.changelog.manifest_diff import Commit, EntryReader, Manifests, commits_of
 from lake.core.errors import InvalidRequestError
 from lake.core.manifests.api import live_manifests
+from lake.core.options import Option
 from lake.core.scan.incremental import Increment, operation_of, plan_range
 from lake.core.scan.plan import ScanOptions, ScanPlan, bound, file_columns, planned
 from lake.core.snapshots.delete_index import DATA_BOUNDS, DATA_COLUMNS, DELETE_COLUMNS, DeleteIndex
@@ -202,14 +203,16 @@ def _with_key(
     if taken:
         raise InvalidRequestError(
             f"the table's column {sorted(taken)[0]} has the name of a column of the change log",
-            hint="select the other columns with --select",
+            hint=f"select the other columns with {Option.SELECT}",
         )
     fields = {item.field_id: item for item in projection.fields}
     names = []
     for name in key:
         (wanted,) = project_schema(schema, [name], case_sensitive=options.case_sensitive).fields
         if fields.setdefault(wanted.field_id, wanted) != wanted:
-            raise InvalidRequestError(f"--key {name} requires the complete column in --select")
+            raise InvalidRequestError(
+                f"{Option.KEY} {name} requires the complete column in {Option.SELECT}"
+            )
         names.append(wanted.name)
     return Schema(*fields.values()), tuple(names)
 

@@ -144,7 +144,7 @@ def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str, aside: 
         task=partial(
             ChangesTask,
             delta=delta,
-            kinds=plan.options.column,
+            kinds=plan.options.changes_column,
             by_partition=ingest.distribution == HASH and not ingest.table.spec.is_unpartitioned(),
             rejects=plan.options.rejects is not None,
             aside=locations.join(ingest.table.data_location, aside),
@@ -177,6 +177,6 @@ def _keep_rejects(plan: ChangelogLoadPlan, written: _Written) -> None:
     claims = sorted(written.claims, key=lambda claim: int(claim["task"]))
     # The last claim of a task is made when its file is whole.
     files = {claim["rejects"]: claim for claim in claims if claim["rejects"]}
-    schema = source_schema(plan.ingest.schema, plan.options.column)
+    schema = source_schema(plan.ingest.schema, plan.options.changes_column)
     storage = plan.ingest.table.storage
     write_rejects(storage, schema, list(files.values()), plan.options.rejects)

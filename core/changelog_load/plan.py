@@ -27,21 +27,21 @@ class ChangeOptions:
     """The options of the load of a change log.
 
     Args:
-        column: the column of the source that contains the row kind.
-        mode: one of `MODES`, see `lake.core.deletes.delta_writer`.
+        changes_column: the column of the source that contains the row kind.
+        changes_mode: one of `MODES`, see `lake.core.deletes.delta_writer`.
         key: columns that identify rows; empty for the schema's identifier fields.
         rejects: local path for rows whose key is NULL or NaN; if None, such a row is an error.
     """
 
-    column: str
-    mode: str
+    changes_column: str
+    changes_mode: str
     key: Sequence[str] = ()
     rejects: str | None = None
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
+        if self.changes_mode not in MODES:
             raise InvalidRequestError(
-                f"{Option.CHANGES_MODE} {self.mode!r} is not one of {', '.join(MODES)}"
+                f"{Option.CHANGES_MODE} {self.changes_mode!r} is not one of {', '.join(MODES)}"
             )
 
 
@@ -65,7 +65,7 @@ class ChangelogLoadPlan:
         return DeltaSettings(
             write=self.ingest.settings(operation_id),
             key_ids=list(self.key),
-            mode=self.options.mode,
+            mode=self.options.changes_mode,
             format_version=table.metadata.format_version,
             fresh=bool(table.creating),
         )
@@ -88,7 +88,7 @@ def plan_changelog_load(
     if options.rejects is not None:
         check_rejects(options.rejects)
     plan = plan_ingest(
-        session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.column)
+        session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.changes_column)
     )
     if plan.is_settled:
         return ChangelogLoadPlan(ingest=plan, options=options)
@@ -96,7 +96,7 @@ def plan_changelog_load(
     if table.metadata.format_version < _DELETES_SINCE:
         raise RefusedError("a table of format version 1 has no delete files")
     key = key_ids(schema, options.key, Option.CHANGES_COLUMN)
-    check_key(schema, table.spec, key, options.mode)
+    check_key(schema, table.spec, key, options.changes_mode)
     head = None if table.creating else ancestry.branch_head(table.metadata, ingest.branch)
     if head is not None:
         check_specs(table, head)
@@ -111,7 +111,7 @@ def describe_changes(plan: ChangelogLoadPlan) -> dict[str, Any]:
     schema = plan.ingest.schema
     return {
         **describe(plan.ingest),
-        "changes_column": plan.options.column,
-        "changes_mode": plan.options.mode,
+        "changes_column": plan.options.changes_column,
+        "changes_mode": plan.options.changes_mode,
         "key": [schema.find_column_name(column) for column in plan.key],
     }

@@ -32,6 +32,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError
+from lake.core.options import Option
 from lake.core.plain import base64_text
 
 _NULL = "null"
@@ -151,7 +152,7 @@ def _times(texts: pa.Array, kind: IcebergType) -> pa.Array:
     if pc.any(pc.starts_with(texts, _NO_TIME), min_count=0).as_py():
         raise BadInputError(
             f"a {kind} is outside the years that text can represent",
-            hint="write Parquet (--output-format parquet) to keep it",
+            hint=f"write Parquet ({Option.FORMAT_NAME} parquet) to keep it",
         )
     return pc.replace_substring(texts, " ", "T", max_replacements=1)
 

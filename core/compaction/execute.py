@@ -29,6 +29,7 @@ from lake.core.errors import (
 )
 from lake.core.manifests.api import entries_of
 from lake.core.manifests.data_files import DataFile
+from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.properties.table_properties import Use, warnings
 from lake.core.rows.reader import FileSlice
@@ -125,7 +126,7 @@ def preview(plan: CompactionPlan, *, verbose: bool = False) -> Outcome:
         [", ".join(item[key]) if key == "reasons" else item[key] for key in keys] for item in shown
     ]
     hidden = len(groups) - len(shown)
-    notes = [f"{hidden:,} more groups are not shown (--verbose shows all)"] if hidden else []
+    notes = [f"{hidden:,} more groups are not shown ({Option.VERBOSE} shows all)"] if hidden else []
     return replace(
         outcome, details=[Detail("groups", [_COLUMNS[key] for key in keys], rows)], notes=notes
     )

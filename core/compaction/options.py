@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
+from lake.core.options import Option
 from lake.core.properties.table_properties import DATA_FILE_BYTES
 from lake.core.sorting.sort_keys import MOST_BYTES, TEXT_BYTES
 from lake.core.units import whole_number
@@ -113,12 +114,14 @@ class CompactionOptions:
     def _check_strategy(self) -> None:
         if self.strategy not in STRATEGIES:
             raise InvalidRequestError(
-                f"--strategy {self.strategy!r} is not one of {', '.join(STRATEGIES)}"
+                f"{Option.STRATEGY} {self.strategy!r} is not one of {', '.join(STRATEGIES)}"
             )
         if self.strategy == BINPACK and self.by is not None:
-            raise InvalidRequestError("--by requires --strategy sort or zorder")
+            raise InvalidRequestError(f"{Option.BY} requires {Option.STRATEGY} sort or zorder")
         if self.strategy == ZORDER and self.by is None:
-            raise InvalidRequestError("--strategy zorder requires columns", hint='--by "a, b"')
+            raise InvalidRequestError(
+                f"{Option.STRATEGY} zorder requires columns", hint=f'{Option.BY} "a, b"'
+            )
         positive = {
             "compression-factor": self.compression_factor,
             "var-length-contribution": self.text_bytes,

@@ -21,6 +21,7 @@ from lake.core.errors import (
 from lake.core.expressions.filters import bind_filter
 from lake.core.expressions.parser import parse_filter
 from lake.core.manifests.data_files import DeleteFile
+from lake.core.options import Option
 from lake.core.properties.table_properties import DATA_FORMAT
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.writer import WriteSettings
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
-_BY = 'specify a sort order, for example --by "a desc, b"'
+_BY = f'specify a sort order, for example {Option.BY} "a desc, b"'
 _NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
 _COLUMNS = (
     "status",

@@ -18,6 +18,7 @@ from lake.core.expiration.retention import (
     check_retention,
     plan_retention,
 )
+from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 
@@ -143,11 +144,11 @@ def _warn_of_held_snapshots(session: Session, retention: Retention) -> None:
         operator = f" (operator {operator_id})" if operator_id else ""
         session.warn(
             f"kept {spared} snapshots of {branch}, which Flink job {job_id}{operator} needs to restore from "
-            f"checkpoint {checkpoint_id} (--keep-checkpoints)"
+            f"checkpoint {checkpoint_id} ({Option.KEEP_CHECKPOINTS_MS})"
         )
     if len(jobs) > _SHOWN_JOBS:
         session.warn(
-            f"kept snapshots for {len(jobs) - _SHOWN_JOBS} other Flink jobs too (--keep-checkpoints)"
+            f"kept snapshots for {len(jobs) - _SHOWN_JOBS} other Flink jobs too ({Option.KEEP_CHECKPOINTS_MS})"
         )
 
 

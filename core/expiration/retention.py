@@ -18,6 +18,7 @@ from lake.core.errors import (
     RefusedError,
 )
 from lake.core.expiration.flink_retention import HeldBranch, held_branches
+from lake.core.options import Option
 from lake.core.properties.table_properties import (
     COMMITTING,
     GC_ENABLED,
@@ -74,7 +75,9 @@ class RetentionOptions:
 
     def __post_init__(self) -> None:
         if self.retain_last is not None and self.retain_last < 1:
-            raise InvalidRequestError(f"--retain-last must be at least 1, not {self.retain_last}")
+            raise InvalidRequestError(
+                f"{Option.RETAIN_LAST} must be at least 1, not {self.retain_last}"
+            )
 
     @property
     def only_named(self) -> bool:
@@ -114,8 +117,8 @@ def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: 
     older_than = options.older_than_ms
     if older_than is not None and older_than > now_ms - FLOOR_MS and not options.unsafe:
         raise RefusedError(
-            "--older-than is less than 24 hours ago: readers and writers may still use those snapshots",
-            hint="choose an older time, or add --unsafe-retention if no reader or writer is active",
+            f"{Option.OLDER_THAN_MS} is less than 24 hours ago: readers and writers may still use those snapshots",
+            hint=f"choose an older time, or add {Option.UNSAFE} if no reader or writer is active",
         )
 
 
@@ -241,7 +244,7 @@ def _refuse_held(named: frozenset[int], held: tuple[HeldBranch, ...]) -> None:
             raise RefusedError(
                 f"cannot expire {snapshot_id}: Flink job {commit.job_id} needs it to find checkpoint "
                 f"{commit.checkpoint_id}, which it committed to {item.branch}",
-                hint="add --keep-checkpoints 0s if the job will not be restored",
+                hint=f"add {Option.KEEP_CHECKPOINTS_MS} 0s if the job will not be restored",
             )
 
 

@@ -16,6 +16,7 @@ from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
 from lake.core.exports.formats import ARROW, ARROW_STREAM, CSV, FORMATS, JSON, PARQUET, SUFFIXES
+from lake.core.options import Option
 
 PART = "part-"
 _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
@@ -59,7 +60,7 @@ def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
         RefusedError: the existing folder is not a scan's output.
     """
     if locations.has_scheme(path) or not path:
-        raise InvalidRequestError(f"--output must be a path on this machine, not {path!r}")
+        raise InvalidRequestError(f"{Option.OUTPUT} must be a path on this machine, not {path!r}")
     chosen, compression = _format_of(path, format_name)
     suffix = os.path.splitext(path)[1]
     output = Output(chosen, path, None, bool(suffix), replace, compression)
@@ -88,7 +89,7 @@ def _format_of(path: str, format_name: str | None) -> tuple[str, str | None]:
     if format_name is None and by_name is None and (suffix or compression):
         raise InvalidRequestError(
             f"the name of {path} does not show its format",
-            hint=f"add --output-format with one of {', '.join(FORMATS)}",
+            hint=f"add {Option.FORMAT_NAME} with one of {', '.join(FORMATS)}",
         )
     requested = format_name or by_name or PARQUET
     # The option arrow means both of Arrow's formats; the file name distinguishes them.
@@ -103,7 +104,9 @@ def _refuse_existing(output: Output) -> None:
     if not os.path.lexists(path):
         return
     if not output.replace:
-        raise InvalidRequestError(f"{path} already exists", hint="add --replace to overwrite it")
+        raise InvalidRequestError(
+            f"{path} already exists", hint=f"add {Option.REPLACE} to overwrite it"
+        )
     if os.path.isdir(path):
         foreign = [name for name in sorted(os.listdir(path)) if not name.startswith(PART)]
         if foreign:

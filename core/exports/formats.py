@@ -22,6 +22,7 @@ from pyiceberg.types import IcebergType, UUIDType
 from lake.core.columns.nullability import fill_masked
 from lake.core.columns.text_encoding import cells, json_lines
 from lake.core.errors import InvalidRequestError
+from lake.core.options import Option
 from lake.core.types.arrow_schema import arrow_schema
 
 PARQUET, CSV, JSON, ARROW, ARROW_STREAM = "parquet", "csv", "json", "arrow", "arrow-stream"
@@ -79,7 +80,7 @@ def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
     }
     if format_name not in makers:
         raise InvalidRequestError(
-            f"--output-format {format_name!r} is not one of {', '.join(FORMATS)}"
+            f"{Option.FORMAT_NAME} {format_name!r} is not one of {', '.join(FORMATS)}"
         )
     return makers[format_name](stream, schema)
 

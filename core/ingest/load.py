@@ -21,6 +21,7 @@ from lake.core.ingest.plan import OVERWRITE, OVERWRITE_WHERE, REPLACE, IngestPla
 from lake.core.ingest.recovery import as_staged, publish_manifests, run_id_of, settle
 from lake.core.ingest.result import Landed, LoadResult, load_outcome
 from lake.core.ingest.schema_evolution import schema_changes
+from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.snapshots.run_ids import RUN_ID
@@ -176,7 +177,7 @@ def warn_of_no_rows(session: Session, plan: IngestPlan) -> None:
         session.warn("the source has no rows: nothing was replaced")
     elif plan.options.mode in {OVERWRITE, OVERWRITE_WHERE} and not plan.options.allow_empty:
         session.warn(
-            "the source has no rows: nothing was replaced (--allow-empty removes the old rows)"
+            f"the source has no rows: nothing was replaced ({Option.ALLOW_EMPTY} removes the old rows)"
         )
 
 

@@ -120,9 +120,11 @@ class IngestOptions:
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.from_table):
-            raise InvalidRequestError("name files to load or --from-table, one of the two")
+            raise InvalidRequestError(f"name files to load or {Option.FROM_TABLE}, one of the two")
         if self.from_table and self.format:
-            raise InvalidRequestError("--from-table and --format contradict each other")
+            raise InvalidRequestError(
+                f"{Option.FROM_TABLE} and {Option.FORMAT} contradict each other"
+            )
         if self.from_table and self.text != AS_SHOWN:
             raise InvalidRequestError(
                 f"{Option.FROM_TABLE} and options of text files contradict each other"
@@ -132,20 +134,24 @@ class IngestOptions:
                 f"{Option.CHANGES_COLUMN} needs files with a header: it names a column of the file"
             )
         if (self.partition_by or self.sort_by or self.properties) and not self.create:
-            raise InvalidRequestError("--partition-by, --sort-by and --property need --create")
+            raise InvalidRequestError(
+                f"{Option.PARTITION_BY}, {Option.SORT_BY} and {Option.PROPERTIES} need {Option.CREATE}"
+            )
         if self.distribution not in {None, *DISTRIBUTIONS}:
             raise InvalidRequestError(
-                f"--distribution {self.distribution!r} is not one of none, hash, range"
+                f"{Option.DISTRIBUTION} {self.distribution!r} is not one of none, hash, range"
             )
         if self.run_id is not None and not self.run_id.strip():
-            raise InvalidRequestError("--run-id is empty")
+            raise InvalidRequestError(f"{Option.RUN_ID} is empty")
         if self.allow_empty and self.mode not in {OVERWRITE, OVERWRITE_WHERE}:
-            raise InvalidRequestError("--allow-empty needs --overwrite or --overwrite-where")
-        if self.stage and (self.create or self.mode in _REPLACING):
-            option = "create" if self.create else self.mode
             raise InvalidRequestError(
-                f"--stage and --{option} contradict each other",
-                hint="--stage supports appends to an existing table, and changes by key that do not read "
+                f"{Option.ALLOW_EMPTY} needs {Option.OVERWRITE} or {Option.OVERWRITE_WHERE}"
+            )
+        if self.stage and (self.create or self.mode in _REPLACING):
+            option = Option.CREATE if self.create else Option(self.mode.replace("-", "_"))
+            raise InvalidRequestError(
+                f"{Option.STAGE} and {option} contradict each other",
+                hint=f"{Option.STAGE} supports appends to an existing table, and changes by key that do not read "
                 "the table's rows",
             )
 
@@ -317,8 +323,8 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
         plan = _plan_from_files(session, identifier, existing, options)
     if options.stage and not plan.is_stageable:
         raise InvalidRequestError(
-            "--stage and --evolve contradict each other where the source has new columns",
-            hint="what waits to be committed brings no new columns",
+            f"{Option.STAGE} and {Option.EVOLVE} contradict each other if the source has new columns",
+            hint="a staged load cannot add columns to the table",
         )
     _check_properties(session, plan)
     plan = _with_removals(plan)
@@ -387,7 +393,7 @@ def _existing(session: Session, identifier: str, options: IngestOptions) -> Tabl
         return session.table(identifier)
     except NotFoundError as error:
         if not options.create:
-            raise NotFoundError(error.message, hint="--create makes the table") from error
+            raise NotFoundError(error.message, hint=f"{Option.CREATE} creates the table") from error
     if options.branch != ancestry.MAIN:
         raise InvalidRequestError(f"a new table has no branch {options.branch}: its first is main")
     return None
@@ -442,7 +448,7 @@ def _schema_like(source: Table, options: IngestOptions) -> Schema:
             raise RefusedError(
                 f"column {name} of {source.identifier} is of the type {kind}, which tables of format version "
                 f"{version} do not have",
-                hint=f"--property format-version={kind.minimum_format_version()} makes a table that has it.",
+                hint=f"use {Option.PROPERTIES} format-version={kind.minimum_format_version()}",
             )
     return table_creation.schema_like(source.schema)
 
@@ -491,7 +497,7 @@ def _plan_from_files(
     if (kinds := options.changes_column) is not None:
         if existing and kinds in {item.name for item in existing.schema.fields}:
             raise InvalidRequestError(
-                f"--changes-column {kinds} is a column of the table: it cannot also contain "
+                f"{Option.CHANGES_COLUMN} {kinds} is a column of the table: it cannot also contain "
                 "the row kind"
             )
         columns = [_without(one, kinds) for one in columns]
@@ -699,7 +705,7 @@ def _refuse_typed_partitions(table: Table, schema: Schema) -> None:
         ):
             name = schema.find_column_name(part.source_id)
             raise RefusedError(
-                f"--evolve cannot give column {name} a type: the table is partitioned by its values",
+                f"{Option.EVOLVE} cannot give column {name} a type: the table is partitioned by its values",
                 hint="Remove the column from the partition spec first.",
             )
 
@@ -714,21 +720,25 @@ def _defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str
 
 
 def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
-    """Warn if the existing table differs from what --create requests."""
+    """Warn if the existing table differs from the requested new table."""
     if options.partition_by is not None:
         asked = transform_syntax.partition_spec(options.partition_by, table.schema)
         if not asked.compatible_with(table.spec):
             session.warn(
-                f"{table.identifier} exists and is partitioned otherwise: --partition-by is ignored"
+                f"{table.identifier} exists with another partitioning: {Option.PARTITION_BY} is ignored"
             )
     if options.sort_by is not None:
         order = transform_syntax.sort_order(options.sort_by, table.schema)
         if order.fields != table.metadata.sort_order().fields:
-            session.warn(f"{table.identifier} exists and is sorted otherwise: --sort-by is ignored")
+            session.warn(
+                f"{table.identifier} exists with another sort order: {Option.SORT_BY} is ignored"
+            )
     version = str(table.metadata.format_version)
     have = {**table.properties, "format-version": version}
     if any(have.get(key) != value for key, value in options.properties.items()):
-        session.warn(f"{table.identifier} exists with other properties: --property is ignored")
+        session.warn(
+            f"{table.identifier} exists with other properties: {Option.PROPERTIES} is ignored"
+        )
 
 
 def _distribution(session: Session, table: Table, options: IngestOptions) -> str:
@@ -742,7 +752,7 @@ def _distribution(session: Session, table: Table, options: IngestOptions) -> str
             raise InvalidRequestError(
                 "range distribution needs a sort order or a partition spec: "
                 f"{table.identifier} has neither",
-                hint="--distribution none writes rows as they come",
+                hint=f"{Option.DISTRIBUTION} none writes rows in the order of the source",
             )
         return RANGE
     if wanted == RANGE:

@@ -15,6 +15,7 @@ from lake.core.errors import CommitConflictError, InvalidRequestError, RefusedEr
 from lake.core.ingest.plan import IngestPlan, already_ran, describe
 from lake.core.ingest.result import Landed, LoadResult, load_outcome
 from lake.core.manifests.data_files import DataFile
+from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
 from lake.core.process_identity import process_name
 from lake.core.session import Session
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def run_id_of(plan: IngestPlan, operation_id: str) -> str:
-    """Return the id of a run: the user's --run-id, else the operation id."""
+    """Return the id of a run: the user's, else the operation id."""
     return plan.options.run_id or operation_id
 
 
@@ -147,7 +148,7 @@ def _refuse_branch(plan: IngestPlan, run: StagedRun) -> None:
     run_id, branch = run.marks.run_id, run.marks.branch
     raise InvalidRequestError(
         f"run {run_id} was written for branch {branch}, not {plan.options.branch}",
-        hint=f"--branch {branch} commits it there; {_discarding(run)}",
+        hint=f"{Option.BRANCH} {branch} commits it there; {_discarding(run)}",
     )
 
 
@@ -221,7 +222,9 @@ def _warn_of_leftovers(session: Session, locations: Sequence[str]) -> None:
 
 
 def _discarding(run: StagedRun) -> str:
-    return f"lake ingest --discard {run.marks.run_id} removes what is not committed of it"
+    return (
+        f"{Option.DISCARD} {run.marks.run_id} removes the files of the run that are not committed"
+    )
 
 
 def _refuse_uncertain(plan: IngestPlan, run: StagedRun) -> None:

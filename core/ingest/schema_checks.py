@@ -19,6 +19,7 @@ from pyiceberg.types import (
 from lake.core.columns.type_promotion import promotable
 from lake.core.errors import BadInputError, RefusedError
 from lake.core.ingest.table_creation import is_list
+from lake.core.options import Option
 from lake.core.sources.discovery import CSV, Source
 from lake.core.types.unsupported_columns import UNSUPPORTED
 
@@ -78,7 +79,7 @@ def check_sources(schema: Schema, sources: Iterable[SourceColumns], *, evolve: b
     shown = "; ".join(f"{named_files(names)} {problems}" for problems, names in by_problems.items())
     hints = ["Nothing was written."]
     if check.unknown:
-        hints.insert(0, "Add --evolve to add new columns.")
+        hints.insert(0, f"Add {Option.EVOLVE} to add new columns.")
     raise BadInputError(f"the source does not fit the table: {shown}", hint=" ".join(hints))
 
 
@@ -145,7 +146,7 @@ class _Check:
         elif (
             isinstance(wanted, UnknownType) and not pa.types.is_null(found) and not is_text(source)
         ):
-            yield f"has column {name} as {found}, the table as unknown (--evolve sets its type)"
+            yield f"has column {name} as {found}, the table as unknown ({Option.EVOLVE} sets its type)"
         elif not _fits(wanted, found, source):
             yield f"has column {name} as {found}, the table as {wanted}"
 

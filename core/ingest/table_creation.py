@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from lake.core.columns.logical_types import LogicalType
 from lake.core.errors import BadInputError, RefusedError
+from lake.core.options import Option
 from lake.core.types.arrow_schema import RESERVED_NAMES
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # The first format version that has unknown, timestamp_ns and timestamptz_ns.
 _NEW_TYPES_SINCE = 3
-_WITH_VERSION_3 = " (with --property format-version=3 it becomes {})"
+_WITH_VERSION_3 = f" (with {Option.PROPERTIES} format-version=3 it becomes {{}})"
 _MOST_DIGITS = 38
 _INT_BITS = 32
 # Extension types whose values are what those of the stored type are.

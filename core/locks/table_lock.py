@@ -18,6 +18,7 @@ from lake.core.interrupts import uninterrupted
 from lake.core.locks import local, s3
 from lake.core.locks.local import HeldLock, Owner, this_process
 from lake.core.locks.s3 import S3Lock
+from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
@@ -57,7 +58,7 @@ def with_table_lock(
             return work(table.refreshed(), operation_id)
     if wait_ms is not None:
         raise LockedError(
-            f"another run held the lock on {table.identifier} for longer than --wait: {_words(owner)}",
+            f"another run held the lock on {table.identifier} for longer than {Option.WAIT_MS}: {_words(owner)}",
             hint="wait longer, or run it at another time",
         )
     return Outcome(

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from lake.core.errors import InvalidRequestError
+from lake.core.options import Option
 from lake.core.properties.values import (
     Setting,
     choice,
@@ -250,7 +251,7 @@ RESERVED = (
     "default-sort-order",
 )
 _PLACES = "Iceberg no longer uses it for new files; write.data.path replaces it"
-_UPDATE = "no command of lake is an UPDATE: --upsert is a MERGE"
+_UPDATE = f"no command of lake is an UPDATE: {Option.UPSERT} is a MERGE"
 _ROW_GROUPS = "lake measures the rows of a row group before it writes them"
 _HIVE = "a setting of Iceberg's Hive catalog"
 _VARIANT = "lake writes no variant columns"
@@ -279,7 +280,7 @@ UNUSED: tuple[Unused, ...] = (
     ),
     _warned(
         "write.upsert.enabled",
-        "rows are appended; --upsert replaces rows by key",
+        f"rows are appended; {Option.UPSERT} replaces rows by key",
         Use.APPEND,
         harmless=("false",),
         allowed=_BOOLEAN,
@@ -341,7 +342,9 @@ UNUSED: tuple[Unused, ...] = (
         "read.orc.vectorization.batch-size",
     ),
     *_not_applicable(_PLANNING, "read.data-planning-mode", "read.delete-planning-mode"),
-    *_not_applicable("for Spark's optimiser; --upsert reads the keys", "identifier-fields.rely"),
+    *_not_applicable(
+        f"for Spark's optimiser; {Option.UPSERT} reads the keys", "identifier-fields.rely"
+    ),
     *_not_applicable(
         _SPARK,
         "write.spark.fanout.enabled",

@@ -11,6 +11,7 @@ from lake.core import locations as paths
 from lake.core.errors import BadInputError, LakeError
 from lake.core.flink.checkpoint_files import metadata_below, number_of
 from lake.core.flink.commits import job_commit
+from lake.core.options import Option
 from lake.core.replay.classification import JobKey
 from lake.core.replay.temporary_manifests import manifest_roots
 from lake.core.snapshots import ancestry
@@ -61,15 +62,18 @@ def select_checkpoints(
     given = SelectedCheckpoints(branch)
     for checkpoint in sorted(checkpoints, key=lambda item: -item.checkpoint_id):
         for state in checkpoint.committers:
-            if reason := _mismatch(table, branch, state):
-                given.skipped.append(f"{checkpoint.location}: {reason}")
-            if reason and state.branch not in {None, branch} and _is_table(table, state):
+            reason = _mismatch(table, branch, state)
+            if reason is None:
+                key = (state.job_id, state.operator_id)
+                given.states.setdefault(key, (checkpoint, state))
+                continue
+            hint = ""
+            if state.branch not in {None, branch} and _is_table(table, state):
+                hint = f"; replay it with {Option.BRANCH} {state.branch}"
                 given.elsewhere.update(
                     {paths.canonical(item.path): reason for item in _references(state)}
                 )
-            if not reason:
-                key = (state.job_id, state.operator_id)
-                given.states.setdefault(key, (checkpoint, state))
+            given.skipped.append(f"{checkpoint.location}: {reason}{hint}")
     return given
 
 
@@ -79,7 +83,7 @@ def _mismatch(table: Table, branch: str, state: CommitterState) -> str | None:
     if state.table is not None and not _is_table(table, state):
         return f"{sink} writes to {state.table}"
     if state.branch is not None and state.branch != branch:
-        return f"{sink} writes to branch {state.branch}: replay it with --branch {state.branch}"
+        return f"{sink} writes to branch {state.branch}, not to {branch}"
     references = list(_references(state))
     roots = manifest_roots(table)
     if references and not any(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
 from lake.core.flink.manifest_names import END_OF_INPUT
+from lake.core.options import Option
 from lake.core.snapshots import ancestry
 
 QUIET_MS = 600_000
@@ -38,17 +39,25 @@ class ReplayOptions:
 
     def __post_init__(self) -> None:
         if self.checkpoints and (self.job_id is not None or self.completed is not None):
-            raise InvalidRequestError("--checkpoint and --job contradict each other")
+            raise InvalidRequestError(
+                f"{Option.CHECKPOINTS} and {Option.JOB_ID} contradict each other"
+            )
         if (self.job_id is None) != (self.completed is None):
             raise InvalidRequestError(
-                "--job and --completed must be given together",
+                f"{Option.JOB_ID} and {Option.COMPLETED} must be given together",
                 hint="`lake replay TABLE` lists the jobs and their checkpoints",
             )
         if self.completed is not None and not 0 <= self.completed <= END_OF_INPUT:
-            raise InvalidRequestError(f"--completed {self.completed} is not a checkpoint number")
+            raise InvalidRequestError(
+                f"{Option.COMPLETED} {self.completed} is not a checkpoint number"
+            )
         if not self.commits and (self.replace_partitions or self.assume_uncommitted):
-            name = "--replace-partitions" if self.replace_partitions else "--assume-uncommitted"
-            raise InvalidRequestError(f"{name} needs --checkpoint, or --job and --completed")
+            name = Option.ASSUME_UNCOMMITTED
+            if self.replace_partitions:
+                name = Option.REPLACE_PARTITIONS
+            raise InvalidRequestError(
+                f"{name} needs {Option.CHECKPOINTS}, or {Option.JOB_ID} and {Option.COMPLETED}"
+            )
 
     @property
     def commits(self) -> bool:

@@ -11,6 +11,7 @@ from lake.core.errors import RefusedError
 from lake.core.flink.commits import NONE_COMMITTED, job_commit, job_commits, max_committed
 from lake.core.flink.manifest_names import parse_name
 from lake.core.manifests.data_files import EQUALITY_DELETES
+from lake.core.options import Option
 from lake.core.replay.checkpoint_selection import later_checkpoints
 from lake.core.replay.classification import Doubt
 from lake.core.replay.model import FOREIGN, FoundCheckpoint, PendingJob
@@ -33,7 +34,7 @@ _WRITER = re.compile(
     r"/[0-9]{5,}-[0-9]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]{5,}[^/]*$"
 )
 _FOLDERS = 64
-_GIVE = "name the job's newest completed checkpoint with --checkpoint"
+_GIVE = f"name the job's newest completed checkpoint with {Option.CHECKPOINTS}"
 
 
 def check(session: Session, survey: Survey) -> None:
@@ -70,7 +71,7 @@ def _warn(session: Session, survey: Survey) -> None:
     if unproven and not survey.options.assume_uncommitted:
         session.warn(
             f"not committed, because unproven: {_numbers(unproven)}; {unproven[0].reason}; "
-            "--assume-uncommitted commits them"
+            f"{Option.ASSUME_UNCOMMITTED} commits them"
         )
     elif any(_has_equality_deletes(item) for item in unproven):
         session.warn(
@@ -99,7 +100,7 @@ def _refuse_expired(survey: Survey) -> None:
     if expired and not survey.options.assume_uncommitted:
         raise RefusedError(
             f"{_numbers(expired)}: {expired[0].reason}",
-            hint="add --assume-uncommitted if you know that they were never committed",
+            hint=f"add {Option.ASSUME_UNCOMMITTED} if you know that they were never committed",
         )
 
 
@@ -118,7 +119,8 @@ def _refuse_running(session: Session, survey: Survey, job: PendingJob) -> None:
         raise RefusedError(
             f"job {job.job_id} may still be running: its newest file or commit is "
             f"{format_duration(max(age_ms, 0) / 1000)} old",
-            hint="a restart of the job would commit the same files: stop it permanently, or wait (--quiet-time)",
+            hint="a restart of the job would commit the same files: stop it permanently, or wait "
+            f"({Option.QUIET_MS})",
         )
 
 
@@ -182,7 +184,7 @@ def _refuse_branch(survey: Survey, job: PendingJob) -> None:
     if holding and branch not in holding:
         raise RefusedError(
             f"job {job.job_id} commits to branch {holding[0]}, not to {branch}",
-            hint=f"add --branch {holding[0]}",
+            hint=f"add {Option.BRANCH} {holding[0]}",
         )
 
 
@@ -208,7 +210,7 @@ def _refuse_gaps(survey: Survey, job: PendingJob) -> None:
 
 
 def _refuse_mode(survey: Survey, job: PendingJob) -> None:
-    """Refuse a --replace-partitions that does not match the job's earlier snapshots."""
+    """Refuse a `replace_partitions` that does not match the job's earlier snapshots."""
     summaries = [
         _summary(commit.snapshot)
         for commit in job_commits(survey.table.metadata, survey.options.branch)
@@ -223,17 +225,17 @@ def _refuse_mode(survey: Survey, job: PendingJob) -> None:
     if True in earlier and not replaces:
         raise RefusedError(
             f"job {job.job_id} replaced partitions in its earlier snapshots",
-            hint="add --replace-partitions to commit its checkpoints in the same way",
+            hint=f"add {Option.REPLACE_PARTITIONS} to commit its checkpoints in the same way",
         )
     if replaces and earlier == {False}:
         raise RefusedError(
             f"job {job.job_id} did not replace partitions in its earlier snapshots",
-            hint="omit --replace-partitions",
+            hint=f"omit {Option.REPLACE_PARTITIONS}",
         )
     if replaces and any(item.delete_files for item in job.checkpoints):
         raise RefusedError(
             f"checkpoints of job {job.job_id} contain delete files, which cannot replace partitions",
-            hint="omit --replace-partitions",
+            hint=f"omit {Option.REPLACE_PARTITIONS}",
         )
     if replaces and survey.options.operator_assertion is not None and len(job.checkpoints) > 1:
         raise RefusedError(

@@ -21,6 +21,7 @@ from lake.core.errors import RefusedError
 from lake.core.flink.commits import CHECKPOINT_ID, JOB_ID, OPERATOR_ID
 from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK
 from lake.core.manifests.data_files import DATA
+from lake.core.options import Option
 from lake.core.properties.table_properties import MAX_EMPTY_COMMITS
 from lake.core.replay.model import FoundCheckpoint, PendingJob
 from lake.core.snapshots.run_ids import RUN_ID
@@ -59,7 +60,7 @@ def replay_steps(
     if replace_partitions and any(item.delete_files for item in job.checkpoints):
         raise RefusedError(
             f"checkpoints of job {job.job_id} contain delete files, which cannot replace partitions",
-            hint="a job that writes deletes did not run in overwrite mode: omit --replace-partitions",
+            hint=f"a job that writes deletes did not run in overwrite mode: omit {Option.REPLACE_PARTITIONS}",
         )
     every = MAX_EMPTY_COMMITS.of(properties)
     sink = _Sink(job, replace_partitions=replace_partitions, committed=committed)

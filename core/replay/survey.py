@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lake.core.replay.checkpoint_selection import SelectedCheckpoints
     from lake.core.replay.options import ReplayOptions
 
-# The doubts that --assume-uncommitted overrides.
+# The doubts that `assume_uncommitted` overrides.
 _ASSUMABLE = frozenset({Doubt.NUMBER, Doubt.HISTORY})
 
 

@@ -15,6 +15,7 @@ from lake.core.errors import CorruptFileError
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
 from lake.core.exports.export import Noted, Part
+from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import PlainData
 from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
@@ -139,7 +140,7 @@ def _outcome(
         )
         more = len(plan.skipped) - _SHOWN_SNAPSHOTS
         warnings.append(
-            f"skipped {len(plan.skipped)} snapshots that are not appends (--changes shows them): {shown}"
+            f"skipped {len(plan.skipped)} snapshots that are not appends ({Option.CHANGES} shows them): {shown}"
             + (f" and {more} more" if more > 0 else "")
         )
     if plan.truncated:

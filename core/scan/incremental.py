@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.errors import BadInputError, NotFoundError
+from lake.core.options import Option
 from lake.core.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _no_ancestor(
     elif missing is None:
         hint = "the table's history is complete and does not contain it"
     elif inclusive and missing == start_id:
-        hint = "it has expired: omit --inclusive to read the snapshots after it"
+        hint = f"it has expired: omit {Option.INCLUSIVE} to read the snapshots after it"
     else:
         hint = (
             f"the snapshots between {start_id} and {missing} have expired (the oldest snapshot is "

@@ -21,6 +21,7 @@ from lake.core.expressions.parser import parse_filter
 from lake.core.manifests.api import read_manifests
 from lake.core.manifests.data_files import DATA, DeleteFile
 from lake.core.manifests.schemas import ADDED, MANIFEST_SCHEMA
+from lake.core.options import Option
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.scan.incremental import Increment, plan_increment
 from lake.core.scan.splits import Pieces, SplitOptions, SplitPiece, cut_all, pack, weights
@@ -95,13 +96,15 @@ class ScanOptions:
 
     def __post_init__(self) -> None:
         if self.snapshot is not None and (self.start is not None or self.end is not None):
-            raise InvalidRequestError("--snapshot contradicts --from-snapshot and --to-snapshot")
+            raise InvalidRequestError(
+                f"{Option.SNAPSHOT} contradicts {Option.START} and {Option.END}"
+            )
         if self.snapshot is not None and self.branch != ancestry.MAIN and self.snapshot[:1] != "@":
-            raise InvalidRequestError("--snapshot contradicts --branch")
+            raise InvalidRequestError(f"{Option.SNAPSHOT} contradicts {Option.BRANCH}")
         if self.inclusive and self.start is None:
-            raise InvalidRequestError("--inclusive needs --from-snapshot")
+            raise InvalidRequestError(f"{Option.INCLUSIVE} needs {Option.START}")
         if self.limit is not None and self.limit < 0:
-            raise InvalidRequestError(f"--limit must not be negative: {self.limit}")
+            raise InvalidRequestError(f"{Option.LIMIT} must not be negative: {self.limit}")
         self.splits({})
 
     def splits(self, properties: Mapping[str, str]) -> SplitOptions:

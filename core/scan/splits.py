@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.errors import InvalidRequestError
+from lake.core.options import Option
 from lake.core.properties.table_properties import SPLIT_BYTES, SPLIT_LOOKBACK, SPLIT_OPEN_BYTES
 
 _MAX_PIECES = 50_000_000
@@ -120,7 +121,7 @@ def cut_all(sizes: Any, offsets: pa.Array, options: SplitOptions) -> Pieces:
     if float(np.sum(sizes / options.size)) > _MAX_PIECES:
         raise InvalidRequestError(
             f"a split size of {options.size} bytes would cut the files into more than {_MAX_PIECES} pieces",
-            hint="choose a larger --split-size",
+            hint=f"choose a larger {Option.SPLIT_SIZE}",
         )
     counts = pc.fill_null(pc.list_value_length(offsets), 0).to_numpy(zero_copy_only=False)
     first = pc.fill_null(_first(offsets), 0).to_numpy(zero_copy_only=False)

@@ -24,6 +24,7 @@ from lake.core.formats.parquet.footer import batches_of_group, open_parquet
 from lake.core.formats.parquet.legacy_calendar import is_legacy, refuse_old_times
 from lake.core.formats.parquet.types import source_schema, variant_columns
 from lake.core.formats.parquet.writer import row_group_start
+from lake.core.options import Option
 from lake.core.sources import csv_files, json_lines
 from lake.core.sources.discovery import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
 from lake.core.sources.inference import InferredType, infer_type, joined
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _LOST_NANOSECONDS = re.compile(r"Casting from time(stamp|64)\[ns.* would lose data")
 _ROUND = "round the values to microseconds"
 _KEEP_NANOSECONDS = (
-    "format version 3 supports timestamp_ns and timestamptz_ns: --create with --property "
+    f"format version 3 supports timestamp_ns and timestamptz_ns: {Option.CREATE} with {Option.PROPERTIES} "
     "format-version=3 creates such columns for times with nanoseconds"
 )
 _MOST_COLUMNS = 10_000

@@ -35,6 +35,7 @@ from pyiceberg.types import (
 from lake.core.arrow import one_array
 from lake.core.columns.defaults import defaulted_fields, json_defaults, write_column
 from lake.core.errors import BadInputError
+from lake.core.options import Option
 from lake.core.sources.discovery import Source, open_stream
 from lake.core.sources.inference import TIMES, InferredType, infer_type, joined
 from lake.core.sources.json_documents import LONGEST_OBJECT, is_document, objects
@@ -336,7 +337,7 @@ def _exact(block: _Block, schema: Schema, source: Source) -> pa.RecordBatch:
         if unknown := row.keys() - known:
             raise BadInputError(
                 f"line {number} of {where} has {min(unknown)!r}, which is not a column of the table",
-                hint="add --evolve to add new columns",
+                hint=f"add {Option.EVOLVE} to add new columns",
             )
     defaults = json_defaults(schema.fields)
     columns = []

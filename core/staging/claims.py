@@ -1,7 +1,7 @@
 """Mutual exclusion between committing and discarding a staged run.
 
-A run may be committed by the process that wrote it, by a later run with its id, and by a replay. It is discarded by
-`lake ingest --discard`, and by the process that wrote it if that fails. A snapshot must never reference a deleted
+A run may be committed by the process that wrote it, by a later run with its id, and by a replay. It is discarded at
+a user's request, and by the process that wrote it if that fails. A snapshot must never reference a deleted
 file. There is no lock common to all storages, so each side writes its marker before it checks for the other's; in
 any order, at least one of them sees the conflict.
 
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from lake.core import locations
 from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
+from lake.core.options import Option
 from lake.core.process_identity import process_name, still_runs
 from lake.core.snapshots.referenced_files import find_metadata_files, find_referenced
 from lake.core.staging.staged_run import (
@@ -96,7 +97,7 @@ def claim_for_commit(session: Session, table: Table, run_ids: Collection[str]) -
 def _require_there(table: Table, run_id: str) -> None:
     if table.storage.exists(_discard_marker(table, run_id)):
         raise CommitConflictError(
-            f"run {run_id} is being discarded", hint=f"lake ingest --discard {run_id} ends it"
+            f"run {run_id} is being discarded", hint=f"{Option.DISCARD} {run_id} completes that"
         )
     if not table.storage.exists(manifest_locations(table, run_id)[0]):
         raise CommitConflictError(f"run {run_id} was committed or discarded meanwhile")

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import CommitUnknownError, LakeError, StoppedError
+from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.staging.claims import delete_unreferenced, discard_run, mark_unknown
 from lake.core.staging.staged_run import StagedRun, publish_manifests, remove_manifests
@@ -81,7 +82,7 @@ class Staging:
         except LakeError as error:
             self.session.warn(
                 f"the files of run {marks.run_id} were kept, because {error.message}; "
-                f"lake ingest --discard {marks.run_id} removes them"
+                f"{Option.DISCARD} {marks.run_id} removes them"
             )
             return
         if done.failed:

@@ -23,6 +23,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import FixedType
 
 from lake.core.errors import InvalidRequestError, NotFoundError, RefusedError
+from lake.core.options import Option
 from lake.core.types.sort_orders import is_sortable
 
 _TERM = re.compile(
@@ -75,7 +76,7 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
         fields.append(PartitionField(source.field_id, field_id, transform, name))
     names = [field.name for field in fields]
     if len(set(names)) != len(names):
-        raise InvalidRequestError(f"--partition-by names a field twice: {', '.join(names)}")
+        raise InvalidRequestError(f"{Option.PARTITION_BY} names a field twice: {', '.join(names)}")
     return PartitionSpec(*fields)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import GeographyType, GeometryType, IcebergType
 
 from lake.core.errors import RefusedError
+from lake.core.options import Option
 from lake.core.types.arrow_schema import parts_of
 from lake.core.types.specification_types import VariantType
 
@@ -40,8 +41,8 @@ def unsupported(name: str, field_type: IcebergType) -> RefusedError:
     """Return the error for a column."""
     return RefusedError(
         f"column {name} is of the type {field_type}, whose values lake cannot read or write",
-        hint="Select other columns with --select. The commands snapshots and expire work; rewrite the files with "
-        "an engine that supports the type.",
+        hint=f"Select other columns with {Option.SELECT}. The commands snapshots and expire work; rewrite the files "
+        "with an engine that supports the type.",
     )
 
 

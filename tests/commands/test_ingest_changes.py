@@ -177,7 +177,7 @@ def test_of_two_loads_at_once_the_later_commit_replaces_the_others_row(
     slow = csv(tmp_path / "slow.csv", "+I,1,x,1", "+I,2,x,1")
     fast = csv(tmp_path / "fast.csv", "+I,1,x,2", "+I,3,x,2")
     session = open_session(lake.warehouse)
-    options = ChangeOptions(column="op", mode="upsert")
+    options = ChangeOptions(changes_column="op", changes_mode="upsert")
     plan = plan_changelog_load(session, "db.t", IngestOptions(sources=[str(slow)]), options)
     lake.ok("ingest", "db.t", fast, *UPSERT)
     execute_changes(session, plan)
@@ -277,7 +277,9 @@ def test_a_spec_that_changes_while_a_log_is_loaded_is_a_conflict(
     table = make_table(lake.warehouse, schema=SCHEMA, spec=BY_BUCKET)
     session = open_session(lake.warehouse)
     ours = IngestOptions(sources=[str(csv(tmp_path / "ours.csv", "+U,1,x,2"))])
-    plan = plan_changelog_load(session, "db.t", ours, ChangeOptions(column="op", mode="upsert"))
+    plan = plan_changelog_load(
+        session, "db.t", ours, ChangeOptions(changes_column="op", changes_mode="upsert")
+    )
     with table.update_spec() as update:
         update.remove_field("b")
         update.add_field("id", BucketTransform(8), "b8")
@@ -296,7 +298,10 @@ def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
     stale = open_session(lake.warehouse)
     rows = csv(tmp_path / "theirs.csv", "+I,1,x,1")
     late = plan_changelog_load(
-        stale, "db.t", IngestOptions(sources=[str(rows)]), ChangeOptions(column="op", mode="upsert")
+        stale,
+        "db.t",
+        IngestOptions(sources=[str(rows)]),
+        ChangeOptions(changes_column="op", changes_mode="upsert"),
     )
     appended = IngestOptions(sources=[str(csv_of_rows(tmp_path / "rows.csv", "1,x,1"))])
     late_append = plan_ingest(stale, "db.t", appended)
@@ -305,7 +310,9 @@ def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
         update.add_field("id", BucketTransform(8), "b8")
     session = open_session(lake.warehouse)
     ours = IngestOptions(sources=[str(csv(tmp_path / "ours.csv", "+U,1,x,2"))])
-    plan = plan_changelog_load(session, "db.t", ours, ChangeOptions(column="op", mode="upsert"))
+    plan = plan_changelog_load(
+        session, "db.t", ours, ChangeOptions(changes_column="op", changes_mode="upsert")
+    )
     execute(stale, late_append)
 
     with pytest.raises(CommitConflictError, match="other partition specs"):

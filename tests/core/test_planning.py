@@ -121,7 +121,7 @@ _PLANS: dict[str, Callable[[World], object]] = {
         world.session,
         "db.t",
         IngestOptions(sources=[world.changes]),
-        ChangeOptions(column="op", mode="upsert", key=["id"]),
+        ChangeOptions(changes_column="op", changes_mode="upsert", key=["id"]),
     ),
     "scan": lambda world: plan_scan(world.table, ScanOptions(where="id = 1")),
     "change log": lambda world: plan_changelog(world.table, ScanOptions()),

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from lake.core.engine.spark.pyspark_internals import spark_errors
 from lake.core.errors import EngineError
+from lake.core.options import Option
 
 _ANSWER_SECONDS = 10.0
 # The timeout of the protocol's first messages; a starting server may be slow.
@@ -37,7 +38,7 @@ def require_master(master: str) -> None:
             return
     raise EngineError(
         f"no Spark master answers at {'; '.join(reasons)}",
-        hint="--master takes the address on the master's web page, such as spark://host:7077",
+        hint=f"{Option.MASTER} takes the address on the master's web page, such as spark://host:7077",
     )
 
 
@@ -48,7 +49,7 @@ def require_server(url: str) -> None:
         EngineError: no server answers.
     """
     address = urlsplit(url).netloc.rpartition("@")[2]
-    hint = "--remote takes an address such as sc://host:15002"
+    hint = f"{Option.REMOTE} takes an address such as sc://host:15002"
     if not any(os.environ.get(name) for name in _PROXIES):
         try:
             _probe_port(address.partition(";")[0], _CONNECT_PORT)

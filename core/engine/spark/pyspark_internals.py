@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from lake.core.errors import EngineError
+from lake.core.options import Option
 
 _MESSAGE_LIMIT = 400
 # Spark's message about a Python process that ended without an error.
 _CRASHED = "Python worker exited unexpectedly"
-MEMORY_HINT = (
-    "the system may have killed it for lack of memory: --master 'local[1]' needs the least memory"
-)
+MEMORY_HINT = f"the system may have killed it for lack of memory: {Option.MASTER} 'local[1]' needs the least memory"
 
 
 def frame_of(spark: Any, rows: Sequence[Sequence[Any]], schema: str) -> Any:

@@ -21,6 +21,7 @@ from lake.core.errors import RefusedError
 from lake.core.expiration.flink_retention import held_branches
 from lake.core.expiration.retention import KeepReason, RetentionOptions, plan_retention
 from lake.core.flink.commits import LAKE_OPERATOR_ID
+from lake.core.options import Option
 
 DAY_MS = 24 * 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -260,7 +261,7 @@ def test_a_snapshot_named_on_a_jobs_way_is_refused_with_the_way_out() -> None:
     ) as caught:
         plan_retention(metadata, RetentionOptions(snapshot_ids=(3,)), NOW_MS)
 
-    assert "--keep-checkpoints 0s" in (caught.value.hint or "")
+    assert f"{Option.KEEP_CHECKPOINTS_MS} 0s" in (caught.value.hint or "")
     assert caught.value.exit_code == 3
     with pytest.raises(RefusedError, match="job-b"):
         plan_retention(metadata, RetentionOptions(snapshot_ids=(4,)), NOW_MS)
