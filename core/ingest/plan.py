@@ -91,11 +91,31 @@ _TEXT_RATIO = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """What the user asked for; see the command line's help.
+    """The options of a load.
 
-    `stdin` is the file in which what ``-`` among the sources gave is kept; `changes_column` a column of the
-    sources that says what a row does, and is not a part of it; `stage` writes everything and commits nothing;
-    `allow_empty` lets sources without rows replace the table's; `text` says how text files are written.
+    Args:
+        sources: files, globs, folders and URLs; ``-`` for standard input.
+        stdin: a local file with the contents of standard input, if it is a source.
+        from_table: a table whose rows are loaded instead of files.
+        format: the format of the files; None to recognise it by their names.
+        create: create the table if it does not exist.
+        partition_by: partition transforms of a new table.
+        sort_by: sort order of a new table.
+        properties: properties of a new table.
+        evolve: add new columns of the source to the table.
+        mode: append, or what the rows replace: `OVERWRITE`, `OVERWRITE_WHERE`, `REPLACE`, or rows with equal keys.
+        where: filter of the rows that `OVERWRITE_WHERE` replaces.
+        distribution: how rows are distributed among writers; None for the table's property.
+        target_bytes: size of a data file in bytes; None for the table's property.
+        run_id: an id by which a repetition of this load is recognised.
+        branch: the branch to load into.
+        changes_column: a column of the source that contains the row kind; it is not loaded.
+        stage: write all files and commit nothing.
+        allow_empty: let a source without rows replace the table's rows.
+        text: how text files are written.
+
+    Raises:
+        InvalidRequestError: a value is not allowed or contradicts another.
     """
 
     sources: Sequence[str] = ()

@@ -76,9 +76,24 @@ _STATISTICS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """The options of a scan; see the command line's help.
+    """The options of a scan, or of the changes between two snapshots.
 
-    Sizes are in bytes; None for the table's properties.
+    Args:
+        snapshot: the snapshot to read: its id, a tag, a branch, or ``@`` and a time; None for the head of `branch`.
+        start: read only what was added after this snapshot; None to read a whole snapshot.
+        inclusive: read what `start` itself added, too.
+        end: the last snapshot to read; None for the head of `branch`.
+        branch: the branch to read.
+        where: row filter; None for all rows.
+        select: columns to read; None for all columns.
+        limit: maximum number of rows; None for all rows.
+        case_sensitive: whether names of columns must match in case.
+        split_size: size of a split in bytes; None for the table's property.
+        split_lookback: number of splits that are open while files are packed; None for the table's property.
+        split_open_cost: bytes that a file counts at least; None for the table's property.
+
+    Raises:
+        InvalidRequestError: a value is out of range or contradicts another.
     """
 
     snapshot: str | None = None
