@@ -1,7 +1,8 @@
 """Entry point of ``lake`` and ``python -m lake.cli``: handle signals before the slow imports."""
 
-# The C module is loaded already. A signal could interrupt an import of `signal`.
+# Both are part of the interpreter. A signal could interrupt an import of `signal`.
 import _signal  # type: ignore[import-not-found]
+import gc
 
 # Signals received before `lake.cli.main` installs its handlers.
 _EARLY: list[int] = []
@@ -15,8 +16,6 @@ _OBJECTS_PER_COLLECTION = 10_000
 
 def run() -> int:
     """Run one command and return its exit code. Signals take effect after the imports."""
-    import gc  # noqa: PLC0415 - after the handlers are set
-
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     from lake.cli.main import main  # noqa: PLC0415 - takes a while
 

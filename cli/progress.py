@@ -30,8 +30,7 @@ class Bar:
 
     def start(self, phase: str, *, tasks: int, total_bytes: int) -> None:
         """Begin a phase."""
-        from rich import progress  # noqa: PLC0415 - only a terminal needs it
-        from rich.console import Console  # noqa: PLC0415
+        from rich import console, progress  # noqa: PLC0415 - only a terminal needs it
 
         self.finish()
         self._rows = 0
@@ -45,7 +44,7 @@ class Bar:
             progress.TextColumn("{task.fields[rows]:,} rows", markup=False),
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
-            console=Console(file=self._stream, markup=False, emoji=False, highlight=False),
+            console=console.Console(file=self._stream, markup=False, emoji=False, highlight=False),
             transient=True,
         )
         self._shown.start()

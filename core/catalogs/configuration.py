@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyiceberg.utils.config import Config
+from strictyaml import YAMLError
+
 from lake.core.errors import BadInputError
 
 _FILE = ".pyiceberg.yaml"
@@ -77,9 +80,6 @@ def read_configuration() -> Configuration:
     Raises:
         BadInputError: they hold something else than catalogs.
     """
-    from pyiceberg.utils.config import Config  # noqa: PLC0415
-    from strictyaml import YAMLError  # noqa: PLC0415
-
     try:
         found = Config()
         catalogs = {

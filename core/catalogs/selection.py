@@ -15,6 +15,8 @@ from lake.core.catalogs.configuration import (
     read_configuration,
     shortened,
 )
+from lake.core.catalogs.hadoop import HadoopBackend
+from lake.core.catalogs.other import OtherBackend
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
 from lake.core.options import Option
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
@@ -106,8 +108,6 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
         )
     match backend:
         case "hadoop":
-            from lake.core.catalogs.hadoop import HadoopBackend  # noqa: PLC0415
-
             return HadoopBackend(name, properties, *time)
         case "rest":
             from lake.core.catalogs.rest import RestBackend  # noqa: PLC0415
@@ -119,8 +119,6 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
             return SqlBackend(name, properties, *time)
         case _:
             _check_type(name, properties)
-            from lake.core.catalogs.other import OtherBackend  # noqa: PLC0415
-
             return OtherBackend(name, properties, *time)
 
 

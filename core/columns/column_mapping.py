@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import create_mapping_from_schema, parse_mapping_from_json
 from pyiceberg.types import NestedField, StructType, UnknownType
 
 from lake.core.columns.defaults import initial_column, repeat
@@ -224,8 +225,6 @@ def _with_id(item: pa.Field, number: int) -> pa.Field:
 
 def _mapped(file_schema: pa.Schema, text: str, path: str) -> pa.Schema:
     """Return a file's schema with the ids of the table's name mapping."""
-    from pyiceberg.table.name_mapping import parse_mapping_from_json  # noqa: PLC0415
-
     try:
         mapping = parse_mapping_from_json(text)
     except ValueError as error:
@@ -237,8 +236,6 @@ def _mapped(file_schema: pa.Schema, text: str, path: str) -> pa.Schema:
 
 def _by_names(file_schema: pa.Schema, schema: Schema) -> pa.Schema:
     """Return a file's schema with the ids of the table's columns of the same names."""
-    from pyiceberg.table.name_mapping import create_mapping_from_schema  # noqa: PLC0415
-
     mapping = create_mapping_from_schema(schema)
     return pa.schema([_mapped_field(item, item.name, mapping.root) for item in file_schema])
 

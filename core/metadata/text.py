@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.table.update import AddSchemaUpdate, SetSnapshotRefUpdate, TableUpdate
 from pyiceberg.types import IcebergType, NestedField
 from pyiceberg.utils.config import Config
 
@@ -23,7 +24,6 @@ from lake.core.errors import RefusedError
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.update import TableUpdate
 
 Plain = dict[str, Any]
 
@@ -123,8 +123,6 @@ def unknown_members(metadata: TableMetadata, updates: Iterable[TableUpdate]) -> 
         metadata: the table before the change.
         updates: the change; its new schemas and the refs that it sets replace something.
     """
-    from pyiceberg.table.update import AddSchemaUpdate, SetSnapshotRefUpdate  # noqa: PLC0415
-
     text = source_of(metadata)
     if text is None:
         return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lake.core import locations as paths
 from lake.core.errors import BadInputError, LakeError
+from lake.core.flink.checkpoint import read_checkpoint
 from lake.core.flink.checkpoint_files import metadata_below, number_of
 from lake.core.flink.commits import job_commit
 from lake.core.options import Option
@@ -123,8 +124,6 @@ def read_selected(table: Table, locations: Sequence[str]) -> list[Checkpoint]:
     """
     if not locations:
         return []
-    from lake.core.flink.checkpoint import read_checkpoint  # noqa: PLC0415 - only where one is given
-
     found = []
     for location in dict.fromkeys(locations):
         checkpoint = read_checkpoint(table.storage, location)

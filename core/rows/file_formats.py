@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 from lake.core.columns.data_file import FileFormat, RowFile
 from lake.core.columns.file_slice import FileSlice
 from lake.core.errors import RefusedError
+from lake.core.formats.avro.reader import AvroRows
+from lake.core.formats.avro.writer import AvroFormat
+from lake.core.formats.orc.reader import OrcRows
+from lake.core.formats.orc.writer import OrcFormat
 from lake.core.formats.parquet.reader import ParquetRows
 from lake.core.formats.parquet.writer import ParquetFormat
 
@@ -26,16 +30,11 @@ def open_rows(source: Any, file: FileSlice) -> RowFile:
         CorruptFileError: the file is not valid.
         RefusedError: the format is not supported.
     """
-    # Few tables have files of several formats, so load only the modules that are needed.
     if file.format == "PARQUET":
         return ParquetRows(source, file)
     if file.format == "ORC":
-        from lake.core.formats.orc.reader import OrcRows  # noqa: PLC0415
-
         return OrcRows(source, file)
     if file.format == "AVRO":
-        from lake.core.formats.avro.reader import AvroRows  # noqa: PLC0415
-
         return AvroRows(source, file)
     raise RefusedError(f"cannot read data files in format {file.format}: {file.path}")
 
@@ -65,11 +64,7 @@ def format_for(
     if name == "parquet":
         return ParquetFormat(schema, properties, metadata, repeated)
     if name == "orc":
-        from lake.core.formats.orc.writer import OrcFormat  # noqa: PLC0415
-
         return OrcFormat(schema, properties)
     if name == "avro":
-        from lake.core.formats.avro.writer import AvroFormat  # noqa: PLC0415
-
         return AvroFormat(schema, properties, metadata)
     raise RefusedError(f"lake cannot write files in format {name}")

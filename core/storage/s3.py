@@ -259,19 +259,18 @@ def _call(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         StoreError: the store refused the request, or did not answer.
         UnsupportedError: the store does not support the request.
     """
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - remote stores only
-    from botocore.parsers import ResponseParserError  # noqa: PLC0415
+    from botocore import exceptions, parsers  # noqa: PLC0415 - door: remote stores only
 
     try:
         return call(*arguments, **named)
-    except ClientError as error:
+    except exceptions.ClientError as error:
         # The rest of a store's error may repeat the request, with its secrets.
         code = str(error.response.get("Error", {}).get("Code", "UNKNOWN"))[:80]
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         if status in _UNKNOWN or _UNKNOWN_CODES.search(code):
             raise UnsupportedError(code) from error
         raise StoreError(f"AWS Error {code} (HTTP status {status})", status, code) from error
-    except (BotoCoreError, ResponseParserError) as error:
+    except (exceptions.BotoCoreError, parsers.ResponseParserError) as error:
         raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}") from error
 
 
@@ -299,16 +298,13 @@ def is_plain(key: str) -> bool:
 
 def _client(properties: Mapping[str, str]) -> Any:
     """Return a client; None if it would reach another store than Arrow does, or there are no keys."""
-    from botocore import handlers  # noqa: PLC0415 - remote stores only
-    from botocore.config import Config  # noqa: PLC0415
-    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
-    from botocore.session import Session  # noqa: PLC0415
+    from botocore import config, exceptions, handlers, session  # noqa: PLC0415 - door: remote stores only
 
     access, secret = (_first(properties, name) for name in ("access-key-id", "secret-access-key"))
     if bool(access) != bool(secret):
         return None
     endpoint = properties.get("s3.endpoint")
-    config = Config(
+    options = config.Config(
         connect_timeout=float(properties.get("s3.connect-timeout") or _CONNECT_SECONDS),
         read_timeout=float(properties.get("s3.request-timeout") or _READ_SECONDS),
         max_pool_connections=_CONNECTIONS,
@@ -319,22 +315,22 @@ def _client(properties: Mapping[str, str]) -> Any:
         response_checksum_validation="when_required",
     )
     try:
-        session = Session()
+        opened = session.Session()
         # The Expect header costs one more round trip for each small object.
-        session.unregister("before-call.s3", handlers.add_expect_header)
-        region = _first(properties, "region") or session.get_config_variable("region")
-        if not region or not (access or session.get_credentials()):
+        opened.unregister("before-call.s3", handlers.add_expect_header)
+        region = _first(properties, "region") or opened.get_config_variable("region")
+        if not region or not (access or opened.get_credentials()):
             return None
-        return session.create_client(
+        return opened.create_client(
             "s3",
             region_name=region,
             endpoint_url=endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}",
             aws_access_key_id=access,
             aws_secret_access_key=secret,
             aws_session_token=_first(properties, "session-token") if access else None,
-            config=config,
+            config=options,
         )
-    except (BotoCoreError, ValueError):
+    except (exceptions.BotoCoreError, ValueError):
         # Arrow may accept settings that AWS's own tools cannot use.
         return None
 

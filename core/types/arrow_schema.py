@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     IcebergType,
@@ -25,7 +26,6 @@ from lake.core.types.specification_types import enable_types
 from lake.core.units import whole_number
 
 if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.metadata import TableMetadata
 
 FIELD_ID = b"PARQUET:field_id"
@@ -160,8 +160,6 @@ def spec_to_plain(spec: PartitionSpec) -> dict[str, Any]:
 
 def spec_from_plain(plain: Any) -> PartitionSpec:
     """Rebuild a partition spec."""
-    from pyiceberg.partitioning import PartitionSpec  # noqa: PLC0415 - a type elsewhere
-
     try:
         return PartitionSpec.model_validate(plain)
     except ValueError as error:

@@ -76,14 +76,13 @@ def silence_shutdown(spark: Any) -> None:
 
 def reset_jvm_state() -> None:
     """Reset PySpark's state of an ended JVM, so that this process can start another."""
-    from pyspark import SparkContext  # noqa: PLC0415 - only when Spark was wanted
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark import SparkContext, sql  # noqa: PLC0415 - door: PySpark
 
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
-    SparkSession._activeSession = None
+    sql.SparkSession._instantiatedSession = None
+    sql.SparkSession._activeSession = None
 
 
 def forget_server() -> None:

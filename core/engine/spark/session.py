@@ -197,8 +197,7 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
     attempt.jvms.append(jvm)
     with _killed_on_failure(jvm):
         # Import it while the JVM starts.
-        import pyspark.java_gateway  # noqa: PLC0415
-        import pyspark.sql  # noqa: F401, PLC0415
+        from pyspark import java_gateway, sql  # noqa: F401, PLC0415 - door: PySpark
 
         gateway = jvm.gateway(folder, attempt.stopped, attempt.seconds)
         attempt.answered = True
@@ -207,18 +206,17 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
 
 
 def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
-    from pyspark import SparkConf as PySparkConf  # noqa: PLC0415 - only when Spark is wanted
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+    import pyspark.java_gateway  # noqa: PLC0415 - door: PySpark
 
     output = OutputTail()
-    shown = PySparkConf(loadDefaults=False)
+    shown = pyspark.SparkConf(loadDefaults=False)
     shown.setAll([tuple(text.split("=", 1)) for text in conf.arguments()[1::2]])
     streams = {"stdout": output.descriptor, "stderr": output.descriptor, "start_new_session": True}
     try:
         # A gateway in the environment belongs to another process, which ends it.
         own = {"JAVA_HOME": str(java.home), "PYSPARK_GATEWAY_PORT": None}
         with _environment(own), spark_errors("Spark does not start"):
-            gateway = launch_gateway(conf=shown, popen_kwargs=streams)
+            gateway = pyspark.java_gateway.launch_gateway(conf=shown, popen_kwargs=streams)
     finally:
         output.close_descriptor()
     jvm = Jvm(gateway.proc, output)
@@ -267,18 +265,16 @@ def _session(conf: SparkConf, folder: Path, gateway: Gateway) -> Any:
 
 
 def _session_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
-    from pyspark import SparkConf as PySparkConf  # noqa: PLC0415 - only when Spark is wanted
-    from pyspark import SparkContext  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    import pyspark.sql  # noqa: PLC0415 - door: PySpark
 
     settings = conf.complete(folder)
     python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     if not python or conf.is_local:
         # Another Python would not have lake's dependencies.
         python = sys.executable
-    wanted = PySparkConf(loadDefaults=False).setAll(list(settings.items()))
+    wanted = pyspark.SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with _environment({"PYSPARK_PYTHON": python}), spark_errors("Spark does not start"):
-        spark = SparkSession(SparkContext(conf=wanted, gateway=connection))
+        spark = pyspark.sql.SparkSession(pyspark.SparkContext(conf=wanted, gateway=connection))
     if not conf.is_local:
         _ship(spark, folder)
     return spark

@@ -14,6 +14,7 @@ from lake.core.columns.row_ranges import RowRange
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.manifests.data_files import DataFile
 from lake.core.manifests.entries import entries_of
+from lake.core.snapshots.pruning import prune_files
 from lake.core.types.arrow_schema import arrow_type
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ def matching_ranges(
     resolved: Mapping[int, pa.Field | None],
 ) -> list[RowRange]:
     """Omit row groups whose statistics exclude the filter; each is evaluated like a file."""
-    from lake.core.snapshots.pruning import prune_files  # noqa: PLC0415
-
     if settings.row_filter is None:
         return ranges
     columns = _file_leaves(parquet, settings.schema, resolved)
