@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lake.cli.arguments import CommandLine, arrange, option_table
 from lake.cli.display import Display
+from lake.cli.messages import subject
+from lake.cli.progress import displays
 from lake.commands.defaults import (
     CATALOG_TYPES,
     COLORS,
@@ -24,14 +27,17 @@ from lake.commands.defaults import (
     settings_of,
 )
 from lake.commands.parsing import parse_choice, parse_pairs
+from lake.core.clock import SystemClock
 from lake.core.errors import InvalidRequestError
 from lake.core.interrupts import Interrupts
+from lake.core.progress import Meter
 from lake.core.redaction import is_secret
 from lake.core.settings import Settings
 
 if TYPE_CHECKING:
     from lake.core.session import Session
 
+OpenSession: TypeAlias = "Callable[[Settings], Session]"
 # The verbs in the order of the help text, with their summaries, so that help does not load their
 # modules.
 VERBS = {
@@ -61,16 +67,18 @@ class State:
         quiet: whether to print warnings and errors only.
         given: the values of global options on the command line that have defaults elsewhere.
         effective: these settings with the defaults of the environment and the project file.
+        progress: the kind of progress display.
         before_verb: called before a verb imports the core.
         ignore_stops: called when stop signals must no longer interrupt the command.
     """
 
-    open_session: Callable[[Settings, bool], Session]
+    open_session: OpenSession
     command: str | None = None
     table: str | None = None
     branch: str | None = None
     as_json: bool = False
     quiet: bool = False
+    progress: str = displays.AUTO
     display: Display = field(default_factory=Display)
     verbose: bool = False
     vertical: bool = False
@@ -86,7 +94,16 @@ class State:
         """The session, opened on first use, because a command without a table needs no catalog."""
         if self.opened is None:
             settings = self.settings or Settings()
-            self.opened = self.open_session(settings, self.quiet)
+            self.opened = self.open_session(settings)
+            self.opened.progress = displays.make_progress(
+                self.progress,
+                sys.stderr,
+                SystemClock(),
+                lambda: subject(self.command, self.table),
+                quiet=self.quiet or self.as_json,
+            )
+            # The first phase of each command; others replace it while they last.
+            self.opened.progress.show(Meter("reading metadata"))
             self.opened.interrupts = Interrupts(self.ignore_stops)
             for key in filter(is_secret, settings.spark_conf):
                 self.opened.warn(
@@ -126,7 +143,7 @@ class State:
     def close(self) -> None:
         """Stop everything that the session started. May be called twice."""
         if self.opened is not None:
-            self.opened.progress.finish()
+            self.opened.progress.show(None)
             self.opened.close()
 
 
@@ -260,6 +277,13 @@ def _root(
     color: Annotated[
         str, typer.Option(metavar="auto|always|never", help="Use colors; NO_COLOR is honoured.")
     ] = "auto",
+    progress: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(displays.KINDS),
+            help="What standard error shows while the command works.",
+        ),
+    ] = displays.AUTO,
     version: Annotated[
         bool,
         typer.Option(
@@ -278,6 +302,7 @@ def _root(
     state.command = context.invoked_subcommand
     state.quiet = quiet
     state.verbose = verbose
+    state.progress = parse_choice(progress, "--progress", displays.KINDS)
     state.vertical = vertical
     pairs = parse_pairs(spark_conf or [], "--spark-conf")
     # Secrets in these are masked from now on, also in errors about the rest of the line.

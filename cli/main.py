@@ -14,14 +14,20 @@ from contextlib import suppress
 from functools import partial
 from io import TextIOWrapper
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import typer
 
-from lake.cli.app import VERBS, State, arrange_arguments, installed_version, root_command
+from lake.cli.app import (
+    VERBS,
+    OpenSession,
+    State,
+    arrange_arguments,
+    installed_version,
+    root_command,
+)
 from lake.cli.arguments import CommandLine, suggestion
 from lake.cli.messages import Messages, subject
-from lake.cli.progress import make_progress
 from lake.cli.render import Renderer
 from lake.cli.signals import SignalHandlers
 from lake.core.clock import SystemClock
@@ -34,7 +40,6 @@ from lake.core.settings import Settings
 if TYPE_CHECKING:
     from lake.core.session import Session
 
-OpenSession: TypeAlias = "Callable[[Settings], Session]"
 _SIGNAL_CODES = 128
 _FILTERS = frozenset({"--where", "--overwrite-where"})
 # How a command ended: its outcome, its error, an unexpected exception, or the exit code of help.
@@ -59,7 +64,7 @@ def main(
     line, mistake = _arranged(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in line.options
     state = State(
-        open_session=_opener(open_session or _open_session, as_json=as_json),
+        open_session=open_session or _open_session,
         as_json=as_json,
         command=line.command if line.command in VERBS else None,
         table=_table_named(line),
@@ -224,15 +229,6 @@ def _open_session(settings: Settings) -> Session:
     from lake.core.session import open_session  # noqa: PLC0415 - door: help opens no session
 
     return open_session(settings)
-
-
-def _opener(open_session: OpenSession, *, as_json: bool) -> Callable[[Settings, bool], Session]:
-    def opened(settings: Settings, quiet: bool) -> Session:  # noqa: FBT001
-        session = open_session(settings)
-        session.progress = make_progress(sys.stderr, SystemClock(), quiet=quiet or as_json)
-        return session
-
-    return opened
 
 
 def _origin(state: State) -> dict[str, str | None]:

@@ -31,7 +31,7 @@ from lake.core.exports.destinations import output_to
 from lake.core.ingest import execute as ingest
 from lake.core.ingest.plan import IngestOptions, plan_ingest
 from lake.core.outcome import Detail, Outcome, Status
-from lake.core.progress import Silent
+from lake.core.progress import Meter, Silent, shown
 from lake.core.scan import execute as scan
 from lake.core.scan.plan import ScanOptions, plan_scan
 from lake.core.session import Session
@@ -151,18 +151,20 @@ class _Tour:
         return committed
 
     def _load(self, days: list[pa.Table]) -> list[int]:
-        progress = self.session.progress
         quiet = replace(self.session, progress=Silent())
         committed: list[int] = []
-        progress.start("loading a day at a time", tasks=len(days), total_bytes=0)
-        with closing(quiet), tempfile.TemporaryDirectory(prefix="lake-demo-") as days_folder:
+        meter = Meter("loading a day at a time", tasks=len(days))
+        with (
+            closing(quiet),
+            shown(self.session.progress, meter),
+            tempfile.TemporaryDirectory(prefix="lake-demo-") as days_folder,
+        ):
             for number, day in enumerate(days):
                 path = os.path.join(days_folder, f"{number:03}.parquet")
                 committed += _load_day(quiet, day, path, creating=number == 0)
                 # A stop signal during the commit takes effect after it.
                 quiet.interrupts.checkpoint()
-                progress.advance(tasks=1, rows=day.num_rows)
-        progress.finish()
+                meter.advance(tasks=1, rows=day.num_rows)
         return committed
 
     def scan(self, snapshots: list[int]) -> None:

@@ -13,6 +13,7 @@ _lake() {
         " --engine") words="auto spark inline" ;;
         " --columns") words="fit all" ;;
         " --color") words="auto always never" ;;
+        " --progress") words="auto bar lines json none" ;;
         " --catalog"|" --warehouse"|" --master"|" --remote"|" --spark-conf") return ;;
         "ingest --format") words="parquet csv json arrow orc avro" ;;
         "ingest --distribution") words="none hash range" ;;
@@ -29,7 +30,7 @@ _lake() {
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
-            "") words="ingest scan snapshots compact expire replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --version -V --help -h" ;;
+            "") words="ingest scan snapshots compact expire replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
             ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --branch --dry-run --help -h" ;;
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;

@@ -21,6 +21,7 @@ complete -c lake -n __fish_use_subcommand -l verbose -s v -d 'Print more, e.g. e
 complete -c lake -n __fish_use_subcommand -l vertical -d 'On a terminal, print a row as a block of lines'
 complete -c lake -n __fish_use_subcommand -l columns -x -a 'fit all' -d 'On a terminal, columns that fit it, or all of them'
 complete -c lake -n __fish_use_subcommand -l color -x -a 'auto always never' -d 'Use colors; NO_COLOR is honoured'
+complete -c lake -n __fish_use_subcommand -l progress -x -a 'auto bar lines json none' -d 'What standard error shows while the command works'
 complete -c lake -n __fish_use_subcommand -l version -s V -d 'Show the version'
 complete -c lake -n __fish_use_subcommand -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l from-table -r -F -d 'Load another table\'s rows'

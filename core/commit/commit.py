@@ -30,6 +30,7 @@ from lake.core.errors import (
     NotAuthorisedError,
 )
 from lake.core.metadata.snapshot_updates import AddSnapshot
+from lake.core.progress import Meter, shown
 from lake.core.run_context import RunContext
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.run_ids import (
@@ -149,7 +150,7 @@ def commit_snapshots(
         CommitConflictError: the commit did not happen; the manifests written for it were deleted.
         CommitUnknownError: it may have happened; nothing was deleted.
     """
-    with WriteBehind(table.storage) as storage:
+    with shown(context.progress, Meter("committing")), WriteBehind(table.storage) as storage:
         sequence = SnapshotSequence(context, storage, request.operation_id)
         return _Commit(context, decide, sequence, request).run(table)
 

@@ -25,6 +25,7 @@ from lake.core.compaction.verify import hash_together
 from lake.core.engine.tasks import Task
 from lake.core.errors import LakeError
 from lake.core.manifests.data_files import DataFile
+from lake.core.progress import Meter, showing
 from lake.core.rows.reader import FileSlice
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
@@ -98,24 +99,16 @@ class Rewriter:
             state = Rewritten(group, slices, len(ranges))
             owners += [state] * len(ranges)
             tasks += [self._task(group, slices, rows) for rows in ranges]
-        bytes_per_row = [task.input_bytes / max(task.payload.rows, 1) for task in tasks]
-        progress.start("rewriting", tasks=len(tasks), total_bytes=_bytes(groups))
-        for result in self._engine.run(tasks, rewrite, storage=plan.table.storage):
+        meter = Meter("rewriting", inputs=[task.input_bytes for task in tasks])
+        results = self._engine.run(tasks, rewrite, storage=plan.table.storage, meter=meter)
+        for result in showing(progress, meter, results):
             state, value = owners[result.task], result.value
             state.rows += value["rows"]
-            ended = "files" in value
-            progress.advance(
-                tasks=int(ended),
-                done_bytes=int(bytes_per_row[result.task] * value["rows"]),
-                rows=value["rows"],
-            )
-            if ended:
-                state.dropped += value["dropped"]
-                state.files += [DataFile.from_plain(file) for file in value["files"]]
-                state.unfinished -= 1
-                if state.unfinished == 0:
-                    yield state
-        progress.finish()
+            state.dropped += value["dropped"]
+            state.files += [DataFile.from_plain(file) for file in value["files"]]
+            state.unfinished -= 1
+            if state.unfinished == 0:
+                yield state
         lost = sum(state.unfinished for state in owners)
         if lost:
             raise LakeError(f"the engine lost {lost} tasks; their groups were not committed")
@@ -170,19 +163,15 @@ class Rewriter:
             ]
             receivers += [self._receiver(state.group) for _ in range(len(cut) + 1)]
             owners += [state] * (len(cut) + 1)
-        self._session.progress.start("sorting", tasks=len(receivers), total_bytes=0)
+        meter = Meter("reading and sorting", inputs=[task.input_bytes for task in senders])
         hashes: list[tuple[list[str], list[str]]] = []
-        for result in self._engine.exchange(
-            senders,
-            send,
-            receive,
-            receivers,
-            storage=self._plan.table.storage,
-        ):
+        results = self._engine.exchange(
+            senders, send, receive, receivers, storage=self._plan.table.storage, meter=meter
+        )
+        for result in showing(self._session.progress, meter, results):
             self._add_result(owners[result.task], result.value)
             read = [claim["hash"] for claim in result.value["claims"]]
             hashes.append((read, [result.value["hash"]]))
-        self._session.progress.finish()
         if self._plan.options.verify:
             _check_hashes(hashes)
         yield from states
@@ -192,7 +181,6 @@ class Rewriter:
         state.files += files
         state.rows += sum(claim["rows"] for claim in value["claims"])
         state.dropped += sum(claim["dropped"] for claim in value["claims"])
-        self._session.progress.advance(tasks=1, rows=sum(file.record_count for file in files))
 
     def _receiver(self, group: FileGroup) -> ReceiveTask:
         return ReceiveTask(

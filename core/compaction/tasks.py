@@ -28,7 +28,6 @@ _AHEAD_BYTES = 128 * 1024 * 1024
 # Smaller batches are concatenated, because each batch costs memory and time.
 _SMALL_ROWS = 16 * 1024
 _SMALL_BYTES = 2 * 1024 * 1024
-_REPORTS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +86,12 @@ class CompareTask(PlainData):
 
 
 def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Write a range of rows to new files, sorted if there is an order; reports rows, then the files."""
+    """Write a range of rows to new files, sorted if there is an order; reports the rows read and the files."""
     settings = task.write
     reading = task.reading
     files = task.files
     content = ContentHash() if task.verify else None
-    read = reported = 0
+    read = 0
     with (
         open_ordered_writer(context, settings, task=task.task) as writer,
         closing(Deletes(context.storage, reading, files)) as deletes,
@@ -105,14 +104,12 @@ def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[Mapping[str, An
                 content.add(batch)
             writer.write(batch)
             read += batch.num_rows
-            if (read - reported) * _REPORTS >= task.rows:
-                yield {"rows": read - reported}
-                reported = read
+            context.report(read, read / max(task.rows, 1))
         written = writer.close()
         if content is not None:
             _compare(content.text(), written, reading, context)
     yield {
-        "rows": read - reported,
+        "rows": read,
         "dropped": deletes.dropped,
         "files": [file.to_plain() for file in written],
     }
@@ -149,6 +146,7 @@ def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]
         for batch in prefetch(batches, _AHEAD_BYTES):
             context.check_cancelled()
             rows += batch.num_rows
+            context.report(rows, rows / max(task.rows, 1))
             if content is not None:
                 content.add(batch)
             for number, part in ranges.split(with_keys(batch, order, settings.schema)):

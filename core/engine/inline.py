@@ -8,11 +8,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from lake.core.clock import Ids, SystemIds
 from lake.core.engine.task_functions import (
-    context_for,
     decode_payload,
     encode_payload,
     name_of,
@@ -24,11 +24,13 @@ from lake.core.engine.tasks import (
     ReduceFunction,
     ReducePayload,
     Task,
+    TaskContext,
     TaskFunction,
     TaskResult,
 )
 from lake.core.engine.thread_stream import Pool
 from lake.core.errors import EngineError, LakeError
+from lake.core.progress import Meter
 from lake.core.storage.errors import is_refusal, storage_error
 from lake.core.storage.storage import Storage
 
@@ -60,18 +62,20 @@ class InlineEngine:
         function: TaskFunction[Payload],
         *,
         storage: Storage,
+        meter: Meter | None = None,
     ) -> Iterator[TaskResult]:
         """Run the function on every task; results come as tasks give them."""
-        run = resolve(name_of(function))
+        run, meter = resolve(name_of(function)), meter or Meter("running")
         with self._pool() as (pool, batch):
 
             def work(index: int) -> Generator[TaskResult]:
                 def values(attempt: str) -> Iterator[TaskResult]:
-                    context = context_for(storage, attempt, pool.stopped)
+                    context = _context(storage, attempt, pool, meter, index)
                     for value in _typed(run(_payload(run, tasks[index].payload), context)):
                         yield TaskResult(index, _plain(value))
 
                 yield from _with_renewed(storage, f"{batch}-{index}", values)
+                meter.finish(index)
 
             yield from pool.spread(len(tasks), work)
 
@@ -83,13 +87,16 @@ class InlineEngine:
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
+        meter: Meter | None = None,
     ) -> Iterator[TaskResult]:
         """Spill what tasks send to a temporary file, then reduce."""
         send, reduce = resolve(name_of(map_function)), resolve(name_of(reduce_function))
+        meter = meter or Meter("running")
         with tempfile.TemporaryFile(prefix="lake-exchange-") as file:
             spill = _Spill(file.fileno(), len(reduce_payloads))
-            self._send(spill, tasks, send, storage)
-            yield from self._reduce(spill, reduce, reduce_payloads, storage)
+            self._send(spill, tasks, send, storage, meter)
+            meter.next_stage(len(spill.filled()))
+            yield from self._reduce(spill, reduce, reduce_payloads, storage, meter)
 
     def stop(self) -> None:
         """Cancel the running tasks and wait for them; a task stops between two batches."""
@@ -106,15 +113,17 @@ class InlineEngine:
         tasks: Sequence[Task[Any]],
         send: Callable[..., Iterator[tuple[int, bytes]]],
         storage: Storage,
+        meter: Meter,
     ) -> None:
         with self._pool() as (pool, batch):
 
             def work(index: int) -> Generator[None]:
-                context = context_for(storage, f"{batch}-{index}", pool.stopped)
+                context = _context(storage, f"{batch}-{index}", pool, meter, index)
                 for reducer, blob in _typed(send(_payload(send, tasks[index].payload), context)):
                     spill.add(reducer, index, blob)
                     # Each step hands control back, so that a cancelled task ends here.
                     yield None
+                meter.finish(index)
 
             for _ in pool.spread(len(tasks), work):
                 pass
@@ -125,17 +134,19 @@ class InlineEngine:
         reduce: Callable[..., Iterator[Mapping[str, Any]]],
         payloads: Sequence[Any],
         storage: Storage,
+        meter: Meter,
     ) -> Iterator[TaskResult]:
         filled = spill.filled()
         with self._pool() as (pool, batch):
 
             def work(position: int) -> Generator[TaskResult]:
                 reducer = filled[position]
-                context = context_for(storage, f"{batch}-{reducer}", pool.stopped)
+                context = _context(storage, f"{batch}-{reducer}", pool, meter, position)
                 for value in _typed(
                     reduce(_payload(reduce, payloads[reducer]), spill.read(reducer), context)
                 ):
                     yield TaskResult(reducer, _plain(value))
+                meter.finish(position)
 
             yield from pool.spread(len(filled), work)
 
@@ -150,6 +161,13 @@ class InlineEngine:
             yield pool, self._ids.uuid().split("-")[0]
         finally:
             self._pools.discard(pool)
+
+
+def _context(
+    storage: Storage, attempt: str, pool: Pool[Any], meter: Meter, number: int
+) -> TaskContext:
+    """Return a task's context; the meter receives what the task reports under its number."""
+    return TaskContext(storage, attempt, pool.stopped, partial(meter.report, number))
 
 
 def _typed(values: Iterator[Any]) -> Iterator[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -71,13 +70,6 @@ def _payload_type(function: Callable[..., Any]) -> type[PlainData] | None:
     first = next(iter(inspect.signature(function).parameters))
     hint = get_type_hints(function).get(first)
     return hint if isinstance(hint, type) and issubclass(hint, PlainData) else None
-
-
-def context_for(
-    storage: Storage, attempt: str, stopped: threading.Event | None = None
-) -> TaskContext:
-    """Return the context of a task function."""
-    return TaskContext(storage=storage, attempt=attempt, stopped=stopped or threading.Event())
 
 
 def encode_error(error: LakeError, trace: str = "") -> str:

@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from lake.core.errors import StoppedError
 from lake.core.plain import PlainData
+from lake.core.progress import Meter
 from lake.core.storage.storage import Storage
 
 Payload = TypeVar("Payload", bound=PlainData | Mapping[str, Any])
@@ -53,11 +54,18 @@ class TaskContext:
         stopped: set when the batch of tasks ends early; long loops check it between batches. Spark kills
             its workers instead, and no ``finally`` block runs there: the driver knows the names of the
             tasks' files and removes them.
+        on_report: called with what the task has done so far, see `report`.
     """
 
     storage: Storage
     attempt: str
     stopped: threading.Event = field(default_factory=threading.Event)
+    on_report: Callable[[int, float], None] | None = None
+
+    def report(self, rows: int, share: float = 0.0) -> None:
+        """Report the rows that the task has read so far, and the part of its input, 0 to 1, for progress only."""
+        if self.on_report is not None:
+            self.on_report(rows, share)
 
     def check_cancelled(self) -> None:
         """Stop the task if its batch has ended early.
@@ -93,12 +101,13 @@ class Engine(Protocol):
         function: TaskFunction[Payload],
         *,
         storage: Storage,
+        meter: Meter | None = None,
     ) -> Iterator[TaskResult]:
         """Run ``function``, a function of a module below lake.core, on every task; results come as tasks finish.
 
         Closing the iterator, an error, or `stop` cancels the running tasks; after that no task writes any
         more (except on a Spark Connect server, which does not report it). A `LakeError` that a task raises is
-        raised here with its own class, message and hint.
+        raised here with its own class, message and hint. The meter counts the tasks and what they report.
         """
 
     def exchange(
@@ -109,11 +118,13 @@ class Engine(Protocol):
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
+        meter: Meter | None = None,
     ) -> Iterator[TaskResult]:
         """Run ``map_function`` on every task, collect the bytes by reducer number, and reduce them.
 
         Reducer ``i`` receives ``reduce_payloads[i]``, and the blobs in the order of tasks and of sending;
-        ``TaskResult.task`` is its number. A reducer that receives no blob is not called.
+        ``TaskResult.task`` is its number. A reducer that receives no blob is not called. The meter counts the
+        tasks first, and the reducers in a second stage.
         """
 
     def stop(self) -> None:

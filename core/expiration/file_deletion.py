@@ -12,6 +12,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.clock import Clock
 from lake.core.expiration.own_files import own_files, warn_of_others
 from lake.core.expiration.reachability import KINDS, Reachability
+from lake.core.progress import Meter, shown
 from lake.core.session import Session
 
 # A process that was suspended for days must not use an old list: reload the table after this many files.
@@ -57,26 +58,25 @@ def delete_files(
             [chunk for column in removed.tried for chunk in column.chunks], pa.string()
         )
         files = files.filter(pc.invert(pc.is_in(files["path"], value_set=tried)))
-    session.progress.start(
-        "deleting", tasks=files.num_rows, total_bytes=int(pc.sum(files["bytes"]).as_py() or 0)
-    )
+    total_bytes = int(pc.sum(files["bytes"]).as_py() or 0)
+    meter = Meter("deleting files", tasks=files.num_rows, total_bytes=total_bytes)
     own = own_files(table, files)
     warn_of_others(session, files.num_rows - own.num_rows)
     remaining = _in_order(own)
     removed.tried.append(remaining["path"])
     failures, checked, detector = len(removed.failed), "", _SuspendDetector(session.clock)
-    while remaining.num_rows:
-        session.interrupts.checkpoint()
-        now = detector.reload(table)
-        if now.metadata_location != checked:
-            before = remaining.num_rows
-            remaining, checked = reach.unreached(now.metadata, remaining), now.metadata_location
-            removed.reached += before - remaining.num_rows
-            continue
-        count = min(_BATCH, _of_first_kind(remaining))
-        untried = _delete_batch(session, now, remaining.slice(0, count), removed, detector)
-        remaining = pa.concat_tables([untried, remaining.slice(count)])
-    session.progress.finish()
+    with shown(session.progress, meter):
+        while remaining.num_rows:
+            session.interrupts.checkpoint()
+            now = detector.reload(table)
+            if now.metadata_location != checked:
+                before = remaining.num_rows
+                remaining, checked = reach.unreached(now.metadata, remaining), now.metadata_location
+                removed.reached += before - remaining.num_rows
+                continue
+            count = min(_BATCH, _of_first_kind(remaining))
+            untried = _delete_batch(meter, now, remaining.slice(0, count), removed, detector)
+            remaining = pa.concat_tables([untried, remaining.slice(count)])
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
 
@@ -91,7 +91,7 @@ def _of_first_kind(files: pa.Table) -> int:
 
 
 def _delete_batch(
-    session: Session, table: Table, batch: pa.Table, removed: Removed, detector: _SuspendDetector
+    meter: Meter, table: Table, batch: pa.Table, removed: Removed, detector: _SuspendDetector
 ) -> pa.Table:
     """Delete files of one kind; return those not tried because the process was suspended."""
     kind = batch["kind"][0].as_py()
@@ -103,7 +103,7 @@ def _delete_batch(
     removed.counts[kind] = removed.counts.get(kind, 0) + len(outcome.deleted)
     removed.bytes += deleted_bytes
     removed.failed += outcome.failed
-    session.progress.advance(tasks=batch.num_rows - len(outcome.untried), done_bytes=deleted_bytes)
+    meter.advance(tasks=batch.num_rows - len(outcome.untried), done_bytes=deleted_bytes)
     return batch.filter(pc.is_in(batch["path"], value_set=pa.array(outcome.untried, pa.string())))
 
 

@@ -22,6 +22,7 @@ from lake.core.errors import LakeError, StoppedError
 from lake.core.exports.destinations import PART, Output, opened, refuse_inside, replacing
 from lake.core.exports.formats import ARROW_STREAM, plain_rows, writing
 from lake.core.plain import PlainData
+from lake.core.progress import Meter, shown
 from lake.core.rows.reader import prefetch
 from lake.core.session import Session
 from lake.core.types.arrow_schema import PlainSchema
@@ -181,12 +182,11 @@ def _progressing(
     session: Session, source: RowSource[Any], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     per_row = source.plan.bytes / max(source.plan.records, 1)
-    session.progress.start("reading", tasks=1, total_bytes=source.plan.bytes)
-    with closing(batches):  # type: ignore[type-var]
+    meter = Meter("reading", total_bytes=source.plan.bytes)
+    with closing(batches), shown(session.progress, meter):  # type: ignore[type-var]
         for batch in batches:
-            session.progress.advance(rows=batch.num_rows, done_bytes=int(per_row * batch.num_rows))
+            meter.advance(rows=batch.num_rows, done_bytes=int(per_row * batch.num_rows))
             yield batch
-    session.progress.finish()
 
 
 def _in_order(results: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
@@ -258,17 +258,13 @@ def _run(
     session: Session, source: RowSource[Any], engine: Engine, tasks: Sequence[Task[Any]]
 ) -> Generator[tuple[int, Mapping[str, Any]]]:
     """Yield each task's number and result when it finishes."""
-    session.progress.start("reading", tasks=len(tasks), total_bytes=source.plan.bytes)
+    meter = Meter("reading", inputs=[task.input_bytes for task in tasks])
     ended = 0
-    results = engine.run(tasks, source.task, storage=source.plan.table.storage)
-    with closing(results):  # type: ignore[type-var]
+    results = engine.run(tasks, source.task, storage=source.plan.table.storage, meter=meter)
+    with closing(results), shown(session.progress, meter):  # type: ignore[type-var]
         for result in results:
             ended += 1
-            session.progress.advance(
-                tasks=1, done_bytes=tasks[result.task].input_bytes, rows=result.value["rows"]
-            )
             yield result.task, result.value
-    session.progress.finish()
     if ended != len(tasks):
         raise LakeError(f"the engine lost {len(tasks) - ended} tasks; nothing was written")
 
@@ -278,8 +274,12 @@ def write_part(
     context: TaskContext,
     batches: Iterator[pa.RecordBatch],
     noted: Noted,
+    expected_rows: int = 0,
 ) -> Mapping[str, Any]:
-    """Write a task's rows to its file; without rows there is no file."""
+    """Write a task's rows to its file; without rows there is no file.
+
+    Progress needs the number of expected rows; 0 if it is not known.
+    """
     # Two attempts at one task must not write to one file; the last to finish renames its file to the final name.
     temporary = f"{part.path}.{context.attempt}"
     rows = size = 0
@@ -293,6 +293,7 @@ def write_part(
                     raise StoppedError(15)
                 sink.write(batch)
                 rows += batch.num_rows
+                context.report(rows, rows / expected_rows if expected_rows else 0.0)
         if rows:
             size = os.path.getsize(temporary)
             os.replace(temporary, part.path)

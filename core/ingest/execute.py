@@ -39,6 +39,7 @@ from lake.core.ingest.tasks import (
 from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import PlainData
+from lake.core.progress import Meter, showing
 from lake.core.properties.table_properties import DELETE_ISOLATION, HASH, RANGE
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
@@ -242,24 +243,18 @@ def run_source(session: Session, run: SourceRun[Read, Receive]) -> Iterator[Mapp
     alone = run.meets and engine.name == "inline"
     tasks = run.tasks(1 if alone else engine.parallelism)
     exchanged = run.meets and len(tasks) > 1
+    phase = "reading" if exchanged else "loading"
+    meter = Meter(phase, inputs=[task.input_bytes for task in tasks])
     results = (
-        _exchange(engine, run, tasks)
+        _exchange(engine, run, tasks, meter)
         if exchanged
-        else engine.run(tasks, run.write, storage=plan.table.storage)
+        else engine.run(tasks, run.write, storage=plan.table.storage, meter=meter)
     )
-    total = sum(task.input_bytes for task in tasks)
-    session.progress.start("writing", tasks=len(tasks), total_bytes=0 if exchanged else total)
-    for value in (result.value for result in results):
-        yield value
-        last = 0 if value["input_bytes"] else 1
-        session.progress.advance(
-            tasks=last, done_bytes=value["input_bytes"], rows=value["rows_read"]
-        )
-    session.progress.finish()
+    yield from (result.value for result in showing(session.progress, meter, results))
 
 
 def _exchange(
-    engine: Engine, run: SourceRun[Read, Receive], tasks: Sequence[Task[Read]]
+    engine: Engine, run: SourceRun[Read, Receive], tasks: Sequence[Task[Read]], meter: Meter
 ) -> Iterator[TaskResult]:
     """Bring each partition's, or range's, rows together before they are written."""
     plan = run.plan
@@ -281,6 +276,7 @@ def _exchange(
         run.receive,
         [run.receiver(number, bool(bounds)) for number in range(count)],
         storage=plan.table.storage,
+        meter=meter,
     )
 
 
@@ -304,12 +300,11 @@ def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: 
         return
     files = plan.files_to_rewrite()
     tasks = list(_keeping_tasks(plan, files, operation_id))
-    total = sum(task.input_bytes for task in tasks)
-    session.progress.start("rewriting", tasks=len(tasks), total_bytes=total)
+    meter = Meter("rewriting", inputs=[task.input_bytes for task in tasks])
     engine = session.engine(plan.input_bytes)
-    for result in engine.run(tasks, write_kept, storage=plan.table.storage):
+    results = engine.run(tasks, write_kept, storage=plan.table.storage, meter=meter)
+    for result in showing(session.progress, meter, results):
         value, (file, _) = result.value, files[result.task]
-        session.progress.advance(tasks=1, done_bytes=file.size_bytes)
         if value["untouched"]:
             continue
         kept = [DataFile.from_plain(plain) for plain in value["files"]]
@@ -321,7 +316,6 @@ def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: 
             )
         written.kept_files += kept
         written.replaced.append(file.path)
-    session.progress.finish()
 
 
 def _keeping_tasks(

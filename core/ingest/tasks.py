@@ -194,8 +194,31 @@ def task_units(
         if task.reading is None
         else _table_rows(task.units, task.reading, schema, context)
     )
+    reading = _Reading(context, sum(unit.input_bytes for unit in task.units))
     for unit, batches in units:
-        yield unit, _checked(batches, condition, schema)
+        yield unit, reading.counted(_checked(batches, condition, schema))
+        reading.end(unit)
+
+
+class _Reading:
+    """Reports the progress of a task that reads units one after the other."""
+
+    def __init__(self, context: TaskContext, total_bytes: int) -> None:
+        self._context = context
+        self._total_bytes = max(total_bytes, 1)
+        self._rows = self._bytes = 0
+
+    def counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a unit, and report their rows."""
+        for batch in batches:
+            self._rows += batch.num_rows
+            self._context.report(self._rows, self._bytes / self._total_bytes)
+            yield batch
+
+    def end(self, unit: SourceUnit) -> None:
+        """Report that a unit was read."""
+        self._bytes += unit.input_bytes
+        self._context.report(self._rows, self._bytes / self._total_bytes)
 
 
 def _checked(

@@ -20,6 +20,7 @@ from lake.core.locks.local import HeldLock, Owner, this_process
 from lake.core.locks.s3 import S3Lock
 from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
+from lake.core.progress import Meter, shown
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.units import format_time
@@ -89,7 +90,8 @@ def _locked(
             remaining = until - session.clock.monotonic()
             if not isinstance(acquired, Owner) or remaining <= 0:
                 break
-            session.clock.sleep(min(remaining, _LOOK_SECONDS))
+            with shown(session.progress, Meter("waiting for another run on this table")):
+                session.clock.sleep(min(remaining, _LOOK_SECONDS))
         yield acquired if isinstance(acquired, Owner) else None
     finally:
         if isinstance(acquired, HeldLock | S3Lock):

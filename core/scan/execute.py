@@ -119,7 +119,8 @@ class ScanRows:
 def write_part(task: ScanTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
     """Task: write a split's rows to one file, or no file if there are no rows."""
     noted: Noted = Noted()
-    yield export.write_part(task.part, context, _split_rows(task, context, noted), noted)
+    expected = sum(file.take_rows or file.record_count for file in task.files)
+    yield export.write_part(task.part, context, _split_rows(task, context, noted), noted, expected)
 
 
 def _split_rows(task: ScanTask, context: TaskContext, noted: Noted) -> Iterator[pa.RecordBatch]:

@@ -18,6 +18,7 @@ from lake.core.commit.operations import DeleteKey
 from lake.core.deletes.equality_coverage import check_specs
 from lake.core.engine.tasks import Task
 from lake.core.manifests.data_files import POSITION_DELETES, DataFile
+from lake.core.progress import Meter, showing
 from lake.core.properties.table_properties import COPY_ON_WRITE
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.session import Session
@@ -134,10 +135,10 @@ class Matcher:
             return matched
         live = live_files(table, base, condition)
         tasks = list(self._tasks(live, buckets, condition))
-        total = sum(task.input_bytes for task in tasks)
-        self._session.progress.start("matching", tasks=len(tasks), total_bytes=total)
+        meter = Meter("finding the keys", inputs=[task.input_bytes for task in tasks])
         engine = self._session.engine(ingest.input_bytes)
-        for result in engine.run(tasks, match, storage=self._storage):
+        results = engine.run(tasks, match, storage=self._storage, meter=meter)
+        for result in showing(self._session.progress, meter, results):
             value = result.value
             for bucket, text in enumerate(value["found"]):
                 new = _bits(text)
@@ -147,10 +148,6 @@ class Matcher:
             matched.kept += [DataFile.from_plain(file) for file in value["kept"]]
             matched.deletes += [DataFile.from_plain(file) for file in value["deletes"]]
             matched.hit += value["hit"]
-            self._session.progress.advance(
-                tasks=1, done_bytes=tasks[result.task].input_bytes, rows=value["rows"]
-            )
-        self._session.progress.finish()
         matched.superseded = _superseded(live, matched)
         return matched
 

@@ -141,8 +141,10 @@ def _find(task: MatchTask, known: Deletes, context: TaskContext) -> _Found:
             yield _Chunk(np.full(batch.num_rows, number), positions, cut(batch, columns))
 
     parts = (part for number, file in enumerate(files) for part in rows_of(number, file))
+    total_rows = max(sum(file.record_count for file in files), 1)
     for chunk in _chunks(parts, chunk_rows):
         context.check_cancelled()
+        context.report(sum(found.rows), sum(found.rows) / total_rows)
         for bucket, rows, ordinals in buckets.find(chunk.keys):
             seen.add(bucket, ordinals)
             numbers, positions = chunk.files[rows], chunk.positions[rows]

@@ -11,11 +11,9 @@ import pytest
 from support.tables.iceberg_tables import FixedClock
 
 from lake.cli.display import Display
-from lake.cli.progress import Bar, Lines, make_progress
 from lake.cli.render import Renderer
 from lake.core.errors import CommitUnknownError, LakeError
 from lake.core.outcome import Detail, Outcome, Status
-from lake.core.progress import Silent
 from lake.core.redaction import Redactor
 
 START = "2027-01-15T08:00:00Z lake compact db.t: "
@@ -163,53 +161,3 @@ def test_a_dry_run_shows_its_plan() -> None:
     renderer = Renderer(as_json=False, redact=Redactor(), clock=FixedClock())
 
     assert "3 groups" in renderer._summary(ended)
-
-
-def test_progress_is_silent_lines_or_a_bar_by_its_stream() -> None:
-    clock = FixedClock()
-
-    assert isinstance(make_progress(Terminal(), clock, quiet=True), Silent)
-    assert isinstance(make_progress(Terminal(), clock, quiet=False), Bar)
-    assert isinstance(make_progress(io.StringIO(), clock, quiet=False), Lines)
-
-
-def test_lines_come_only_when_a_phase_lasts() -> None:
-    clock, stream = FixedClock(), io.StringIO()
-    lines = Lines(stream, clock)
-    lines.start("rewriting", tasks=4, total_bytes=40 << 20)
-    lines.advance(tasks=1, done_bytes=5 << 20, rows=500)
-    assert stream.getvalue() == ""
-
-    clock.sleep(10)
-    lines.advance(tasks=1, done_bytes=5 << 20, rows=500)
-    lines.advance(tasks=1, done_bytes=5 << 20, rows=500)
-    lines.finish()
-
-    assert stream.getvalue() == "rewriting: 10.0 MB of 40.0 MB, 1,000 rows, 30.0s left\n"
-
-
-def test_without_bytes_tasks_are_counted() -> None:
-    clock, stream = FixedClock(), io.StringIO()
-    lines = Lines(stream, clock)
-    lines.start("loading", tasks=4, total_bytes=0)
-    clock.sleep(10)
-    lines.advance(tasks=1, rows=500)
-
-    assert stream.getvalue() == "loading: 1 of 4, 500 rows, 30.0s left\n"
-
-
-def test_a_bar_shows_bytes_rows_and_the_phase_and_goes_away(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    stream = Terminal()
-    bar = Bar(stream)
-    bar.start("[bold]rewriting", tasks=2, total_bytes=4 << 20)
-    bar.advance(tasks=1, done_bytes=2 << 20, rows=1234)
-    bar.finish()
-    bar.finish()
-
-    text = stream.getvalue()
-    assert "[bold]rewriting" in text
-    assert "2.0/4.0 MiB" in text
-    assert "1,234 rows" in text

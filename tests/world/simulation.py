@@ -29,6 +29,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from lake.cli.app import State, root_command
+from lake.cli.progress.displays import NONE
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.other import OtherBackend
@@ -300,7 +301,7 @@ class World:
             return self._run_in_process(opened, verb, arguments)
 
     def _run_in_process(self, opened: Session, verb: str, arguments: Sequence[object]) -> Outcome:
-        state = State(open_session=lambda _, __: opened, command=verb)
+        state = State(open_session=lambda _: opened, command=verb, progress=NONE)
         try:
             words = [verb, TABLE, *map(str, arguments)]
             done = root_command().main(words, prog_name="lake", standalone_mode=False, obj=state)

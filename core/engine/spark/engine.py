@@ -18,6 +18,7 @@ from lake.core.engine.spark.jobs import ConnectJobs, DriverJobs, Jobs, Piece
 from lake.core.engine.spark.plans import Plan
 from lake.core.engine.spark.pyspark_internals import MEMORY_HINT
 from lake.core.engine.spark.startup import Launch
+from lake.core.engine.spark.task_reports import read_reports
 from lake.core.engine.spark.worker_locks import end_workers
 from lake.core.engine.task_functions import decode_error, name_of
 from lake.core.engine.tasks import (
@@ -31,6 +32,7 @@ from lake.core.engine.tasks import (
 )
 from lake.core.engine.thread_stream import Pool
 from lake.core.errors import EngineError
+from lake.core.progress import Meter
 from lake.core.settings import Settings
 from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.errors import is_refusal
@@ -77,8 +79,10 @@ class _Batch:
     folder: Path | None
     attempts: _Attempts
 
-    def stream(self, plan: Plan, storage: Storage) -> Iterator[TaskResult]:
-        """Run a plan's tasks and yield their results."""
+    def stream(
+        self, plan: Plan, storage: Storage, meter: Meter, reducers: int = 0
+    ) -> Iterator[TaskResult]:
+        """Run a plan's tasks, and its reducers if it has any, and yield their results."""
         pieces = _Pieces(plan, partial(self._pieces, plan), storage.renewed)
         self.attempts.tasks += len(plan.groups) + (len(pieces) if plan.shuffled else 0)
 
@@ -86,12 +90,21 @@ class _Batch:
             self.jobs.tag(self.name)
             for reported in pieces.run(index):
                 self.attempts.numbers.append(reported["attempt"])
+                if plan.shuffled:
+                    meter.next_stage(reducers)
+                for task, rows in reported["ended"]:
+                    meter.finish(task, rows)
                 yield from _results(reported["results"])
 
         yield from self.pool.spread(len(pieces), work)
 
     def _pieces(self, plan: Plan, credentials: Credentials) -> list[Piece]:
         return self.jobs.pieces(plan.rows(self.name, str(self.folder or ""), credentials), plan)
+
+    def read_reports(self, meter: Meter, reducers: int = 0) -> None:
+        """Report to the meter what running tasks on this machine have done; on a cluster nothing is known."""
+        if self.folder:
+            read_reports(str(self.folder), meter, reducers)
 
     def end_workers(self, clock: Clock) -> None:
         """Wait until none of its tasks runs: kill local workers, and give Spark time to kill remote ones."""
@@ -181,11 +194,13 @@ class SparkEngine:
         function: TaskFunction[Payload],
         *,
         storage: Storage,
+        meter: Meter | None = None,
     ) -> Iterator[TaskResult]:
         """Run the function on every task; results come as tasks, or small groups of them, finish."""
         name = name_of(function)
-        with self._batch() as batch:
-            yield from batch.stream(plans.run(tasks, name, self.parallelism), storage)
+        meter = meter or Meter("running")
+        with self._batch(meter) as batch, meter.polled_by(partial(batch.read_reports, meter)):
+            yield from batch.stream(plans.run(tasks, name, self.parallelism), storage, meter)
 
     def exchange(
         self,
@@ -195,6 +210,7 @@ class SparkEngine:
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
+        meter: Meter | None = None,
     ) -> Iterator[TaskResult]:
         """Send the output of tasks through Spark's shuffle, with one key for each reducer, and reduce it.
 
@@ -203,8 +219,12 @@ class SparkEngine:
         """
         send, reduce = name_of(map_function), name_of(reduce_function)
         plan = plans.exchange(tasks, send, reduce, reduce_payloads, self.parallelism)
-        with self._batch() as batch:
-            yield from batch.stream(plan, storage)
+        meter, count = meter or Meter("running"), len(reduce_payloads)
+        with (
+            self._batch(meter) as batch,
+            meter.polled_by(partial(batch.read_reports, meter, count)),
+        ):
+            yield from batch.stream(plan, storage, meter, count)
 
     def stop(self) -> None:
         """End Spark and all of its processes on this machine. May be called twice."""
@@ -225,12 +245,14 @@ class SparkEngine:
         launch.make_archive()
 
     @contextmanager
-    def _batch(self) -> Iterator[_Batch]:
+    def _batch(self, meter: Meter) -> Iterator[_Batch]:
         """Provide a batch that `stop` can cancel; after the block none of its tasks runs."""
         self.start_in_background()
         if self._launch is None:
             raise EngineError("the engine was stopped")
-        launch, running = self._launch, self._launch.running()
+        launch = self._launch
+        with meter.waiting_for("starting Spark"):
+            running = launch.running()
         jobs: Jobs = ConnectJobs(running.spark) if self._remote else DriverJobs(running.spark)
         name = self._ids.uuid().split("-")[0]
         folder = launch.folder / f"batch-{name}" if running.is_local else None

@@ -18,14 +18,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from lake.core.engine.spark.task_reports import TaskReport
 from lake.core.engine.spark.worker_locks import working
 from lake.core.engine.task_functions import (
-    context_for,
     decode_payload,
     encode_defect,
     encode_error,
     resolve,
 )
+from lake.core.engine.tasks import TaskContext
 from lake.core.errors import EngineError, LakeError
 from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.storage import Storage
@@ -57,18 +58,24 @@ class _Failed(str):
     __slots__ = ()
 
 
+class _Ended(int):
+    """The end of a task: the number of rows that it reported."""
+
+    __slots__ = ()
+
+
 def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the tasks of each row; rows are TASK_ROWS, results RESULT_ROWS.
 
-    A text is ``{"attempt", "results"}``: Spark's number of this attempt, and a list of ``[task, value]``, which
-    ends with ``[null, error]`` after a failure. There is at least one text, so that every successful attempt is
-    reported.
+    A text is ``{"attempt", "results", "ended"}``: Spark's number of this attempt; a list of ``[task, value]``, which
+    ends with ``[null, error]`` after a failure; and the tasks that ended, as ``[task, rows]``. There is at least one
+    text, so that every successful attempt is reported.
     """
     _forget_archives()
     yield from _texts(chain.from_iterable(_run_row(row) for row in _rows(batches)))
 
 
-def _run_row(row: Row) -> Iterator[tuple[int, str]]:
+def _run_row(row: Row) -> Iterator[tuple[int, str | _Ended]]:
     storage = _storage(row)
     with working(row["folder"]) as wanted:
         for number, payload in json.loads(row["tasks"]) if wanted else []:
@@ -78,11 +85,13 @@ def _run_row(row: Row) -> Iterator[tuple[int, str]]:
                     return
 
 
-def _task_values(row: Row, storage: Storage, number: int, payload: Any) -> Iterator[str]:
-    context = context_for(storage, _attempt(row, number))
-    function = resolve(row["function"])
-    for value in function(decode_payload(function, payload), context):
-        yield json.dumps(value)
+def _task_values(row: Row, storage: Storage, number: int, payload: Any) -> Iterator[str | _Ended]:
+    with TaskReport(row["folder"], number) as report:
+        context = TaskContext(storage, _attempt(row, number), on_report=report)
+        function = resolve(row["function"])
+        for value in function(decode_payload(function, payload), context):
+            yield json.dumps(value)
+        yield _Ended(report.rows)
 
 
 def send_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,12 +136,13 @@ def _send_row(row: Row, plan: dict[str, Any]) -> Iterator[pa.RecordBatch]:
 def _sent(
     row: Row, storage: Storage, task: int, payload: Any, reducers: int
 ) -> Iterator[tuple[int, bytes]]:
-    context = context_for(storage, _attempt(row, task))
-    function = resolve(row["function"])
-    for reducer, blob in function(decode_payload(function, payload), context):
-        if not 0 <= reducer < reducers:
-            raise EngineError(f"task {task} sent to reducer {reducer} of {reducers}")
-        yield reducer, blob
+    with TaskReport(row["folder"], task) as report:
+        context = TaskContext(storage, _attempt(row, task), on_report=report)
+        function = resolve(row["function"])
+        for reducer, blob in function(decode_payload(function, payload), context):
+            if not 0 <= reducer < reducers:
+                raise EngineError(f"task {task} sent to reducer {reducer} of {reducers}")
+            yield reducer, blob
 
 
 def reduce_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,7 +151,7 @@ def reduce_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from _texts(_reduced(_rows(batches)))
 
 
-def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str]]:
+def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str | _Ended]]:
     for reducer, group in groupby(rows, key=itemgetter("reducer")):
         first = next(group)
         if reducer == _FAILURE:
@@ -160,12 +170,14 @@ def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str]]:
                     return
 
 
-def _reducer_values(first: Row, storage: Storage, blobs: Iterator[bytes]) -> Iterator[str]:
-    context = context_for(storage, _attempt(first, first["reducer"]))
-    function = resolve(first["function"])
-    payload = decode_payload(function, json.loads(first["tasks"]))
-    for value in function(payload, blobs, context):
-        yield json.dumps(value)
+def _reducer_values(first: Row, storage: Storage, blobs: Iterator[bytes]) -> Iterator[str | _Ended]:
+    with TaskReport(first["folder"], first["reducer"], reduces=True) as report:
+        context = TaskContext(storage, _attempt(first, first["reducer"]), on_report=report)
+        function = resolve(first["function"])
+        payload = decode_payload(function, json.loads(first["tasks"]))
+        for value in function(payload, blobs, context):
+            yield json.dumps(value)
+        yield _Ended(report.rows)
 
 
 def _guarded(storage: Storage, values: Iterator[Any]) -> Iterator[Any]:
@@ -202,23 +214,27 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
             yield {name: batch.column(name)[index].as_py() for name in names}
 
 
-def _texts(results: Iterator[tuple[int, str]]) -> Iterator[pa.RecordBatch]:
+def _texts(results: Iterator[tuple[int, str | _Ended]]) -> Iterator[pa.RecordBatch]:
     """Join results to rows."""
     parts: list[str] = []
+    ended: list[str] = []
     length = 0
     for number, value in results:
+        if isinstance(value, _Ended):
+            ended.append(f"[{number},{int(value)}]")
+            continue
         failed = isinstance(value, _Failed)
         parts.append(f"[null,{json.dumps(value)}]" if failed else f"[{number},{value}]")
         length += len(parts[-1])
         if length >= _TEXT_CHARACTERS:
-            yield _text(parts)
-            parts, length = [], 0
-    yield _text(parts)
+            yield _text(parts, ended)
+            parts, ended, length = [], [], 0
+    yield _text(parts, ended)
 
 
-def _text(parts: list[str]) -> pa.RecordBatch:
-    text = f'{{"attempt":{_attempt_number()},"results":[{",".join(parts)}]}}'
-    return _record(_RESULT_SCHEMA, {"results": text})
+def _text(parts: list[str], ended: list[str]) -> pa.RecordBatch:
+    lists = f'"results":[{",".join(parts)}],"ended":[{",".join(ended)}]'
+    return _record(_RESULT_SCHEMA, {"results": f'{{"attempt":{_attempt_number()},{lists}}}'})
 
 
 def _blob_record(

@@ -54,7 +54,7 @@ def end_workers(folder: str, clock: Clock | None = None) -> None:
     with suppress(FileExistsError):
         os.close(os.open(os.path.join(folder, _STOP), os.O_CREAT | os.O_EXCL, 0o600))
     deadline = clock.monotonic() + _PATIENCE_SECONDS
-    while held := [name for name in os.listdir(folder) if name != _STOP and _held(folder, name)]:
+    while held := [name for name in os.listdir(folder) if name.isdigit() and _held(folder, name)]:
         for name in held:
             with suppress(ProcessLookupError):
                 os.kill(int(name), signal.SIGKILL)

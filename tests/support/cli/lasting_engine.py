@@ -14,6 +14,7 @@ from lake.core.engine.tasks import (
     TaskFunction,
     TaskResult,
 )
+from lake.core.progress import Meter
 from lake.core.session import Session, open_session
 from lake.core.settings import Settings
 from lake.core.storage.storage import Storage
@@ -38,8 +39,9 @@ class Lasting:
         function: TaskFunction[Payload],
         *,
         storage: Storage,
+        meter: Meter | None = None,
     ) -> Iterator[TaskResult]:
-        return self._engine.run(tasks, function, storage=storage)
+        return self._engine.run(tasks, function, storage=storage, meter=meter)
 
     def exchange(
         self,
@@ -49,9 +51,10 @@ class Lasting:
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
+        meter: Meter | None = None,
     ) -> Iterator[TaskResult]:
         return self._engine.exchange(
-            tasks, map_function, reduce_function, reduce_payloads, storage=storage
+            tasks, map_function, reduce_function, reduce_payloads, storage=storage, meter=meter
         )
 
     def stop(self) -> None:

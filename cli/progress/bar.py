@@ -1,0 +1,72 @@
+"""The progress bar of a terminal: phase, bar, amount, rows, time so far, and time left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TextIO
+
+from rich import progress
+from rich.console import Console, RenderableType
+
+from lake.cli.progress.numbers import Estimate, amount_of, rows_of
+from lake.core.clock import Clock
+from lake.core.progress import Meter
+from lake.core.units import format_duration
+
+# The work of a phase as parts of the bar.
+_PARTS = 1000
+
+
+class ProgressBar:
+    """Draws a bar while a phase is shown."""
+
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        self.meter: Meter | None = None
+        self._stream = stream
+        self._clock = clock
+        self._bar: _Polled | None = None
+
+    def show(self, meter: Meter | None) -> None:
+        """Show a phase instead of the present one; None removes the bar."""
+        self.meter = meter
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if meter is not None:
+            console = Console(file=self._stream, markup=False, emoji=False, highlight=False)
+            self._bar = _Polled(meter, Estimate(self._clock), console)
+            self._bar.start()
+
+
+class _Polled(progress.Progress):
+    """Reads the meter each time that Rich draws the bar, ten times a second."""
+
+    def __init__(self, meter: Meter, estimate: Estimate, console: Console) -> None:
+        # Rich draws once while it is set up.
+        self._meter = meter
+        self._estimate = estimate
+        super().__init__(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.TextColumn("{task.fields[numbers]}", markup=False),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("{task.fields[left]}", markup=False),
+            console=console,
+            transient=True,
+        )
+        self.add_task("", total=None, numbers="", left="")
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Return the bar with the present state of the meter."""
+        work = self._meter.read()
+        left = self._estimate.seconds_left(work)
+        for task in self.task_ids:
+            self.update(
+                task,
+                description=work.phase,
+                total=None if work.share is None else _PARTS,
+                completed=int((work.share or 0) * _PARTS),
+                numbers=" · ".join(text for text in (amount_of(work), rows_of(work)) if text),
+                left=f"{format_duration(left)} left" if left else "",
+            )
+        yield from super().get_renderables()

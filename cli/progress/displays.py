@@ -1,0 +1,134 @@
+"""Show progress to people and programs: a bar on a terminal, a dated line a minute elsewhere, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from lake.cli.messages import line_start
+from lake.cli.progress.numbers import Estimate, amount_of, rows_of
+from lake.core.clock import Clock
+from lake.core.progress import Meter, Progress, Silent
+from lake.core.units import format_duration, iso_time
+
+AUTO, BAR, LINES, JSON, NONE = "auto", "bar", "lines", "json", "none"
+KINDS = (AUTO, BAR, LINES, JSON, NONE)
+_SECONDS_BETWEEN_LINES = 60.0
+_SECONDS_BETWEEN_DOCUMENTS = 1.0
+
+
+def make_progress(
+    kind: str, stream: TextIO, clock: Clock, about: Callable[[], str], *, quiet: bool
+) -> Progress:
+    """Return the progress display of a kind, or for AUTO the one that suits the stream.
+
+    Args:
+        kind: one of `KINDS`.
+        stream: what it writes to, standard error.
+        clock: measures the phases.
+        about: returns the command and the table, for lines.
+        quiet: show nothing unless a kind was chosen.
+    """
+    if kind == AUTO:
+        kind = NONE if quiet else BAR if stream.isatty() else LINES
+    if kind == NONE:
+        return Silent()
+    if kind == BAR:
+        from lake.cli.progress.bar import ProgressBar  # noqa: PLC0415 - door: only a terminal needs Rich
+
+        return ProgressBar(stream, clock)
+    return Documents(stream, clock) if kind == JSON else Lines(stream, clock, about)
+
+
+class _Ticking(ABC):
+    """Calls `tick` every second, in a thread of its own, because one task may take longer than that."""
+
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        self.meter: Meter | None = None
+        self._stream = stream
+        self._clock = clock
+        self._estimate = Estimate(clock)
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def show(self, meter: Meter | None) -> None:
+        """Show a phase instead of the present one; None shows nothing."""
+        self._change(self.meter, meter)
+        self.meter = meter
+        if meter is None:
+            self._ended.set()
+        elif self._thread is None or self._ended.is_set():
+            self._ended = threading.Event()
+            self._thread = threading.Thread(
+                target=self._run, args=(self._ended,), name="progress", daemon=True
+            )
+            self._thread.start()
+
+    def tick(self) -> None:
+        """Write what is due."""
+        meter = self.meter
+        if meter is not None:
+            self._write(meter)
+
+    def _run(self, ended: threading.Event) -> None:
+        while not ended.wait(_SECONDS_BETWEEN_DOCUMENTS):
+            self.tick()
+
+    def _change(self, before: Meter | None, after: Meter | None) -> None:
+        """React to a change of the phase; lines wait for their minute."""
+        del before, after
+
+    @abstractmethod
+    def _write(self, meter: Meter) -> None:
+        """Write what is due."""
+
+
+class Lines(_Ticking):
+    """Prints a line a minute while a phase lasts, for logs and the mail of cron."""
+
+    def __init__(self, stream: TextIO, clock: Clock, about: Callable[[], str]) -> None:
+        super().__init__(stream, clock)
+        self._about = about
+        self._printed = clock.monotonic()
+
+    def _write(self, meter: Meter) -> None:
+        work = meter.read()
+        left = self._estimate.seconds_left(work)
+        now = self._clock.monotonic()
+        if now - self._printed < _SECONDS_BETWEEN_LINES:
+            return
+        self._printed = now
+        parts = [amount_of(work), rows_of(work), f"{format_duration(left)} left" if left else ""]
+        text = ", ".join(part for part in parts if part)
+        start = line_start(self._clock, self._about())
+        self._stream.write(f"{start}{work.phase}{': ' if text else ''}{text}\n")
+        self._stream.flush()
+
+
+class Documents(_Ticking):
+    """Prints a JSON document a second on one line, for programs."""
+
+    def _change(self, before: Meter | None, after: Meter | None) -> None:
+        # The last state of a phase and the first one of the next.
+        for meter in (before, after):
+            if meter is not None:
+                self._write(meter)
+
+    def _write(self, meter: Meter) -> None:
+        work = meter.read()
+        left = self._estimate.seconds_left(work)
+        document: dict[str, Any] = {
+            "time": iso_time(self._clock.now_ms()),
+            "phase": work.phase,
+            "tasks": work.tasks,
+            "total_tasks": work.total_tasks or None,
+            "bytes": work.done_bytes,
+            "total_bytes": work.total_bytes or None,
+            "rows": work.rows,
+            "seconds_left": None if left is None else round(left, 1),
+        }
+        self._stream.write(json.dumps(document) + "\n")
+        self._stream.flush()
