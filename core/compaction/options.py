@@ -120,7 +120,8 @@ class CompactionOptions:
             raise InvalidRequestError(f"{Option.BY} requires {Option.STRATEGY} sort or zorder")
         if self.strategy == ZORDER and self.by is None:
             raise InvalidRequestError(
-                f"{Option.STRATEGY} zorder requires columns", hint=f'{Option.BY} "a, b"'
+                f"{Option.STRATEGY} zorder requires columns",
+                hint=f'name them, for example {Option.BY} "a, b"',
             )
         positive = {
             "compression-factor": self.compression_factor,

@@ -413,7 +413,9 @@ def _existing(session: Session, identifier: str, options: IngestOptions) -> Tabl
         return session.table(identifier)
     except NotFoundError as error:
         if not options.create:
-            raise NotFoundError(error.message, hint=f"{Option.CREATE} creates the table") from error
+            raise NotFoundError(
+                error.message, hint=f"add {Option.CREATE} to create the table"
+            ) from error
     if options.branch != ancestry.MAIN:
         raise InvalidRequestError(f"a new table has no branch {options.branch}: its first is main")
     return None

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ from lake.core.settings import Settings
 from support.cli.lasting_engine import end_shared_spark, session_on_shared_spark
 
 _OWN_SPARK = {"--engine", "--master", "--remote", "--spark-conf"}
+
+# A reference to an option that did not become a flag (lake/core/options.py); JSON escapes the mark.
+_REFERENCE = re.compile(r"(\ufdd0|\\ufdd0)[a-z_]+")
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ class CommandLine:
         opened = self.open_session or self._sharing(arguments)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(self.arguments(*arguments), open_session=opened)
-        return Result(code, _text(out), _text(err))
+        result = Result(code, _text(out), _text(err))
+        assert not _REFERENCE.search(result.stdout + result.stderr), result
+        return result
 
     def _sharing(self, arguments: Sequence[object]) -> Callable[[Settings], Session] | None:
         """Let commands on Spark share one, which takes seconds to start, unless one asks for another."""
