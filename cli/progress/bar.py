@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import TextIO
 
@@ -10,40 +11,59 @@ from rich.console import Console, RenderableType
 
 from lake.cli.progress.numbers import Estimate, amount_of, rows_of
 from lake.core.clock import Clock
-from lake.core.progress import Meter
+from lake.core.progress import Meter, Work
 from lake.core.units import format_duration
 
 # The work of a phase as parts of the bar.
 _PARTS = 1000
+_DELAY_SECONDS = 0.5
 
 
 class ProgressBar:
-    """Draws a bar while a phase is shown."""
+    """Draws a bar while a phase is shown; nothing is drawn for a command that takes half a second."""
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self.meter: Meter | None = None
         self._stream = stream
         self._clock = clock
+        self._lock = threading.Lock()
+        self._delay: threading.Timer | None = None
         self._bar: _Polled | None = None
 
     def show(self, meter: Meter | None) -> None:
         """Show a phase instead of the present one; None removes the bar."""
-        self.meter = meter
+        with self._lock:
+            self.meter = meter
+            if meter is None:
+                self._end()
+            elif self._delay is None:
+                self._delay = threading.Timer(_DELAY_SECONDS, self.draw)
+                self._delay.daemon = True
+                self._delay.start()
+
+    def draw(self) -> None:
+        """Draw the bar from now on."""
+        with self._lock:
+            if self.meter is not None and self._bar is None:
+                console = Console(file=self._stream, markup=False, emoji=False, highlight=False)
+                self._bar = _Polled(self, Estimate(self._clock), console)
+                self._bar.start()
+
+    def _end(self) -> None:
+        if self._delay is not None:
+            self._delay.cancel()
+            self._delay = None
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-        if meter is not None:
-            console = Console(file=self._stream, markup=False, emoji=False, highlight=False)
-            self._bar = _Polled(meter, Estimate(self._clock), console)
-            self._bar.start()
 
 
 class _Polled(progress.Progress):
     """Reads the meter each time that Rich draws the bar, ten times a second."""
 
-    def __init__(self, meter: Meter, estimate: Estimate, console: Console) -> None:
+    def __init__(self, shown: ProgressBar, estimate: Estimate, console: Console) -> None:
         # Rich draws once while it is set up.
-        self._meter = meter
+        self._source = shown
         self._estimate = estimate
         super().__init__(
             progress.TextColumn("{task.description}", markup=False),
@@ -58,15 +78,19 @@ class _Polled(progress.Progress):
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Return the bar with the present state of the meter."""
-        work = self._meter.read()
-        left = self._estimate.seconds_left(work)
-        for task in self.task_ids:
-            self.update(
-                task,
-                description=work.phase,
-                total=None if work.share is None else _PARTS,
-                completed=int((work.share or 0) * _PARTS),
-                numbers=" · ".join(text for text in (amount_of(work), rows_of(work)) if text),
-                left=f"{format_duration(left)} left" if left else "",
-            )
+        meter = self._source.meter
+        if meter is not None:
+            for task in self.task_ids:
+                self._update(task, meter.read())
         yield from super().get_renderables()
+
+    def _update(self, task: progress.TaskID, work: Work) -> None:
+        left = self._estimate.seconds_left(work)
+        self.update(
+            task,
+            description=work.phase,
+            total=None if work.share is None else _PARTS,
+            completed=int((work.share or 0) * _PARTS),
+            numbers=" · ".join(text for text in (amount_of(work), rows_of(work)) if text),
+            left=f"{format_duration(left)} left" if left else "",
+        )

@@ -114,7 +114,10 @@ def test_a_bar_shows_the_phase_as_it_is_and_goes_away(monkeypatch: pytest.Monkey
     meter = Meter("[bold]rewriting", inputs=[2 * MB, 2 * MB])
     meter.finish(0, rows=1234)
     bar.show(meter)
+    assert stream.getvalue() == ""
+    bar.draw()
     bar.show(None)
+    bar.draw()
     bar.show(None)
 
     text = stream.getvalue()
