@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import select
 import sys
 import threading
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 _SIGNAL_CODES = 128
+_NOT_A_NUMBER = re.compile(
+    r"Invalid value for '(?P<option>[^']+)'.*\bvalid (?P<kind>integer|number)", re.DOTALL
+)
 _FILTERS = frozenset({"--where", "--overwrite-where"})
 # How a command ended: its outcome, its error, an unexpected exception, or the exit code of help.
 _Ending = Outcome | LakeError | Exception | int
@@ -200,11 +204,24 @@ def _usage_error(error: typer.TyperException, line: CommandLine) -> LakeError | 
     meant = None if known else suggestion(line.command or "", list(VERBS))
     if meant:
         hint = f"did you mean {meant}?"
-    message = error.format_message()
+    message = _plain_message(error.format_message(), line)
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
         return InvalidRequestError("no command given", hint=hint)
     return InvalidRequestError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
+
+
+def _plain_message(message: str, line: CommandLine) -> str:
+    """Return Typer's message about a number in the form of lake's own messages."""
+    found = _NOT_A_NUMBER.match(message)
+    if found is None:
+        return message
+    option = found["option"].rpartition(" ")[2]
+    arguments = line.arguments
+    given = [after for before, after in pairwise(arguments) if before == option]
+    given += [word.partition("=")[2] for word in arguments if word.startswith(f"{option}=")]
+    wanted = "a whole number" if found["kind"] == "integer" else "a number"
+    return f"{option} takes {wanted}, not {given[-1]!r}" if given else message
 
 
 def _arranged(arguments: Sequence[str]) -> tuple[CommandLine, InvalidRequestError | None]:

@@ -9,6 +9,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import DryRun, TableArgument, Wait
+from lake.core.errors import InvalidRequestError
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.outcome import Outcome
 from lake.core.snapshots.ancestry import parse_time_ms, resolve
@@ -103,7 +104,15 @@ def expire(
 def _moment(text: str | None, now_ms: int) -> int | None:
     if text is None:
         return None
-    return now_ms - parse_duration_ms(text) if is_duration(text) else parse_time_ms(text)
+    if is_duration(text):
+        return now_ms - parse_duration_ms(text)
+    try:
+        return parse_time_ms(text)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(
+            f"--older-than {text!r} is neither an age nor a time",
+            hint="use 7d, 12h, or 2026-01-31T12:00Z",
+        ) from error
 
 
 def _snapshots(table: Table, names: list[str]) -> tuple[int, ...]:

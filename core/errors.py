@@ -135,5 +135,5 @@ class StoppedError(LakeError):
     kind = "stopped"
 
     def __init__(self, signal_number: int) -> None:
-        super().__init__("stopped before the end; nothing half-done is visible")
+        super().__init__("stopped; no partial change is visible")
         self.signal_number = signal_number

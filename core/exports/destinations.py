@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
-from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
+from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.exports.formats import ARROW, ARROW_STREAM, CSV, FORMATS, JSON, PARQUET, SUFFIXES
 from lake.core.options import Option
 
@@ -58,6 +58,7 @@ def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
     Raises:
         InvalidRequestError: the format is unknown, or the path exists and may not be replaced.
         RefusedError: the existing folder is not a scan's output.
+        NotFoundError: the folder for the output does not exist.
     """
     if locations.has_scheme(path) or not path:
         raise InvalidRequestError(f"{Option.OUTPUT} must be a path on this machine, not {path!r}")
@@ -67,6 +68,11 @@ def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
     if output.is_device:
         return Output(_stream_format(chosen), path, None, single=True)
     _refuse_existing(output)
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise NotFoundError(
+            f"there is no folder {folder} for the output", hint=f"mkdir -p {folder}"
+        )
     return output
 
 
@@ -164,7 +170,6 @@ def replacing(output: Output) -> Iterator[str]:
     path = os.path.abspath(output.path)
     temporary, old = f"{path}.{os.getpid()}.partial", f"{path}.{os.getpid()}.old"
     with _translate_errors(output.path):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
             yield temporary
             _refuse_existing(output)

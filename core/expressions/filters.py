@@ -6,8 +6,10 @@ A filter keeps the rows for which it is TRUE in SQL's three-valued logic: neithe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
@@ -29,7 +31,7 @@ from pyiceberg.expressions import (
     UnboundPredicate,
     UnboundTerm,
 )
-from pyiceberg.expressions.literals import Literal
+from pyiceberg.expressions.literals import DecimalLiteral, Literal, LongLiteral, StringLiteral
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DoubleType,
@@ -43,9 +45,9 @@ from pyiceberg.types import (
 from lake.core.errors import BadInputError, NotFoundError
 from lake.core.expressions.literals import (
     Coerced,
+    MissingZoneError,
     coerce,
     literal_from_plain,
-    literal_kind,
     literal_to_plain,
 )
 from lake.core.expressions.parser import Unknown
@@ -92,6 +94,11 @@ class FieldIdReference(UnboundTerm):
     def as_bound(self) -> type[BoundReference]:
         """The class of the bound term."""
         return BoundReference
+
+
+# How hints write an operation, and the names that filters write without quotes.
+_SIGNS = {"eq": "=", "not-eq": "<>", "lt": "<", "lt-eq": "<=", "gt": ">", "gt-eq": ">="}
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def bind_filter(
@@ -293,7 +300,11 @@ class _Binder:
         try:
             return self.schema.find_field(key, case_sensitive=self.case_sensitive)
         except ValueError as error:
-            raise NotFoundError(f"the table has no column {key}", hint=self._columns()) from error
+            similar = get_close_matches(str(key), self.schema.column_names, n=1)
+            meant = f"Did you mean {similar[0]}? " if similar else ""
+            raise NotFoundError(
+                f"the table has no column {key}", hint=f"{meant}{self._columns()}"
+            ) from error
 
     def _refuse_ambiguous(self, name: str) -> None:
         alike = [known for known in self.schema.column_names if known.lower() == name.lower()]
@@ -312,12 +323,28 @@ class _Binder:
                 _refuse_pattern(type_)
             return coerce(literal, type_)
         except (TypeError, ValueError, ArithmeticError) as error:
-            name = self.schema.find_column_name(term.field.field_id)
+            name = str(self.schema.find_column_name(term.field.field_id))
+            hint = self._columns()
+            if correct := _correction(type_, literal, error):
+                hint = f"Write: {_quoted(name)} {_SIGNS.get(op, '=')} '{correct}'. {hint}"
             raise BadInputError(
-                f"column {name} is a {type_}, which cannot be compared with the "
-                f"{literal_kind(literal)} {_shown(literal)}: {error}",
-                hint=self._columns(),
+                f"column {name} is a {type_}, which cannot be compared with {_shown(literal)}: {error}",
+                hint=hint,
             ) from error
+
+
+def _correction(type_: IcebergType, literal: Literal[Any], error: Exception) -> str:
+    """Return the text that was probably meant instead of a literal; empty if there is no such text."""
+    if isinstance(error, MissingZoneError):
+        return error.suggestion
+    if isinstance(type_, StringType) and isinstance(literal, LongLiteral | DecimalLiteral):
+        return _shown(literal)
+    return ""
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a column as filters write it."""
+    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 def _refuse_pattern(type_: IcebergType) -> None:
@@ -352,7 +379,14 @@ def _bind_set(op: str, term: BoundReference, literals: set[Any]) -> BooleanExpre
 
 
 def _shown(literal: Literal[Any]) -> str:
-    text = repr(literal.value)
+    """Return the start of a literal as filters write it."""
+    value = literal.value
+    if isinstance(literal, StringLiteral):
+        text = "'" + value.replace("'", "''") + "'"
+    elif isinstance(value, bool):
+        text = str(value).lower()
+    else:
+        text = f"X'{value.hex()}'" if isinstance(value, bytes) else str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 

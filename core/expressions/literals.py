@@ -64,6 +64,14 @@ _TIMESTAMP = re.compile(
 _NANOS = 1_000_000_000
 
 
+class MissingZoneError(ValueError):
+    """A time without a zone is given for a column with one; `suggestion` is the time in UTC."""
+
+    def __init__(self, suggestion: str) -> None:
+        super().__init__("the time has no zone")
+        self.suggestion = suggestion
+
+
 @dataclass(frozen=True, slots=True)
 class Coerced:
     """A literal converted to a type: the closest value from below, and whether it is equal.
@@ -310,7 +318,8 @@ def _timestamp_nanos(text: str, *, zoned: bool) -> int:
         raise ValueError("write timestamps as 2024-12-31T23:59:59")
     zone = found["zone"]
     if zoned and zone is None:
-        raise ValueError("the column has a time zone: add one, as in 2024-12-31T23:59:59Z")
+        time = found["time"] or "00:00:00"
+        raise MissingZoneError(f"{found['date']}T{time}Z")
     if not zoned and zone is not None:
         raise ValueError("the column has no time zone: leave it out")
     nanos = _days(found["date"]) * _DAY_SECONDS * _NANOS

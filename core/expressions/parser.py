@@ -51,6 +51,7 @@ _MAX_TEXT = 64 * 1024
 _MAX_NESTING = 32
 _MAX_DIGITS = 400
 _SHOWN_CHARACTERS = 60
+_AFTER_COLUMN = "=, <>, <, <=, >, >=, <=>, is, in, like, between, and, or or the end"
 _HINT = (
     "Write filters as in: amount >= 10.5 and (country in ('DE', 'FR') or name like 'A%') "
     "and deleted_at is null. Text is in single quotes; names with characters other than letters, "
@@ -181,10 +182,10 @@ class _Parser:
     def _fail(self, expected: str) -> NoReturn:
         self._fail_at(self._next.start, f"expected {expected}")
 
-    def _fail_at(self, start: int, reason: str) -> NoReturn:
+    def _fail_at(self, start: int, reason: str, hint: str = _HINT) -> NoReturn:
         rest = self._text[start : start + _SHOWN_CHARACTERS].strip()
         where = f"at character {start + 1}: {rest!r}" if rest else "at its end"
-        raise BadInputError(f"cannot read the filter {where}: {reason}", hint=_HINT)
+        raise BadInputError(f"cannot read the filter {where}: {reason}", hint=hint)
 
     # Conditions
 
@@ -253,8 +254,18 @@ class _Parser:
             # A boolean column is a condition by itself.
             return _predicate("eq", column, BooleanLiteral(True))  # noqa: FBT003
         else:
-            self._fail("=, <>, <, <=, >, >=, <=>, is, in, like, between, and, or or the end")
+            self._fail_after(column)
         return Not(found) if negated else found
+
+    def _fail_after(self, column: Reference) -> NoReturn:
+        """Fail at what follows a column; two words are often one name that lacks its quotes."""
+        token = self._next
+        hint = _HINT
+        if token.kind == "word":
+            name = f'"{column.name} {token.text}"'
+            rest = self._text[token.start + len(token.text) :].strip()[:_SHOWN_CHARACTERS]
+            hint = f"if it is one name, quote it: {name} {rest}".rstrip()
+        self._fail_at(token.start, f"expected {_AFTER_COLUMN}", hint)
 
     def _ends_condition(self) -> bool:
         return self._next.kind == "end" or self._next.word in {"and", "or", ")"}

@@ -72,6 +72,7 @@ from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
 APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
@@ -139,8 +140,10 @@ class IngestOptions:
     text: TextFormat = AS_SHOWN
 
     def __post_init__(self) -> None:
-        if bool(self.sources) == bool(self.from_table):
-            raise InvalidRequestError(f"name files to load or {Option.FROM_TABLE}, one of the two")
+        if not self.sources and not self.from_table:
+            raise InvalidRequestError("nothing to load", hint=f"give files, or {Option.FROM_TABLE}")
+        if self.sources and self.from_table:
+            raise InvalidRequestError(f"files and {Option.FROM_TABLE} contradict each other")
         if self.from_table and self.format:
             raise InvalidRequestError(
                 f"{Option.FROM_TABLE} and {Option.FORMAT} contradict each other"
@@ -741,13 +744,27 @@ def _defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str
     }
 
 
+def _partition_terms(spec: PartitionSpec, schema: Schema) -> list[str]:
+    """Return the fields of a partition spec as `partition_by` takes them."""
+    names = [(str(item.transform), schema.find_column_name(item.source_id)) for item in spec.fields]
+    return [str(name) if kind == "identity" else _term(kind, name) for kind, name in names]
+
+
+def _term(transform: str, column: str | None) -> str:
+    """Return ``bucket(16, id)`` for the transform ``bucket[16]`` of a column."""
+    kind, _, width = transform.rstrip("]").partition("[")
+    return f"{kind}({width}, {column})" if width else f"{kind}({column})"
+
+
 def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
     """Warn if the existing table differs from the requested new table."""
     if options.partition_by is not None:
         asked = transform_syntax.partition_spec(options.partition_by, table.schema)
         if not asked.compatible_with(table.spec):
+            terms = ", ".join(_partition_terms(table.spec, table.schema)) or "nothing"
             session.warn(
-                f"{table.identifier} exists with another partitioning: {Option.PARTITION_BY} is ignored"
+                f"{table.identifier} already exists and is partitioned by {terms}; "
+                f"{Option.PARTITION_BY} is ignored"
             )
     if options.sort_by is not None:
         order = transform_syntax.sort_order(options.sort_by, table.schema)

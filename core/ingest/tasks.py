@@ -21,6 +21,7 @@ from lake.core.errors import BadInputError
 from lake.core.expressions.filters import bind_filter, filter_columns, row_mask
 from lake.core.ingest.payloads import KeepTask, ReceiveTask, SourceTask, SourceUnit
 from lake.core.manifests.data_files import DataFile
+from lake.core.options import Option
 from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
 from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.sorting.external_sort import with_keys
@@ -270,6 +271,14 @@ def _check_matching(
     if not pc.all(mask).as_py():
         row = batch.filter(pc.invert(mask)).slice(0, 1).to_pylist()[0]
         raise BadInputError(
-            f"{where} has rows that do not match the overwrite's filter, e.g. {str(row)[:_SHOWN]}",
-            hint="an overwrite may only add rows that match its filter",
+            f"{where} has a row outside {Option.OVERWRITE_WHERE}: {_shown_row(row)}",
+            hint="remove the row, or widen the filter",
         )
+
+
+def _shown_row(row: Mapping[str, Any]) -> str:
+    """Return the start of a row for a message: names with values, as filters write them."""
+    text = ", ".join(
+        f"{name} is NULL" if value is None else f"{name} = {value}" for name, value in row.items()
+    )
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

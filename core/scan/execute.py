@@ -141,7 +141,7 @@ def _outcome(
         )
         more = len(plan.skipped) - _SHOWN_SNAPSHOTS
         warnings.append(
-            f"skipped {len(plan.skipped)} snapshots that are not appends ({Option.CHANGES} shows them): {shown}"
+            f"skipped {_not_appended(len(plan.skipped))} ({Option.CHANGES} shows the changes): {shown}"
             + (f" and {more} more" if more > 0 else "")
         )
     if plan.truncated:
@@ -159,4 +159,12 @@ def _outcome(
         result=result,
         warnings=warnings,
         details=details,
+    )
+
+
+def _not_appended(number: int) -> str:
+    return (
+        "1 snapshot that is not an append"
+        if number == 1
+        else f"{number} snapshots that are not appends"
     )

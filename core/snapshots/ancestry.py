@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
+from lake.core.units import format_time
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -205,7 +206,13 @@ def _at(metadata: TableMetadata, time_ms: int, name: str, branch: str) -> Snapsh
     for snapshot in ancestors(metadata, head.snapshot_id if head else None):
         if branch != MAIN and snapshot.timestamp_ms <= time_ms:
             return snapshot
-    raise NotFoundError(f"the table has no snapshot as old as {name[1:]}")
+    oldest = min((item.timestamp_ms for item in metadata.snapshots), default=None)
+    message = f"the table has no snapshot as old as {name[1:]}"
+    if oldest is None:
+        raise NotFoundError(message)
+    raise NotFoundError(
+        f"{message}: the oldest is from {format_time(oldest)}", hint="give that time or a later one"
+    )
 
 
 def _required(metadata: TableMetadata, snapshot_id: int, name: str) -> Snapshot:

@@ -101,6 +101,11 @@ def _expand(storage: Storage, name: str) -> list[str]:
         chosen = [name]
     else:
         chosen = _expand_remote(storage, name) if _WILD.search(parsed.path) else []
+    if not chosen and (os.path.isdir(parsed.path) if parsed.is_local else storage.is_folder(name)):
+        raise NotFoundError(
+            f"the folder {name} contains no files to load",
+            hint="names that begin with _ or . are not read",
+        )
     if not chosen:
         raise NotFoundError(
             f"no such file: {name}" if not _WILD.search(name) else f"no file matches {name}"

@@ -33,6 +33,14 @@ _BUSY = re.compile(
 _OF_A_STORE = re.compile(r"\bAWS Error\b|HTTP status \d{3}\b|google::cloud|azure", re.IGNORECASE)
 # The text with which Python and Arrow repeat the system's error number.
 _REPEATED = re.compile(r"^\[Errno \d+\] |\.? Detail: \[errno \d+\] [\w /-]*")
+# Numbers of curl's errors in Arrow's texts. Source: libcurl, libcurl-errors(3).
+_CURL = re.compile(r"curlCode: (\d+)")
+_CURL_HOST, _CURL_REFUSED, _CURL_TLS = frozenset({5, 6}), 7, frozenset({35, 51, 58, 60, 77})
+# The texts of urllib3, by which botocore connects.
+_UNRESOLVED = re.compile(
+    r"failed to resolve|name or service not known|NameResolutionError", re.IGNORECASE
+)
+_NOT_TRUSTED = re.compile(r"certificate verify failed|\[SSL: ", re.IGNORECASE)
 # Arrow's message for any refusal whose body is longer than the range that it requested.
 _MUFFLED = "flush response stream"
 _LENGTH = 300
@@ -71,6 +79,8 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
     if isinstance(error, PermissionError) or error.errno == errno.EROFS or _REFUSED.search(text):
         refused = f"no permission for {location}" if location else "the storage refused access"
         return NotAuthorisedError(f"{refused}: {_reason(error, text)}")
+    if unreachable := _unreachable_store(text):
+        return unreachable
     if isinstance(error, TimeoutError) or _BUSY.search(text):
         return TimedOutError(f"the storage is too busy: {text}", hint="run the command again")
     if error.errno in _IMPOSSIBLE_PATH:
@@ -86,6 +96,28 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
     reason = _reason(error, text)
     message = f"{location}: {reason}" if location else f"the storage failed: {reason}"
     return StorageError(message, hint=_HINTS.get(error.errno or 0))
+
+
+def _unreachable_store(text: str) -> LakeError | None:
+    """Return the error for a store to which there is no connection, by the number of curl's error in Arrow's text."""
+    found = _CURL.search(text)
+    number = int(found[1]) if found else None
+    if number in _CURL_HOST or _UNRESOLVED.search(text):
+        return TimedOutError(
+            f"the host name of the storage cannot be resolved: {text}",
+            hint="check the endpoint and the region (s3.endpoint, s3.region), and the name server of this machine",
+        )
+    if number in _CURL_TLS or _NOT_TRUSTED.search(text):
+        return StorageError(
+            f"no trusted encrypted connection to the storage: {text}",
+            hint="if the authority is your own, set AWS_CA_BUNDLE to its file; check http or https in s3.endpoint",
+        )
+    if number == _CURL_REFUSED:
+        return TimedOutError(
+            f"the storage refused the connection: {text}",
+            hint="check s3.endpoint, and that the server runs, then run the command again",
+        )
+    return None
 
 
 def is_refusal(error: BaseException) -> bool:

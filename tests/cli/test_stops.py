@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-_STOPPED = "Z lake snapshots db.t: error: stopped before the end; nothing half-done is visible\n"
+_STOPPED = "Z lake snapshots db.t: error: stopped; no partial change is visible\n"
 # Waits for signals where the work would be, then takes its time to clean up.
 PROGRAM = textwrap.dedent(
     """

@@ -262,6 +262,7 @@ def test_a_broken_data_file_leaves_no_output(
     data[20] ^= 0xFF
     victim.write_bytes(data[:-9])
     output = tmp_path / "out" / "rows.csv"
+    output.parent.mkdir()
 
     result = lake("--json", "scan", "db.t", "--output", output)
 

@@ -228,10 +228,40 @@ def test_an_unknown_column_is_named_with_the_columns_there_are() -> None:
     schema = schema_of(id=LongType(), name=StringType())
     with pytest.raises(NotFoundError, match="no column nmae") as caught:
         bind_filter(EqualTo("nmae", "a"), schema)
-    assert caught.value.hint == "Its columns are: id, name."
+    assert caught.value.hint == "Did you mean name? Its columns are: id, name."
     with pytest.raises(NotFoundError):
         bind_filter(EqualTo("NAME", "a"), schema)
     assert filter_columns(bind_filter(EqualTo("NAME", "a"), schema, case_sensitive=False)) == {2}
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "message", "correct"),
+    [
+        (
+            "zip = 5",
+            StringType(),
+            "a string, which cannot be compared with 5: not text",
+            "zip = '5'",
+        ),
+        (
+            "zip < '2024-02-02'",
+            TimestamptzType(),
+            "compared with '2024-02-02': the time has no zone",
+            "zip < '2024-02-02T00:00:00Z'",
+        ),
+        ("zip = true", LongType(), "cannot be compared with true: not a number", ""),
+        ("zip = X'0A'", LongType(), "cannot be compared with X'0a': not a number", ""),
+        ("zip = 1.5", DateType(), "cannot be compared with 1.5: not a date", ""),
+    ],
+)
+def test_a_literal_of_the_wrong_kind_is_shown_as_filters_write_it_with_the_correction(
+    text: str, type_: Any, message: str, correct: str
+) -> None:
+    with pytest.raises(BadInputError) as caught:
+        bind_filter(parse_filter(text), schema_of(zip=type_))
+    assert message in caught.value.message
+    written = f"Write: {correct}. " if correct else ""
+    assert caught.value.hint == f"{written}Its columns are: zip."
 
 
 def test_a_name_that_several_columns_have_in_other_cases_is_ambiguous() -> None:

@@ -359,7 +359,13 @@ def test_what_is_not_a_filter_is_refused_with_its_place_and_what_was_expected(
     with pytest.raises(BadInputError, match=re.escape(place)) as caught:
         parse_filter(text)
     assert reason in caught.value.message
-    assert "single quotes" in (caught.value.hint or "")
+    assert re.search("single quotes|if it is one name, quote it: ", caught.value.hint or "")
+
+
+def test_a_name_of_two_words_is_suggested_in_quotes() -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse_filter("id = 1 and Order ID > 5")
+    assert caught.value.hint == 'if it is one name, quote it: "Order ID" > 5'
 
 
 def test_long_and_deep_filters_are_bounded() -> None:
