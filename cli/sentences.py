@@ -83,17 +83,45 @@ def _planned_load(plan: _Facts) -> str:
     if plan["changes_column"]:
         return f"apply the changes in {source} by {', '.join(plan['key'])}"
     if plan["key"]:
-        return f"update or insert the rows of {source} by {', '.join(plan['key'])}"
+        text = f"update or insert the rows of {source} by {', '.join(plan['key'])}"
+        return f"{text}; {_rows_that_may_match(plan)}" if plan["updated_rows_at_most"] else text
     if plan["mode"] == "append":
         return f"load {source}"
-    return f"{_removals(plan, 'remove', 'rewrite')}load {source} ({plan['mode']})"
+    if "removed_rows_at_most" not in plan:
+        return (
+            f"load {source} and replace the partitions that receive rows "
+            "(the source is too large to read for a dry run)"
+        )
+    if not plan["removed_files"] + plan["rewritten_files"]:
+        return f"load {source} and remove no rows"
+    return f"remove {_removed_rows(plan)}{_removed_from(plan)} and load {source}"
 
 
-def _removals(plan: _Facts, remove: str, rewrite: str) -> str:
-    """Return what an overwrite does to the table's files, before what it loads; empty if nothing."""
-    files = {remove: plan["removed_files"], rewrite: plan["rewritten_files"]}
-    parts = [f"{verb} {counted(number, 'data file')}" for verb, number in files.items() if number]
-    return f"{', '.join(parts)} and " if parts else ""
+def _rows_that_may_match(plan: _Facts) -> str:
+    """Return the limits of what a load by key changes: only its run compares the keys."""
+    text = f"up to {counted(plan['updated_rows_at_most'], 'row')}"
+    if files := plan["examined_files"]:
+        text += f" in {counted(files, 'file')}"
+        partitions = [name for name in plan["examined_partitions"] or () if name]
+        text += f" of {counted(len(partitions), 'partition')}" if partitions else ""
+    return f"{text} may have the same keys (a dry run does not compare them)"
+
+
+def _removed_rows(facts: _Facts) -> str:
+    """Return how many rows an overwrite removes; ``up to`` if metadata does not show the number."""
+    if "removed_rows" in facts:
+        return counted(facts["removed_rows"], "row")
+    return f"up to {counted(facts['removed_rows_at_most'], 'row')}"
+
+
+def _removed_from(plan: _Facts) -> str:
+    """Return the files and partitions that lose rows."""
+    whole, partly = plan["removed_files"], plan["rewritten_files"]
+    text = f" in {counted(whole + partly, 'file')}"
+    named = [item for item in plan["removed_partitions"] or () if item["partition"]]
+    if named:
+        text += f" of {counted(len(named), 'partition')}"
+    return f"{text} ({partly:,} of them in part)" if partly else text
 
 
 def _partitioned(spec: str) -> str:
@@ -105,13 +133,28 @@ def _loaded(plan: _Facts, result: _Facts) -> str:
         changes = counted(result["rows_read"], "change")
         return f"applied {changes} in {_files(result)}"
     if plan["key"]:
-        done = {"updated": result["rows_updated"], "inserted": result["rows_inserted"]}
-        text = " and ".join(f"{verb} {counted(rows, 'row')}" for verb, rows in done.items() if rows)
-        return f"{text or 'changed no row'} ({counted(result['rows_read'], 'row')} read)"
+        return f"{_changed_rows(result)} ({result['rows_read']:,} read)"
     if plan.get("mode") in {None, "append"}:
         return f"loaded {_rows_in_files(result)}"
-    removals = _removals(plan, "removed", "rewrote")
-    return f"{removals}loaded {_rows_in_files(result)} ({plan['mode']})"
+    if not result["removed_files"] + result["rewritten_files"]:
+        return f"loaded {_rows_in_files(result)}; no row was replaced"
+    text = f"replaced {_removed_rows(result)} by {result['rows_written']:,}"
+    if result["rewritten_files"]:
+        return f"{text}, rewrote {counted(result['rewritten_files'], 'file')}"
+    return f"{text} in {_files(result)}"
+
+
+def _changed_rows(result: _Facts) -> str:
+    """Return how many rows a load by key updated and inserted; ``row`` is written once."""
+    updated, inserted = result["rows_updated"], result["rows_inserted"]
+    if "rows_updated" not in result:
+        return f"wrote {counted(result['rows_written'], 'row')} by key"
+    if updated and inserted:
+        return f"{counted(updated, 'row')} updated, {inserted:,} inserted"
+    done = "updated" if updated else "inserted"
+    return (
+        f"{counted(updated + inserted, 'row')} {done}" if updated + inserted else "no row changed"
+    )
 
 
 def _rows_in_files(result: _Facts) -> str:

@@ -261,15 +261,17 @@ def ingest(
         )
         if by_key is None:
             plan = plan_ingest(session, table, options)
-            return preview(plan) if dry_run else execute(session, plan)
+            return preview(session, plan) if dry_run else execute(session, plan)
         if options.mode != APPEND:
             option = "--upsert" if upsert else "--changes-column"
             raise InvalidRequestError(f"{option} and --{options.mode} contradict each other")
         if isinstance(by_key, ChangeOptions):
             changes = plan_changelog_load(session, table, options, by_key)
-            return preview_changes(changes) if dry_run else execute_changes(session, changes)
+            return (
+                preview_changes(session, changes) if dry_run else execute_changes(session, changes)
+            )
         wanted = plan_upsert(session, table, options, by_key)
-        return preview_upsert(wanted) if dry_run else execute_upsert(session, wanted)
+        return preview_upsert(session, wanted) if dry_run else execute_upsert(session, wanted)
 
 
 def _by_key(

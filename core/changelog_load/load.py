@@ -58,9 +58,9 @@ class _Written:
         return sum(file.record_count for file in self.data)
 
 
-def preview_changes(plan: ChangelogLoadPlan) -> Outcome:
+def preview_changes(session: Session, plan: ChangelogLoadPlan) -> Outcome:
     """Describe a plan without carrying it out."""
-    return preview(plan.ingest, describe_changes(plan))
+    return preview(session, plan.ingest, describe_changes(plan))
 
 
 def execute_changes(session: Session, plan: ChangelogLoadPlan) -> Outcome:

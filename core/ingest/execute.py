@@ -16,7 +16,7 @@ from lake.core.engine.tasks import (
     TaskFunction,
     TaskResult,
 )
-from lake.core.errors import LakeError
+from lake.core.errors import BadInputError, LakeError
 from lake.core.ingest.load import Load, run_load, warn_of_no_rows
 from lake.core.ingest.payloads import KeepTask, ReceiveTask, SourceTask
 from lake.core.ingest.plan import (
@@ -27,6 +27,8 @@ from lake.core.ingest.plan import (
     tasks_for,
     wanted_tasks,
 )
+from lake.core.ingest.removals import Removals, removals_in_partitions
+from lake.core.ingest.replaced_partitions import replaced_partitions
 from lake.core.ingest.result import Landed, LoadResult
 from lake.core.ingest.samples import first_rows
 from lake.core.ingest.tasks import (
@@ -43,9 +45,12 @@ from lake.core.progress import Meter, showing
 from lake.core.properties.table_properties import DELETE_ISOLATION, HASH, RANGE
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
+from lake.core.snapshots import ancestry
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
 from lake.core.staging.operation_files import Staging
+from lake.core.types.partition_paths import partition_path
 from lake.core.types.type_text import type_text
+from lake.core.units import natural_number
 
 Read = TypeVar("Read", bound=SourceTask)
 Receive = TypeVar("Receive", bound=PlainData)
@@ -64,6 +69,8 @@ class _Written:
     rows_read: int = 0
     kept_files: list[DataFile] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
+    # The partition of each replaced file, and the number of its rows that are removed.
+    removed_rows: list[tuple[str, int]] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -74,14 +81,22 @@ class _Written:
         return [*self.files, *self.kept_files]
 
 
-def preview(plan: IngestPlan, described: Mapping[str, Any] | None = None) -> Outcome:
+def preview(
+    session: Session, plan: IngestPlan, described: Mapping[str, Any] | None = None
+) -> Outcome:
     """Describe a plan without carrying it out, with the first rows of its text files.
 
     Args:
+        session: the session.
         plan: the plan.
         described: what is shown of it, if that is more than `describe` returns.
     """
     rows, problem = first_rows(plan)
+    if plan.options.mode == REPLACE and not plan.already and problem is None:
+        try:
+            plan = replace(plan, removals=replaced_partitions(session, plan))
+        except BadInputError as error:
+            problem = error
     facts = {**(described or describe(plan)), "sample_rows": rows}
     columns = [
         [item.name, type_text(item.field_type), item.required] for item in plan.schema.fields
@@ -94,6 +109,10 @@ def preview(plan: IngestPlan, described: Mapping[str, Any] | None = None) -> Out
         values = [list(row.values()) for row in rows]
         types = [type_text(item.field_type) for item in plan.schema.fields]
         details.append(Detail("first rows", list(rows[0]), values, types))
+    notes: list[str] = []
+    if plan.removals is not None and any(item.partition for item in plan.removals.partitions):
+        lost, notes = plan.removals.shown(verbose=session.settings.verbose)
+        details.append(lost)
     return Outcome(
         command="ingest",
         table=plan.table.identifier,
@@ -103,6 +122,7 @@ def preview(plan: IngestPlan, described: Mapping[str, Any] | None = None) -> Out
         plan=facts,
         warnings=[] if problem is None else [f"the load will fail: {problem.message}"],
         details=details,
+        notes=notes,
     )
 
 
@@ -156,7 +176,34 @@ class _Ingest(Load):
         """Commit the files, or leave them staged."""
         published = self.plan.options.mode == APPEND
         operation = _operation(self.plan, self._written)
-        return self.commit_files(staging, result, operation, published=published)
+        result = replace(result, removals=self._removals())
+        landed = self.commit_files(staging, result, operation, published=published)
+        return replace(landed, result=_as_committed(landed))
+
+    def _removals(self) -> Removals | None:
+        """Return what the commit removes, if no other writer changes it before."""
+        plan, written = self.plan, self._written
+        if plan.table.creating or plan.options.mode == APPEND:
+            return None
+        if plan.options.mode != REPLACE:
+            return plan.removals and plan.removals.rewritten(written.removed_rows)
+        head = ancestry.branch_head(plan.table.metadata, plan.options.branch)
+        partitions = dict.fromkeys(file.partition for file in written.all_files)
+        return removals_in_partitions(plan.table, head, list(partitions))
+
+
+def _as_committed(landed: Landed) -> LoadResult:
+    """Return a load's result without numbers that the commit contradicts: other writers may have added files."""
+    result, committed = landed.result, landed.committed
+    snapshot = committed and committed.table.metadata.snapshot_by_id(committed.snapshot_id)
+    if result.removals is None or not snapshot or snapshot.summary is None:
+        return result
+    summary = snapshot.summary.additional_properties
+    removed = natural_number(summary.get("deleted-data-files", "0"))
+    if removed == result.removals.files + result.removals.rewritten_files:
+        return result
+    rows = natural_number(summary.get("deleted-records", "0")) or 0
+    return replace(result, removals=replace(result.removals, rows_at_least=0, rows_at_most=rows))
 
 
 # Writing
@@ -298,7 +345,7 @@ def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: 
     """Write again the rows that stay of files which an overwrite hits only in part."""
     if not plan.rewritten or plan.condition is None:
         return
-    files = plan.files_to_rewrite()
+    files, specs = plan.files_to_rewrite(), plan.table.metadata.specs()
     tasks = list(_keeping_tasks(plan, files, operation_id))
     meter = Meter("rewriting", inputs=[task.input_bytes for task in tasks])
     engine = session.engine(plan.input_bytes)
@@ -314,6 +361,8 @@ def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: 
                 f"{file.path} has {file.record_count} rows, but {rows} were kept, "
                 f"{value['removed_rows']} removed and {value['dropped']} deleted before: nothing was committed"
             )
+        name = partition_path(specs[file.spec_id], plan.table.schema, file.partition)
+        written.removed_rows.append((name, value["removed_rows"]))
         written.kept_files += kept
         written.replaced.append(file.path)
 

@@ -30,6 +30,7 @@ from lake.core.expressions.filters import bind_filter
 from lake.core.expressions.parser import parse_filter
 from lake.core.ingest import table_creation
 from lake.core.ingest.payloads import SourceUnit
+from lake.core.ingest.removals import NOT_KNOWN, Removals, removals_of
 from lake.core.ingest.schema_checks import SourceColumns, check_sources, is_text, named_files
 from lake.core.ingest.schema_evolution import evolved
 from lake.core.ingest.table_creation import EXTENSION, NewTable
@@ -214,6 +215,7 @@ class IngestPlan:
         formats: the sources' formats.
         source_files: how many files there are.
         condition: rows that an overwrite replaces; None for all.
+        removals: what an overwrite removes; None if it is not known yet, or nothing is removed.
         removed: paths of live files that go whole.
         rewritten: live files of which some rows may stay, None for none.
         also_read_bytes: about what is read of the table beside these.
@@ -237,6 +239,7 @@ class IngestPlan:
     formats: Sequence[str] = ()
     source_files: int = 0
     condition: BooleanExpression | None = None
+    removals: Removals | None = None
     removed: Sequence[str] = ()
     rewritten: LiveFiles | None = None
     also_read_bytes: int = 0
@@ -840,7 +843,12 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
     if partly.count:
         # Refused now, not when rows are moved.
         moved_schema(plan.schema, table.metadata)
-    return replace(plan, removed=whole.paths, rewritten=partly if partly.count else None)
+    return replace(
+        plan,
+        removals=removals_of(whole, partly),
+        removed=whole.paths,
+        rewritten=partly if partly.count else None,
+    )
 
 
 def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
@@ -906,6 +914,8 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
         "distribution": plan.distribution,
         **({"sorted_by": described_order(plan.order, plan.schema)} if plan.order else {}),
         "engine": plan.engine,
-        "removed_files": len(plan.removed),
-        "rewritten_files": plan.rewritten.count if plan.rewritten else 0,
+        "removed_files": 0,
+        "rewritten_files": 0,
+        **(NOT_KNOWN if plan.options.mode in _REPLACING and not plan.table.creating else {}),
+        **(plan.removals.facts() if plan.removals else {}),
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from lake.core.commit.commit import Committed
 from lake.core.ingest.plan import IngestPlan
+from lake.core.ingest.removals import Removals
 from lake.core.manifests.data_files import DataFile, stored_bytes
 from lake.core.outcome import Outcome, Status
 
@@ -24,6 +25,7 @@ class LoadResult:
         rows_inserted: whose keys the table did not have; None if the load does not read the table's rows.
         rows_updated: whose keys the table had; None as for `rows_inserted`.
         rows_rejected: set aside.
+        removals: what an overwrite removed; None for other loads.
         base_snapshot_id: the snapshot that the load was decided on, if it is not the plan's.
     """
 
@@ -34,6 +36,7 @@ class LoadResult:
     rows_inserted: int | None = 0
     rows_updated: int | None = 0
     rows_rejected: int = 0
+    removals: Removals | None = None
     base_snapshot_id: int | None = None
 
     @property
@@ -52,6 +55,7 @@ class LoadResult:
             "data_files": len(self.data),
             "delete_files": len(self.deletes),
             "bytes_written": stored_bytes([*self.data, *self.deletes]),
+            **(self.removals.facts() if self.removals else {}),
         }
 
 

@@ -22,6 +22,7 @@ from lake.core.expressions.filters import bind_filter, filter_columns, row_mask
 from lake.core.ingest.payloads import KeepTask, ReceiveTask, SourceTask, SourceUnit
 from lake.core.manifests.data_files import DataFile
 from lake.core.options import Option
+from lake.core.plain import base64_text
 from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
 from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.sorting.external_sort import with_keys
@@ -29,7 +30,7 @@ from lake.core.sorting.range_partitioning import KeySample, Ranges, decoded
 from lake.core.sorting.sort_keys import RowOrder
 from lake.core.sources.batches import as_table_rows, source_batches
 from lake.core.types.arrow_schema import top_columns
-from lake.core.types.transforms import group_rows, partition_number
+from lake.core.types.transforms import Partition, group_rows, partition_number
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -101,18 +102,44 @@ def sample_rows(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str,
     settings = task.write
     order = settings.order or RowOrder()
     schema = top_columns(settings.schema, order.column_ids)
-    narrow = None
-    if task.reading is not None:
-        known = [item.name for item in task.reading.projection.fields]
-        names = [item.name for item in schema.fields if item.name in known] or known[:1]
-        narrow = replace(task.reading, projection=task.reading.projection.select(*names))
-    task = replace(task, must_match=None, reading=narrow)
+    task = replace(task, must_match=None, reading=_narrowed(task.reading, schema))
     sample = KeySample(task.sampled, task.task)
     for _, batches in task_units(task, schema, context):
         for batch in batches:
             context.check_cancelled()
             sample.add(order.keys(batch, schema))
     yield sample.to_plain()
+
+
+def find_partitions(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Report the distinct partitions of a task's rows; reads only the partition columns."""
+    settings = task.write
+    known = settings.schema.field_ids
+    ids = [item.source_id for item in settings.spec.fields if item.source_id in known]
+    schema = top_columns(settings.schema, ids)
+    task = replace(task, must_match=None, reading=_narrowed(task.reading, schema))
+    found: dict[Partition, None] = {}
+    for _, batches in task_units(task, schema, context):
+        for batch in batches:
+            context.check_cancelled()
+            found.update(
+                (partition, None) for partition, _ in group_rows(batch, settings.spec, schema)
+            )
+    yield {
+        "partitions": [
+            [None if value is None else base64_text(value) for value in partition]
+            for partition in found
+        ]
+    }
+
+
+def _narrowed(reading: ReadSettings | None, schema: Schema) -> ReadSettings | None:
+    """Return the settings for reading only the columns of a schema from another table."""
+    if reading is None:
+        return None
+    known = [item.name for item in reading.projection.fields]
+    names = [item.name for item in schema.fields if item.name in known] or known[:1]
+    return replace(reading, projection=reading.projection.select(*names))
 
 
 def receive_rows(

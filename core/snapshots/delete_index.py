@@ -281,6 +281,18 @@ class DeletePairing:
         counts = self._index.record_counts
         return self._vectors.total(counts) + self._by_path.total(counts)
 
+    def deleted_bounds(self, records: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the least and the most rows of each data file that its delete files delete.
+
+        Args:
+            records: the number of rows of each data file.
+        """
+        counts = self._index.record_counts
+        vectors = np.minimum(self._vectors.total(counts), records)
+        named = vectors + self._by_path.total(counts) + self._by_partition.total(counts)
+        by_key = self._keys.counts + self._global_keys.counts > 0
+        return vectors, np.where(by_key, records, np.minimum(named, records))
+
     def ordinals(self, rows: Int64s) -> Int64s:
         """Return the distinct delete files of some data files (given as row numbers), in order."""
         positions = [

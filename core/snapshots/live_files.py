@@ -100,6 +100,18 @@ class LiveFiles:
         index = self.delete_index
         return {spec_id: index.pair(spec_id, entries) for spec_id, entries in self.by_spec.items()}
 
+    def row_bounds(self, spec_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the least and the most rows that deletes leave in each data file of a spec.
+
+        They are equal if no delete file but a deletion vector applies to the file: the records of other delete
+        files may repeat one another, and those that delete by key do not name the rows.
+        """
+        records = self.by_spec[spec_id]["record_count"].to_numpy().astype(np.int64)
+        if not self.delete_manifests.num_rows:
+            return records, records
+        least, most = self.pairs[spec_id].deleted_bounds(records)
+        return records - most, records - least
+
     def deletes_of(self, numbers: npt.NDArray[np.int64]) -> tuple[DeleteFile, ...]:
         """Return the distinct delete files that may apply to some data files.
 

@@ -24,6 +24,7 @@ from lake.core.ingest.execute import SourceRun, preview, row_receiver, run_sourc
 from lake.core.ingest.load import Load, run_load, warn_of_no_rows
 from lake.core.ingest.plan import IngestPlan
 from lake.core.ingest.recovery import publish_manifests
+from lake.core.ingest.removals import rows_that_may_change
 from lake.core.ingest.result import Landed, LoadResult
 from lake.core.ingest.tasks import receive_rows
 from lake.core.manifests.data_files import DataFile
@@ -88,9 +89,16 @@ class _Source:
         return sum(bucket["lost"] for bucket in self.buckets)
 
 
-def preview_upsert(plan: UpsertPlan) -> Outcome:
+def preview_upsert(session: Session, plan: UpsertPlan) -> Outcome:
     """Describe a plan without carrying it out."""
-    return preview(plan.ingest, describe_upsert(plan))
+    ingest, facts = plan.ingest, describe_upsert(plan)
+    if not (ingest.is_settled or ingest.table.creating):
+        head = ancestry.branch_head(ingest.table.metadata, ingest.options.branch)
+        facts |= rows_that_may_change(ingest.table, head)
+        if plan.deletes == EQUALITY:
+            # Deletes by key are written without reading the table.
+            facts |= {"examined_files": 0, "examined_partitions": []}
+    return preview(session, ingest, facts)
 
 
 def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:

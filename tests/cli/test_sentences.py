@@ -53,19 +53,40 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
                 plan={"mode": "upsert", "key": ["id"]},
                 result={**LOADED, "rows_read": 3, "rows_updated": 1, "rows_inserted": 0},
             ),
-            "updated 1 row (3 rows read)",
+            "1 row updated (3 read)",
         ),
         (
             outcome(
                 "ingest",
-                plan={"mode": "overwrite", "removed_files": 2, "rewritten_files": 1},
-                result=LOADED,
+                plan={"mode": "upsert", "key": ["id"]},
+                result={**LOADED, "rows_read": 3, "rows_updated": 1, "rows_inserted": 1},
             ),
-            "removed 2 data files, rewrote 1 data file and loaded 1,000 rows in 1 file (15.3 KB) (overwrite)",
+            "1 row updated, 1 inserted (3 read)",
         ),
         (
-            outcome("ingest", plan={"mode": "overwrite", "removed_files": 0}, result=LOADED),
-            "loaded 1,000 rows in 1 file (15.3 KB) (overwrite)",
+            outcome(
+                "ingest",
+                plan={"mode": "overwrite"},
+                result={**LOADED, "removed_files": 12, "removed_rows": 30_000},
+            ),
+            "replaced 30,000 rows by 1,000 in 1 file (15.3 KB)",
+        ),
+        (
+            outcome(
+                "ingest",
+                plan={"mode": "overwrite-where"},
+                result={
+                    **LOADED,
+                    "rewritten_files": 1,
+                    "removed_rows": None,
+                    "removed_rows_at_most": 7,
+                },
+            ),
+            "replaced up to 7 rows by 1,000, rewrote 1 file",
+        ),
+        (
+            outcome("ingest", plan={"mode": "overwrite"}, result={**LOADED, "removed_files": 0}),
+            "loaded 1,000 rows in 1 file (15.3 KB); no row was replaced",
         ),
         (outcome("ingest", Status.NOTHING_TO_DO, result=LOADED), "nothing to load"),
         (

@@ -1,0 +1,57 @@
+"""The partitions that a load would replace, for a dry run: reads the source's partition columns."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import TYPE_CHECKING
+
+from lake.core.engine.inline import InlineEngine
+from lake.core.engine.tasks import Task
+from lake.core.ingest.payloads import SourceTask
+from lake.core.ingest.plan import IngestPlan, tasks_for
+from lake.core.ingest.removals import Removals, removals_in_partitions
+from lake.core.ingest.tasks import find_partitions
+from lake.core.session import Session
+from lake.core.snapshots import ancestry
+
+if TYPE_CHECKING:
+    from lake.core.types.transforms import Partition
+
+# A dry run does not read more than this.
+_MOST_BYTES = 256 * 1024 * 1024
+
+
+def replaced_partitions(session: Session, plan: IngestPlan) -> Removals | None:
+    """Return what a load that replaces partitions removes; None if much of the source must be read to know.
+
+    Raises:
+        BadInputError: the source cannot be read.
+    """
+    creating = bool(plan.table.creating)
+    head = None if creating else ancestry.branch_head(plan.table.metadata, plan.options.branch)
+    if head is None or plan.table.spec.is_unpartitioned():
+        return removals_in_partitions(plan.table, head, [()])
+    if sum(unit.input_bytes for unit in plan.units) > _MOST_BYTES:
+        return None
+    return removals_in_partitions(plan.table, head, _source_partitions(session, plan))
+
+
+def _source_partitions(session: Session, plan: IngestPlan) -> list[Partition]:
+    write = plan.settings("")
+    tasks = [
+        Task(
+            SourceTask(
+                task=number,
+                write=write,
+                units=[unit.read for unit in units],
+                reading=plan.reading(units),
+            )
+        )
+        for number, units in enumerate(tasks_for(plan, 1))
+    ]
+    engine = InlineEngine(ids=session.ids)
+    found: dict[Partition, None] = {}
+    for result in engine.run(tasks, find_partitions, storage=plan.table.storage):
+        for values in result.value["partitions"]:
+            found[tuple(None if text is None else b64decode(text) for text in values)] = None
+    return list(found)
