@@ -1,8 +1,7 @@
 """Entry point of ``lake`` and ``python -m lake.cli``: handle signals before the slow imports."""
 
-# Both are part of the interpreter. A signal could interrupt an import of `signal`.
+# The module is loaded already. A signal could interrupt an import of `signal`, or of `gc`.
 import _signal  # type: ignore[import-not-found]
-import gc
 
 # Signals received before `lake.cli.main` installs its handlers.
 _EARLY: list[int] = []
@@ -16,6 +15,8 @@ _OBJECTS_PER_COLLECTION = 10_000
 
 def run() -> int:
     """Run one command and return its exit code. Signals take effect after the imports."""
+    import gc  # noqa: PLC0415 - after the handlers are set
+
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     from lake.cli.main import main  # noqa: PLC0415 - takes a while
 
