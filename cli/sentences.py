@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lake.core.outcome import Outcome, Status
-from lake.core.units import format_size
+from lake.core.units import format_duration, format_size
 
 _ALREADY_RUNNING = "already running: another command of lake works on this table"
 _NOTHING_WRITTEN = "; nothing was written"
@@ -176,7 +176,7 @@ def _compact(outcome: Outcome) -> str:
         outputs = counted(plan["expected_output_files"], "file")
         return f"dry run: would rewrite {files} in {groups} into about {outputs}{_NOTHING_WRITTEN}"
     if outcome.status is Status.NOTHING_TO_DO:
-        return "nothing to compact"
+        return _not_due(plan) if plan["triggers"] and "groups" not in plan else "nothing to compact"
     text = (
         f"rewrote {counted(result['rewritten_files'], 'file')} into {result['added_files']:,}, "
         f"{format_size(result['rewritten_bytes'])} into {format_size(result['added_bytes'])}, "
@@ -189,6 +189,19 @@ def _compact(outcome: Outcome) -> str:
     if result["failed_groups"]:
         text += f"; {counted(result['failed_groups'], 'group')} failed"
     return text
+
+
+def _not_due(plan: _Facts) -> str:
+    """Return the counts that are below their limits, in the units of their names."""
+    units: dict[str, Callable[[int], str]] = {
+        "age": lambda milliseconds: format_duration(milliseconds / 1000),
+        "bytes": format_size,
+    }
+    counts = [
+        f"{name} {units.get(name, '{:,}'.format)(value)} of {units.get(name, '{:,}'.format)(limit)}"
+        for name, (value, limit) in plan["triggers"].items()
+    ]
+    return f"compaction is not due: {', '.join(counts)} since the last one"
 
 
 _EXPIRED_FILES = (

@@ -13,6 +13,8 @@ from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms, parse_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lake.core.catalogs.catalog import Table
     from lake.core.compaction.plan import CompactionPlan
 
@@ -83,6 +85,12 @@ def compact(
             "--remove-dangling-deletes", help="Also remove delete files that apply to no data file."
         ),
     ] = False,
+    when: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR", help="Compact only if enough was committed, e.g. 'files >= 1000'."
+        ),
+    ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Option of Spark's rewrite_data_files."),
@@ -98,6 +106,7 @@ def compact(
     from lake.core.compaction.execute import execute, preview
     from lake.core.compaction.options import compaction_options
     from lake.core.compaction.plan import plan_compaction
+    from lake.core.compaction.triggers import compact_when_due, parse_triggers
     from lake.core.locks.table_lock import with_table_lock
 
     session = session_of(context)
@@ -125,6 +134,11 @@ def compact(
     }
     spark = parse_pairs(option or [], "--option")
     wait_ms = None if wait is None else parse_duration_ms(wait)
+    triggers = () if when is None else parse_triggers(when)
+
+    def when_due(now: Table, work: Callable[[], Outcome]) -> Outcome:
+        now_ms = session.clock.now_ms()
+        return compact_when_due(now, triggers, work, branch=branch, now_ms=now_ms)
 
     def planned(now: Table) -> CompactionPlan:
         return plan_compaction(
@@ -132,16 +146,20 @@ def compact(
         )
 
     def work(now: Table, operation_id: str) -> Outcome:
-        return execute(session, planned(now), operation_id)
+        return when_due(now, lambda: execute(session, planned(now), operation_id))
+
+    def locked() -> Outcome:
+        # Refuse contradicting options before waiting for the lock. The table's properties are
+        # read again after it.
+        compaction_options(chosen, spark, loaded.properties)
+        return with_table_lock(
+            session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms
+        )
 
     loaded = session.table(table)
     if dry_run:
-        return preview(planned(loaded), verbose=session.settings.verbose)
-    # Refuse contradicting options before waiting for the lock. The table's properties are read
-    # again after it.
-    compaction_options(chosen, spark, loaded.properties)
-
-    return with_table_lock(session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms)
+        return when_due(loaded, lambda: preview(planned(loaded), verbose=session.settings.verbose))
+    return when_due(loaded, locked)
 
 
 def _bytes(text: str | None) -> int | None:

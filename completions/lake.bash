@@ -24,7 +24,7 @@ _lake() {
         "scan --snapshot"|"scan --from-snapshot"|"scan --to-snapshot"|"scan --key"|"scan --where"|"scan --select"|"scan --limit"|"scan --split-size"|"scan --split-lookback"|"scan --split-open-cost"|"scan --output"|"scan --branch") return ;;
         "snapshots --limit"|"snapshots --branch") return ;;
         "compact --strategy") words="binpack sort zorder" ;;
-        "compact --by"|"compact --where"|"compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --job-order"|"compact --max-commits"|"compact --spec-id"|"compact --option"|"compact --branch"|"compact --wait") return ;;
+        "compact --by"|"compact --where"|"compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --job-order"|"compact --max-commits"|"compact --spec-id"|"compact --when"|"compact --option"|"compact --branch"|"compact --wait") return ;;
         "expire --older-than"|"expire --retain-last"|"expire --snapshot"|"expire --keep-checkpoints"|"expire --branch"|"expire --wait") return ;;
         "replay --checkpoint"|"replay --job"|"replay --completed"|"replay --quiet-time"|"replay --branch") return ;;
     esac
@@ -34,7 +34,7 @@ _lake() {
             ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --branch --dry-run --help -h" ;;
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
-            compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --option --branch --wait --dry-run --help -h" ;;
+            compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --when --option --branch --wait --dry-run --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --keep-checkpoints --unsafe-retention --branch --wait --dry-run --help -h" ;;
             replay) words="--checkpoint --job --completed --replace-partitions --quiet-time --assume-uncommitted --status --branch --dry-run --help -h" ;;
             config) words="--help -h" ;;

@@ -102,6 +102,7 @@ complete -c lake -n '__fish_seen_subcommand_from compact' -l spec-id -r -F -d 'P
 complete -c lake -n '__fish_seen_subcommand_from compact' -l verify -d 'Compare all values before the commit'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l no-starting-sequence-number -d 'Assign new sequence numbers'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l remove-dangling-deletes -d 'Also remove delete files that apply to no data file'
+complete -c lake -n '__fish_seen_subcommand_from compact' -l when -r -F -d 'Compact only if enough was committed, e.g. \'files >= 1000\''
 complete -c lake -n '__fish_seen_subcommand_from compact' -l option -r -F -d 'Option of Spark\'s rewrite_data_files'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l branch -r -F -d 'Branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l wait -r -F -d 'Wait this long for another run to end'

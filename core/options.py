@@ -91,6 +91,7 @@ class Option(Enum):
     VERBOSE = auto()
     WAIT_MS = auto()
     WAREHOUSE = auto()
+    WHEN = auto()
 
     def __str__(self) -> str:
         return f"{_BEGIN}{self.value}{_END}"
