@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
+# Between the parts of a summary.
+_SEPARATOR = " · "
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Display:
@@ -33,11 +36,21 @@ class Display:
         return stream.isatty() and not os.environ.get("NO_COLOR")
 
     def wrapped(self, text: str, stream: TextIO) -> list[str]:
-        """Return a sentence as lines that end between words, if the stream is a terminal."""
+        """Return a text as lines for a terminal: they end between its parts, or between words of a long part."""
         if not stream.isatty():
             return [text]
-        width = shutil.get_terminal_size().columns
-        return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [text]
+        # A line that ends between two parts ends with a separator.
+        end = _SEPARATOR.rstrip()
+        width = shutil.get_terminal_size().columns - len(end)
+        lines = [""]
+        for part in text.split(_SEPARATOR):
+            longer = f"{lines[-1]}{_SEPARATOR}{part}".removeprefix(_SEPARATOR)
+            if len(longer) <= width:
+                lines[-1] = longer
+                continue
+            lines[-1] += end * bool(lines[-1])
+            lines += textwrap.wrap(part, width, break_long_words=False, break_on_hyphens=False)
+        return [line for line in lines if line]
 
     def console(self, stream: TextIO) -> Console:
         """Return a Rich console on the stream that interprets nothing in the text."""
@@ -50,6 +63,6 @@ class Display:
             emoji=False,
             highlight=False,
             soft_wrap=True,
-            no_color=not colors,
+            color_system="auto" if colors else None,
             force_terminal=True if colors else None,
         )

@@ -215,7 +215,8 @@ def _unwrapped(lines: Iterable[str]) -> list[str]:
     whole: list[str] = []
     end = 0  # of the sentence's last line on the screen; 0 after any other line
     for line in lines:
-        if end and end + 1 + len(line.split()[0]) > _WIDTH:
+        # A line ends with a separator, or where the next word did not fit beside one.
+        if end and (whole[-1].endswith("·") or end + len(line.split()[0]) >= _WIDTH - 2):
             whole[-1] += f" {line}"
             end = len(line)
         else:
