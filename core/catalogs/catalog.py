@@ -41,8 +41,8 @@ class CommitResult:
 class Catalog(Protocol):
     """A catalog of tables, which is opened when it is first used.
 
-    Every backend (`sql`, `hadoop`, `rest`, `other`) implements it. Callers ask its attributes what it can do;
-    they do not look at its type or its configuration.
+    Every backend (`sql`, `hadoop`, `rest`, `other`) implements it. Callers read its capabilities from its
+    attributes, not from its type or its configuration.
     """
 
     @property
@@ -55,7 +55,7 @@ class Catalog(Protocol):
 
     @property
     def vended(self) -> Sequence[Mapping[str, object]]:
-        """What tables came with, e.g. vended credentials: output must not contain them."""
+        """Properties that came with tables, such as vended credentials: output must not contain them."""
 
     @property
     def handle(self) -> PyIcebergCatalog:
@@ -63,7 +63,7 @@ class Catalog(Protocol):
 
     @property
     def is_served(self) -> bool:
-        """Whether commits are sent to a server, which may carry one out after the sender has ended."""
+        """Whether commits are sent to a server, which may apply one after the sending process has ended."""
 
     @property
     def writes_metadata(self) -> bool:
@@ -71,7 +71,7 @@ class Catalog(Protocol):
 
     @property
     def makes_metadata(self) -> bool:
-        """Whether a commit builds the table's new metadata in this process, from what was read."""
+        """Whether a commit builds the table's new metadata in this process, from the metadata that was read."""
 
     @property
     def database(self) -> str | None:
@@ -85,9 +85,9 @@ class Catalog(Protocol):
         """Load a table by ``namespace.table``.
 
         Raises:
-            NotFoundError: there is none.
-            NotATableError: a view has the name.
-            RefusedError: it has something that lake does not support.
+            NotFoundError: the table does not exist.
+            NotATableError: the name is that of a view.
+            RefusedError: the table has a feature that lake does not support.
         """
 
     def exists(self, identifier: str) -> bool:
@@ -105,23 +105,23 @@ class Catalog(Protocol):
     ) -> Table:
         """Return a table that does not exist yet; the first commit to it creates it.
 
-        A catalog chooses the location of a table only in a namespace that exists. If the namespace is missing, it
-        is created, or, without `make_namespace`, the table is only described. REST catalogs also stage the
-        creation, which expires by itself. Nothing else is written.
+        A catalog chooses the location of a table only if the namespace exists. A missing namespace is created; if
+        `make_namespace` is false, the table is only described. REST catalogs also stage the creation on the server,
+        which discards it after a time. Nothing else is written.
         """
 
     def make_namespace(self, identifier: str) -> None:
-        """Create a table's namespace where it is missing."""
+        """Create a table's namespace if it does not exist."""
 
     def refuse_commits(self, identifier: str, metadata: TableMetadata | None = None) -> None:
         """Refuse a table to which nothing can be committed, before anything is written.
 
         Args:
-            identifier: its name.
-            metadata: None if the table is about to be created.
+            identifier: the table's name.
+            metadata: the table's metadata; None if the table is about to be created.
 
         Raises:
-            RefusedError: the catalog cannot commit to it.
+            RefusedError: the catalog cannot commit to the table.
         """
 
     def send(
@@ -131,10 +131,10 @@ class Catalog(Protocol):
         updates: tuple[TableUpdate, ...],
         clock: Clock,
     ) -> CommitResult:
-        """Commit one atomic change. Exceptions of PyIceberg are not translated."""
+        """Commit one atomic change. PyIceberg's exceptions are not translated."""
 
     def metadata_locations(self) -> list[tuple[str, str]]:
-        """Return names and metadata files of all tables, if the catalog can list them at once, else nothing.
+        """Return names and metadata files of all tables; nothing if the catalog cannot list them in one request.
 
         Tables of other catalogs in the same database are named ``namespace.table of catalog``.
         """
@@ -142,11 +142,11 @@ class Catalog(Protocol):
 
 @dataclass(frozen=True)
 class Table:
-    """A table at one moment: its metadata, the location of the metadata file, and access to its files.
+    """A table at one time: its metadata, the location of the metadata file, and access to its files.
 
-    `creating` holds the updates that create a table that does not exist yet. They are part of the first
-    commit, so that a failure before it leaves no empty table behind. A table that is only `described` has a
-    location of lake's choice, because its namespace does not exist yet: stage it again before it is written to.
+    `creating` contains the updates that create a table that does not exist yet. They are part of the first
+    commit, so that a failure before it leaves no empty table. If a table is only `described`, its namespace does
+    not exist yet and lake chose the location: stage the table again before writing to it.
     """
 
     identifier: str
@@ -180,12 +180,12 @@ class Table:
 
     @property
     def data_location(self) -> str:
-        """Where data files go."""
+        """The location of new data files."""
         return DATA_PATH.of(self.properties) or locations.join(self.metadata.location, "data")
 
     @property
     def metadata_folder(self) -> str:
-        """Where manifests and manifest lists go."""
+        """The location of new manifests and manifest lists."""
         return METADATA_PATH.of(self.properties) or locations.join(
             self.metadata.location, "metadata"
         )
@@ -194,7 +194,7 @@ class Table:
         """Refuse an empty listing of the folder that contains the table's metadata file.
 
         Raises:
-            StorageError: the storage, or a proxy before it, reported no files in a folder that has some.
+            StorageError: the storage, or a proxy in front of it, listed no files in a folder that contains files.
         """
         here = self.metadata_location.rpartition("/")[0]
         if not (listed or self.creating) and locations.folded(
@@ -202,20 +202,20 @@ class Table:
         ) == locations.folded(here):
             raise StorageError(
                 f"the storage lists nothing in {folder}, which contains {self.metadata_location}",
-                hint="run the command again when the storage lists files again",
+                hint="run the command again when the storage lists the files of this folder",
             )
 
     def refreshed(self) -> Table:
-        """Return the table as it is now.
+        """Load the table again.
 
         Raises:
-            NotFoundError: it was dropped, or another one has its name.
+            NotFoundError: the table was dropped, or another table now has its name.
         """
         now = self.catalog.load(self.identifier)
         if not self.creating and now.metadata.table_uuid != self.metadata.table_uuid:
             raise NotFoundError(
-                f"table {self.identifier} was dropped meanwhile, and another one has its name",
-                hint="run the command again if it is meant for the new one",
+                f"table {self.identifier} was dropped meanwhile, and another table has its name",
+                hint="run the command again to work on the new table",
             )
         return now
 
@@ -225,7 +225,7 @@ class Table:
         updates: tuple[TableUpdate, ...],
         clock: Clock,
     ) -> CommitResult:
-        """Ask the catalog for one atomic change. Exceptions of PyIceberg are not translated."""
+        """Commit one atomic change. PyIceberg's exceptions are not translated."""
         return self.catalog.send(self, requirements, updates, clock)
 
 
@@ -233,12 +233,12 @@ def split_identifier(identifier: str) -> tuple[str, ...]:
     """Split ``namespace.table``.
 
     Raises:
-        InvalidRequestError: it has no namespace or an empty part.
+        InvalidRequestError: the namespace is missing, or a part is empty or not allowed in a path.
     """
     names = tuple(identifier.split("."))
     odd = any(not name or name in {"..", "."} or "/" in name or "\x00" in name for name in names)
     if len(names) == 1 or odd:
         raise InvalidRequestError(
-            f"not a table name: {identifier!r}", hint="write it as namespace.table"
+            f"{identifier!r} is not the name of a table", hint="write it as namespace.table"
         )
     return names

@@ -1,4 +1,4 @@
-"""Read PyIceberg's configuration; errors report the position, never the text, which may contain secrets."""
+"""Read PyIceberg's configuration. Errors report the position and not the text, which may contain secrets."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from lake.core.errors import BadInputError
 _FILE = ".pyiceberg.yaml"
 _VARIABLES = "pyiceberg_"
 _HINT = (
-    "it is .pyiceberg.yaml, in PYICEBERG_HOME, the home folder or here, "
-    "and the variables PYICEBERG_CATALOG__NAME__KEY"
+    "check .pyiceberg.yaml in PYICEBERG_HOME, in the home folder or in this folder, and the environment variables "
+    "PYICEBERG_CATALOG__NAME__KEY"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the user configured.
+    """The catalogs that the user configured.
 
     Args:
-        catalogs: properties of each by its name.
-        default: the name of the one to take where none is chosen.
+        catalogs: the properties of each catalog by its name.
+        default: the name of the catalog that is used if none is chosen.
     """
 
     catalogs: Mapping[str, Mapping[str, Any]] = field(repr=False)
@@ -43,7 +43,7 @@ def configuration_file() -> str | None:
 
 
 def variable_of(catalog: str, key: str) -> str | None:
-    """Return the name of the environment variable that sets a catalog's property; None if none does."""
+    """Return the name of the environment variable that sets a catalog's property; None if there is none."""
     wanted = ["catalog", catalog.lower(), key.lower()]
     return next((name for name in os.environ if _parts(name) == wanted), None)
 
@@ -66,7 +66,7 @@ def shortened(path: str) -> str:
 
 
 def _parts(variable: str) -> list[str] | None:
-    """Return ``catalog``, name and key that PyIceberg reads out of a variable's name; None for any other one."""
+    """Return the path that PyIceberg derives from a variable's name: ``catalog``, name, key; None for other names."""
     name = variable.lower()
     if not name.startswith(_VARIABLES):
         return None
@@ -78,7 +78,7 @@ def read_configuration() -> Configuration:
     """Read the files and variables that PyIceberg reads.
 
     Raises:
-        BadInputError: they hold something else than catalogs.
+        BadInputError: the configuration is not valid YAML or does not consist of catalogs.
     """
     try:
         found = Config()

@@ -1,4 +1,4 @@
-"""Translate the errors of catalogs and their client libraries into lake's."""
+"""Translate the errors of catalogs and their client libraries into lake's errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _AWAY = re.compile(
     r"|could not connect to any of",
     re.IGNORECASE,
 )
-# An unknown host name is a mistake in the configuration, unless the name server itself is away.
+# An unknown host name is a mistake in the configuration, unless the name server itself is unreachable.
 _UNRESOLVED = re.compile(
     r"failed to resolve|could not (?:resolve|translate) host|name or service not known"
     r"|nodename nor servname|no address associated with hostname",
@@ -62,7 +62,7 @@ _NO_DATABASE = "unable to open database file"
 _NO_REGION = "You must specify a region"
 _NO_CLASS = "Could not initialize Catalog"
 _NO_DRIVER = re.compile(r"Can't load plugin: sqlalchemy\.dialects:(\S+)")
-# What PyIceberg writes around a server's words.
+# The text that PyIceberg adds to a server's message.
 _AROUND = re.compile(
     r"(?P<code>RESTError \d+): (?:Received unexpected JSON Payload|Could not decode json payload): "
     r"(?P<text>.*?)(?:, errors: .*)?$",
@@ -127,24 +127,24 @@ def locked_error(error: BaseException, database: str | None) -> TimedOutError | 
     """Return the error for a SQLite database that another process holds; None for any other error.
 
     Args:
-        error: what was raised.
-        database: the database's file; None where the catalog has no such file.
+        error: the exception that was raised.
+        database: the database's file; None if the catalog has no such file.
     """
     if database is None or not _LOCKED.search(str(error)):
         return None
     return TimedOutError(
         f"the database {database} is locked by another process",
-        hint="end the process that holds it, or run the command again when it has ended",
+        hint="end the process that holds the lock, or run the command again after it has ended",
     )
 
 
 @contextmanager
 def catalog_errors(what: str, catalog: Opened | None = None) -> Iterator[None]:
-    """Turn PyIceberg's errors on anything but a commit into lake's.
+    """Translate PyIceberg's errors into lake's, for every operation but a commit.
 
     Args:
         what: what is opened, for messages.
-        catalog: where it is opened.
+        catalog: the catalog that opens it.
     """
     try:
         yield
@@ -167,7 +167,7 @@ def _translated(error: Exception, what: str, catalog: Opened | None) -> LakeErro
         ):
             return NotFoundError(f"{what} does not exist")
         case theirs.TableAlreadyExistsError():
-            return CommitConflictError(f"{what} was made by someone else meanwhile")
+            return CommitConflictError(f"another process created {what} meanwhile")
         case (
             theirs.UnauthorizedError()
             | theirs.ForbiddenError()
@@ -202,7 +202,7 @@ def _library_errors() -> tuple[type[Exception], ...]:
 
 
 def _refused(error: Exception, what: str, catalog: Opened | None) -> NotAuthorisedError:
-    """Return the error for credentials that a server did not accept, in the server's own words."""
+    """Return the error for credentials that a server did not accept, with the server's own message."""
     if catalog is None:
         return NotAuthorisedError(f"not allowed to open {what}: {words(error)}")
     if isinstance(error, theirs.ForbiddenError):
@@ -218,7 +218,7 @@ def _refused(error: Exception, what: str, catalog: Opened | None) -> NotAuthoris
 
 
 def _login(error: Exception, catalog: Opened) -> str:
-    """Return where the credentials are set that a catalog's client logs in with."""
+    """Return where the credentials of a catalog's client are set."""
     library = type(error).__module__.partition(".")[0]
     if library in _CLOUD_LOGINS:
         return _CLOUD_LOGINS[library]
@@ -327,7 +327,7 @@ def _address_setting(catalog: Opened | None) -> str:
 
 
 def _whole_text(error: BaseException) -> str:
-    """Return an error's text with that of the error inside it, which botocore leaves out."""
+    """Return an error's text with that of the error that it contains, which botocore omits."""
     inner = getattr(error, "kwargs", {}).get("error")
     return f"{error} {inner}" if inner is not None else str(error)
 
@@ -344,7 +344,7 @@ def _url(error: BaseException) -> str | None:
 
 
 def _address(error: BaseException, reason: str) -> str:
-    """Return a server's host and port and why it cannot be reached, as far as the error contains them."""
+    """Return a server's host and port and the reason for the failure, if the error contains them."""
     if hasattr(error, "orig"):
         # A database's client reports both, in several lines.
         return " ".join(str(error.orig).split())[:_LONGEST_REASON]
@@ -357,7 +357,7 @@ def _address(error: BaseException, reason: str) -> str:
 
 
 def words(error: BaseException) -> str:
-    """Return the server's own words in an error, without what client libraries write around them."""
+    """Return the server's own message in an error, without the text that client libraries add."""
     if hasattr(error, "orig"):
         return " ".join(str(error.orig).split())[:_LONGEST_REASON]
     around = _AROUND.match(str(error))

@@ -40,6 +40,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from lake.core import locations
 from lake.core.catalogs.catalog import CommitResult, split_identifier
+from lake.core.catalogs.configuration import place_of
 from lake.core.catalogs.errors import first_line
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.catalogs.trust import storage_properties
@@ -63,7 +64,7 @@ from lake.core.storage.s3 import BACKOFF
 from lake.core.storage.storage import Storage
 from lake.core.units import whole_number
 
-# In the order in which Java looks for them; the last is an old spelling.
+# In the order in which Iceberg Java looks for them; the last one is an old name.
 _SUFFIXES = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _VERSIONED = re.compile(r"v([^.]*)\..*", re.DOTALL)
 _OF_OTHERS = re.compile(r"[0-9]+-.*", re.DOTALL)
@@ -89,11 +90,12 @@ class MetadataFile:
 def current_metadata(storage: Storage, table: str) -> MetadataFile | None:
     """Find the newest version of the table in a folder; None if there is no table.
 
-    The hint is where to start, not the answer: a writer that died after its commit leaves an old one.
+    The search starts at the version hint, which may be old: a writer may end after its commit and before it writes
+    the hint.
     Source: Iceberg's HadoopTableOperations.refresh and findVersion.
 
     Raises:
-        CorruptFileError: the hint names a version that is not there.
+        CorruptFileError: the hint names a version that does not exist.
     """
     folder = locations.join(table, "metadata")
     hinted = _hint(storage, folder)
@@ -104,7 +106,7 @@ def current_metadata(storage: Storage, table: str) -> MetadataFile | None:
             return None
         raise CorruptFileError(
             f"metadata file for version {version} is missing in {folder}",
-            hint=f"{VERSION_HINT} names that version: without it, the highest one there is read",
+            hint=f"{VERSION_HINT} names this version; if you remove that file, the highest existing version is read",
         )
     while later := _metadata_file(storage, folder, found.version + 1):
         found = later
@@ -112,7 +114,7 @@ def current_metadata(storage: Storage, table: str) -> MetadataFile | None:
 
 
 def _hint(storage: Storage, folder: str) -> int | None:
-    """Return the version that the hint names; None where it is missing or no number."""
+    """Return the version that the hint names; None if the hint is missing or not a number."""
     try:
         data = storage.read(locations.join(folder, VERSION_HINT), limit=_MAX_HINT_BYTES)
         text = data.decode()
@@ -149,7 +151,7 @@ def _metadata_file(storage: Storage, folder: str, version: int) -> MetadataFile 
 
 
 class HadoopCommitResponse(CommitTableResponse):
-    """The outcome of a commit, with the error that led to it."""
+    """The result of a commit, with warnings about what failed after it."""
 
     warnings: tuple[str, ...] = ()
 
@@ -157,17 +159,17 @@ class HadoopCommitResponse(CommitTableResponse):
 class HadoopCatalog(NoopCatalog):
     """A folder of tables as a PyIceberg catalog.
 
-    A commit is the exclusive creation of the next version's file, which only local disks offer here: the move
-    of a PyArrow file system is defined to replace what has the name already, that of HDFS too.
+    A commit creates the file of the next version, and must fail if the file exists. Only local disks support that
+    here: a move in a PyArrow file system, HDFS included, replaces an existing file.
 
     Args:
         name: the catalog's name.
         warehouse: the folder's location.
-        storage: how it is reached.
+        storage: access to the folder.
         properties: the catalog's configuration.
-        now_ms: returns when a commit is made, in milliseconds since 1970.
-        clock: what waits for other writers.
-        ids: where the names of unfinished files come from.
+        now_ms: returns the time of a commit, in milliseconds since 1970.
+        clock: waits for other writers.
+        ids: the source of names for unfinished files.
     """
 
     def __init__(
@@ -187,15 +189,15 @@ class HadoopCatalog(NoopCatalog):
         self._storage = storage
 
     def location_of(self, identifier: str | Identifier) -> str:
-        """Return the folder of a table, whether it exists or not."""
+        """Return the folder of a table; the table need not exist."""
         return locations.join(self._warehouse, *self.identifier_to_tuple(identifier))
 
     def load_table(self, identifier: str | Identifier) -> IcebergTable:
         """Load a table.
 
         Raises:
-            NotFoundError: there is none; the hint names those that there are.
-            CorruptFileError: its metadata is missing.
+            NotFoundError: the table does not exist; the hint lists existing tables.
+            CorruptFileError: the table's metadata is missing.
         """
         names = self.identifier_to_tuple(identifier)
         current = current_metadata(self._storage, self.location_of(names))
@@ -212,10 +214,10 @@ class HadoopCatalog(NoopCatalog):
     def refuse_commits(
         self, identifier: str | Identifier, metadata: TableMetadata | None = None
     ) -> None:
-        """Refuse a table to which nothing can be committed here; None stands for a table that does not exist yet.
+        """Refuse a table to which nothing can be committed here; see `Catalog.refuse_commits`.
 
         Raises:
-            RefusedError: its storage, its place or its properties forbid it.
+            RefusedError: the table's storage, location or properties do not allow a commit.
         """
         names = self.identifier_to_tuple(identifier)
         name, location = ".".join(names), self.location_of(names)
@@ -226,17 +228,20 @@ class HadoopCatalog(NoopCatalog):
             )
         if metadata is None:
             if self._is_anothers(location):
-                raise RefusedError(f"{location} holds a table of another catalog", hint=_OTHER_KIND)
+                raise RefusedError(
+                    f"{location} contains a table of another catalog", hint=_OTHER_KIND
+                )
             return
         if "write.metadata.path" in metadata.properties:
             raise RefusedError(
-                f"{name} has write.metadata.path, but the metadata of a hadoop table cannot be elsewhere",
+                f"{name} has the property write.metadata.path, but Java's hadoop tables keep metadata in their "
+                "own folder",
                 hint="Iceberg Java refuses such commits too: remove the property with Spark",
             )
         if not _same_place(metadata.location, location):
             raise RefusedError(
-                f"the folder of {name} is {location}, but its metadata says {metadata.location}",
-                hint="the table was moved or copied: its metadata still names the files of the old location",
+                f"the folder of {name} is {location}, but its metadata contains the location {metadata.location}",
+                hint="the table was moved or copied: its metadata still names the files in the old location",
             )
         _suffix(metadata)
 
@@ -263,15 +268,15 @@ class HadoopCatalog(NoopCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> HadoopCommitResponse:
-        """Make the next version of a table, or its first.
+        """Create the next version of a table, or its first.
 
         Source: Iceberg's HadoopTableOperations.commit.
 
         Raises:
-            CommitFailedException: a requirement does not hold, or another writer made that version; nothing
+            CommitFailedException: a requirement is not met, or another writer created that version; nothing
                 was changed.
-            CommitStateUnknownException: the version was made, but is not on the way to the current one.
-            NoSuchTableError: there is no table and none was to be made.
+            CommitStateUnknownException: the version was created, but is not the current version.
+            NoSuchTableError: the table does not exist and the commit does not create it.
             RefusedError: see `refuse_commits`.
         """
         names = table.name()
@@ -305,7 +310,7 @@ class HadoopCatalog(NoopCatalog):
             after = _applied(base, current.location if current else None, requirements, updates)
             after = with_corrections(base, after, updates, self._now_ms())
         except (ValidationError, ValueError, OSError) as error:
-            # This failure certainly had no effect; later ones may have.
+            # Nothing has been written yet. A later failure may have had an effect.
             raise BadInputError(f"cannot commit to {location}: {first_line(error)}") from error
         if current and after == base:
             return HadoopCommitResponse(metadata=after, metadata_location=current.location)
@@ -326,9 +331,8 @@ class HadoopCatalog(NoopCatalog):
             raise CommitFailedException(f"version {version} already exists: {taken.location}")
         if beyond := _metadata_file(self._storage, folder, version + 1):
             raise RefusedError(
-                f"{beyond.location} is newer than the current version {version - 1}: "
-                "a commit would make it current",
-                hint="move it away if nothing that you need is in it",
+                f"{beyond.location} is newer than the current version {version - 1}: a commit would make it current",
+                hint="move that file to another folder if you do not need its contents",
             )
         try:
             _drop_checksum(path)
@@ -339,14 +343,16 @@ class HadoopCatalog(NoopCatalog):
         return made
 
     def _confirm(self, location: str, made: MetadataFile) -> None:
-        """Check whether a writer without the lock made newer versions, and removed old ones, meanwhile."""
+        """Check that no writer without the lock created newer versions and removed old ones meanwhile."""
         try:
             newest = current_metadata(self._storage, location)
         except (LakeError, OSError) as error:
-            raise CommitStateUnknownException(f"{made.location} was made, but: {error}") from error
+            raise CommitStateUnknownException(
+                f"{made.location} was created, but the table cannot be read: {error}"
+            ) from error
         if newest != made:
             raise CommitStateUnknownException(
-                f"version {made.version} was made, but the current one is {newest and newest.version}"
+                f"version {made.version} was created, but version {newest and newest.version} is current"
             )
 
     # Names
@@ -371,11 +377,11 @@ class HadoopCatalog(NoopCatalog):
         return [name for name, is_folder in listed if is_folder][:_LOOKED_AT]
 
     def _is_table(self, *names: str) -> bool:
-        """Whether a folder is a table's, even another catalog's, and so not a namespace."""
+        """Whether a folder is that of a table, of any catalog, and therefore not a namespace."""
         return bool(self._metadata_names(self.location_of(names)))
 
     def _is_anothers(self, location: str) -> bool:
-        """Whether a folder contains metadata files as other catalogs name them, and no version."""
+        """Whether a folder contains only metadata files with the names that other catalogs use."""
         named = any(_OF_OTHERS.fullmatch(name) for name in self._metadata_names(location))
         return named and current_metadata(self._storage, location) is None
 
@@ -387,7 +393,7 @@ class HadoopCatalog(NoopCatalog):
         wanted, namespace = ".".join(names), names[:-1]
         if not self._storage.is_folder(self._warehouse):
             raise NotFoundError(
-                f"there is no folder {self._warehouse}, so no table {wanted}",
+                f"table {wanted} does not exist: there is no folder {self._warehouse}",
                 hint=f"check {Option.WAREHOUSE}",
             )
         if self._is_anothers(self.location_of(names)):
@@ -404,7 +410,7 @@ class HadoopBackend(PyIcebergBackend):
 
     @property
     def is_served(self) -> bool:
-        """Whether commits are sent to a server, which may carry one out after the sender has ended."""
+        """Whether commits are sent to a server, which may apply one after the sending process has ended."""
         return False
 
     @property
@@ -414,7 +420,7 @@ class HadoopBackend(PyIcebergBackend):
 
     @property
     def makes_metadata(self) -> bool:
-        """Whether a commit builds the table's new metadata in this process, from what was read."""
+        """Whether a commit builds the table's new metadata in this process, from the metadata that was read."""
         return True
 
     @property
@@ -425,7 +431,7 @@ class HadoopBackend(PyIcebergBackend):
         """Refuse a table to which nothing can be committed; see `HadoopCatalog.refuse_commits`.
 
         Raises:
-            RefusedError: its storage, its location or its properties forbid it.
+            RefusedError: the table's storage, location or properties do not allow a commit.
         """
         self._folders.refuse_commits(split_identifier(identifier), metadata)
 
@@ -434,8 +440,8 @@ class HadoopBackend(PyIcebergBackend):
         warehouse = properties.get("warehouse")
         if not warehouse:
             raise BadInputError(
-                f"catalog {self.name} is of type hadoop but has no warehouse",
-                hint="set its warehouse to the folder with the tables",
+                f"catalog {self.name} has the type hadoop, but no warehouse",
+                hint=f"set {place_of(self.name, 'warehouse')} to the folder that contains the tables",
             )
         storage = Storage(
             storage_properties(properties),
@@ -469,9 +475,9 @@ def _applied(
     requirements: tuple[TableRequirement, ...],
     updates: tuple[TableUpdate, ...],
 ) -> TableMetadata:
-    """Return metadata after a change, with the old one's location logged."""
+    """Return the metadata after a change, with the old location in its metadata log."""
     if base is None and not _creates(requirements):
-        raise NoSuchTableError("there is no version of it")
+        raise NoSuchTableError("the table has no version")
     for requirement in requirements:
         requirement.validate(base)
     return update_table_metadata(
@@ -495,7 +501,7 @@ def _same_place(one: str, other: str) -> bool:
 
 
 def _drop_checksum(path: str) -> None:
-    """Remove the checksum that Hadoop's local file system keeps of a file: it does not fit a new file."""
+    """Remove the checksum that Hadoop's local file system wrote for a file: a new file has another one."""
     folder, name = os.path.split(path)
     with suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, f".{name}.crc"))
@@ -508,7 +514,7 @@ def _hint_at(made: MetadataFile, ids: Ids) -> tuple[str, ...]:
         _drop_checksum(path)
         atomic_files.replace(path, str(made.version).encode(), ids=ids)
     except OSError as error:
-        # A missing hint is better than one to a version that may be removed.
+        # Without a hint, readers list the folder. An old hint may name a version that is removed later.
         with suppress(OSError):
             os.unlink(path)
         return (f"{path} could not be written: {error.strerror}",)

@@ -1,6 +1,6 @@
 """PyIceberg's FileIO for files of this machine, imported when it first opens a file.
 
-The import takes 0.2 s. Lake reads and writes files through `Storage`: most commands need only the properties of a
+The import takes 0.2 s. `lake` reads and writes files through `Storage`: most commands need only the properties of a
 table's FileIO, and the location of its metadata file.
 """
 
@@ -12,11 +12,11 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 
 class LocalFileIO(FileIO):
-    """A `PyArrowFileIO` that is made when a file is first opened, written or deleted."""
+    """A `PyArrowFileIO` that is created when a file is first opened, written or deleted."""
 
     @cached_property
     def made(self) -> FileIO:
-        """The `PyArrowFileIO`, made on first use."""
+        """The `PyArrowFileIO`, created on first use."""
         from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s
 
         return PyArrowFileIO(self.properties)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
 _HEAVY_BYTES = 5 * 1024 * 1024
-# The maximum size of one, with usual summaries and names.
+# The maximum size of a snapshot and of a field, with usual summaries and names.
 _SNAPSHOT_BYTES = 1024
 _FIELD_BYTES = 64
 # The assumed compression ratio of a compressed file.
@@ -35,8 +35,8 @@ def metadata_size_warning(table: Table) -> str | None:
         return None
     return (
         f"the metadata of {table.identifier} has {format_size(size)} (snapshots {len(metadata.snapshots):,}, "
-        f"schemas {len(metadata.schemas):,}): every commit writes all of it, so expire more often "
-        f"({Option.CLEAN_METADATA} for schemas)"
+        f"schemas {len(metadata.schemas):,}), and every commit writes all of it: expire snapshots more often "
+        f"({Option.CLEAN_METADATA} removes schemas)"
     )
 
 

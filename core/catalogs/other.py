@@ -1,4 +1,4 @@
-"""Catalogs that lake knows only through PyIceberg: AWS Glue, Hive, DynamoDB, BigQuery and classes of the user's."""
+"""Catalogs that `lake` uses only through PyIceberg: AWS Glue, Hive, DynamoDB, BigQuery and the user's own classes."""
 
 from __future__ import annotations
 

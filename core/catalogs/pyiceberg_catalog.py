@@ -1,4 +1,4 @@
-"""What all backends have in common: a catalog through a PyIceberg catalog."""
+"""The base class of all backends, which send their requests to a PyIceberg catalog."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class PyIcebergBackend(ABC):
     Args:
         name: the catalog's name.
         properties: its configuration, which may contain secrets.
-        clock: the time of requests, and what waits between them.
-        ids: where identifiers and random numbers come from.
+        clock: the time of requests; waits between them.
+        ids: the source of identifiers and random numbers.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class PyIcebergBackend(ABC):
     ) -> None:
         self.name = name
         self.configured = properties
-        # Metadata files that PyIceberg wrote, in this process, for the last commit.
+        # Metadata files that PyIceberg wrote for the last commit, in this process.
         self.written_metadata: list[str] = []
-        # What tables came with, e.g. vended credentials: output must not contain them.
+        # Properties that came with tables, such as vended credentials: output must not contain them.
         self.vended: list[Mapping[str, object]] = []
-        # Also the time of a commit where metadata is written in this process.
+        # Also the time of commits, if metadata is written in this process.
         self._clock = clock or SystemClock()
         self._ids = ids or SystemIds()
 
@@ -72,7 +72,7 @@ class PyIcebergBackend(ABC):
 
     @property
     def is_served(self) -> bool:
-        """Whether commits are sent to a server, which may carry one out after the sender has ended."""
+        """Whether commits are sent to a server, which may apply one after the sending process has ended."""
         return True
 
     @property
@@ -82,7 +82,7 @@ class PyIcebergBackend(ABC):
 
     @property
     def makes_metadata(self) -> bool:
-        """Whether a commit builds the table's new metadata in this process, from what was read."""
+        """Whether a commit builds the table's new metadata in this process, from the metadata that was read."""
         return self.writes_metadata
 
     @property
@@ -91,7 +91,7 @@ class PyIcebergBackend(ABC):
         return None
 
     def metadata_locations(self) -> list[tuple[str, str]]:
-        """Return names and metadata files of all tables, if the catalog can list them at once, else nothing."""
+        """Return names and metadata files of all tables; nothing if the catalog cannot list them in one request."""
         return []
 
     # Opening
@@ -119,9 +119,9 @@ class PyIcebergBackend(ABC):
         """Load a table by ``namespace.table``.
 
         Raises:
-            NotFoundError: there is none.
-            NotATableError: a view has the name.
-            RefusedError: it has something that lake does not support.
+            NotFoundError: the table does not exist.
+            NotATableError: the name is that of a view.
+            RefusedError: the table has a feature that lake does not support.
         """
         names = split_identifier(identifier)
         with catalog_errors(f"table {identifier}", self):
@@ -130,7 +130,7 @@ class PyIcebergBackend(ABC):
             except NoSuchTableError as error:
                 if self._is_view(names):
                     raise NotATableError(
-                        f"{identifier} is a view, not a table", hint="choose another name"
+                        f"{identifier} is a view, not a table", hint="give the name of a table"
                     ) from error
                 raise self._no_table(identifier) from error
         check(found.metadata, identifier)
@@ -145,11 +145,11 @@ class PyIcebergBackend(ABC):
         return True
 
     def _is_view(self, names: _Names) -> bool:
-        """Whether the catalog reports that a name is a view's; False where it does not say."""
+        """Whether the catalog reports that a name is that of a view; False if it does not report views."""
         try:
             return self.handle.view_exists(names)
         except (NotImplementedError, RESTError):
-            # A catalog may not support views, or not allow everyone to ask for them.
+            # A catalog may not support views, or may not allow every user to read them.
             return False
 
     @property
@@ -161,7 +161,7 @@ class PyIcebergBackend(ABC):
         place = f" ({self.place})" if self.place else ""
         return NotFoundError(
             f"table {identifier} does not exist in catalog {self.name}{place}",
-            hint=f"check the name and {Option.CATALOG} or {Option.WAREHOUSE}",
+            hint=f"check the name, and {Option.CATALOG} or {Option.WAREHOUSE}",
         )
 
     def _table(
@@ -185,13 +185,13 @@ class PyIcebergBackend(ABC):
     # Credentials
 
     def _credentials(self, identifier: str, found: IcebergTable) -> Credentials:  # noqa: ARG002
-        """Return what opens a table's store, as it came."""
+        """Return the credentials that came with a table."""
         return Credentials(
             storage_properties(file_properties(found, found.catalog.properties)),
         )
 
     def _vender(self, identifier: str) -> Callable[[], Credentials] | None:  # noqa: ARG002
-        """Return how to ask for a table's credentials again; None where the catalog gives none."""
+        """Return a function that requests a table's credentials again; None if the catalog vends none."""
         return None
 
     def _stage_vender(
@@ -200,7 +200,7 @@ class PyIcebergBackend(ABC):
         begin: _Begin,  # noqa: ARG002
         location: str,  # noqa: ARG002
     ) -> Callable[[], Credentials] | None:
-        """Return how to ask for the credentials of a table that does not exist yet; see `_vender`."""
+        """Return a function that requests the credentials of a table that does not exist yet; see `_vender`."""
         return None
 
     def _hide(self, given: Credentials) -> None:
@@ -239,7 +239,7 @@ class PyIcebergBackend(ABC):
         self._refuse_truncated_names(staged)
         vend = self._stage_vender(identifier, begin, staged.location)
         found = self._table(identifier, transaction._table, vend)  # noqa: SLF001
-        # PyIceberg offers no public way to add a snapshot of one's own to a creating transaction.
+        # PyIceberg has no public method that adds a snapshot from a caller to a creating transaction.
         return Table(
             identifier=identifier,
             metadata=found.metadata,
@@ -259,10 +259,10 @@ class PyIcebergBackend(ABC):
         sort_order: SortOrder,
         properties: dict[str, str],
     ) -> CreateTableTransaction:
-        """Begin to create a table at the location that the catalog chooses.
+        """Begin the creation of a table at the location that the catalog chooses.
 
         Raises:
-            NoSuchNamespaceError: the catalog chooses none without the namespace.
+            NoSuchNamespaceError: the namespace does not exist, so the catalog does not choose a location.
         """
         return self.handle.create_table_transaction(
             names, schema, partition_spec=spec, sort_order=sort_order, properties=properties
@@ -276,7 +276,7 @@ class PyIcebergBackend(ABC):
         sort_order: SortOrder,
         properties: dict[str, str],
     ) -> CreateTableTransaction:
-        """Describe a new table at its place in the warehouse folder; nothing is opened."""
+        """Describe a new table at its location in the warehouse folder; nothing is opened."""
         location = locations.join(str(self.configured.get("warehouse", "")), *names)
         metadata = new_table_metadata(
             location=location,
@@ -296,13 +296,13 @@ class PyIcebergBackend(ABC):
         )
 
     def make_namespace(self, identifier: str) -> None:
-        """Create a table's namespace where it is missing."""
+        """Create a table's namespace if it does not exist."""
         names = split_identifier(identifier)[:-1]
         try:
             with catalog_errors(f"namespace {'.'.join(names)}", self):
                 self.handle.create_namespace_if_not_exists(names)
         except BadInputError:
-            # PyIceberg checks first and creates it then: another process may have been faster.
+            # PyIceberg checks for the namespace before it creates it: another process may have created it meanwhile.
             if not self.handle.namespace_exists(names):
                 raise
 
@@ -312,11 +312,11 @@ class PyIcebergBackend(ABC):
         """Refuse a table to which nothing can be committed, before anything is written.
 
         Args:
-            identifier: its name.
-            metadata: None if the table is about to be created.
+            identifier: the table's name.
+            metadata: the table's metadata; None if the table is about to be created.
 
         Raises:
-            RefusedError: the catalog cannot commit to it.
+            RefusedError: the catalog cannot commit to the table.
         """
         if metadata is not None:
             self._refuse_truncated_names(metadata)
@@ -333,7 +333,7 @@ class PyIcebergBackend(ABC):
         updates: tuple[TableUpdate, ...],
         clock: Clock,
     ) -> CommitResult:
-        """Commit one atomic change. Exceptions of PyIceberg are not translated."""
+        """Commit one atomic change. PyIceberg's exceptions are not translated."""
         self.written_metadata.clear()
         self._clock = clock
         return self._result(self.handle.commit_table(table.handle, requirements, updates))

@@ -1,10 +1,10 @@
-"""Everything that lake changes in PyIceberg 0.12, for this process: each change and its reason.
+"""Every change that lake makes to PyIceberg 0.12 in this process, each with its reason.
 
-PyIceberg's models of table metadata are stricter than the specification in some places. The changes are made in
-its classes because catalogs, commits and manifests all use them. Methods of one catalog are replaced in that
-object only. Not changes of PyIceberg, but extensions by private names, are the updates that
+PyIceberg's models of table metadata are stricter than the specification in some places. The classes themselves are
+changed, because catalogs, commits and manifests all use them. Methods of one catalog are replaced in that object
+only. Two modules extend PyIceberg by its private names and do not change it: the updates that
 `lake.core.metadata.format_upgrades` and `lake.core.metadata.snapshot_updates` register, and the methods that
-`lake.core.catalogs.rest.BoundedRestCatalog` overrides. The tests check that each of the names exists.
+`lake.core.catalogs.rest.BoundedRestCatalog` overrides. The tests check that all these names exist.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from lake.core.types.specification_types import enable_types
 
 _METADATA = ".metadata.json"
 _LOCATION_PROVIDER = "write.py-location-provider.impl"
-# How often a table is looked up whose metadata file is replaced and deleted during each attempt.
+# How often a table is loaded whose metadata file is replaced and deleted during each attempt.
 _LOADS = 5
 
 
@@ -71,7 +71,7 @@ def apply() -> None:
 
 @cache
 def apply_to_rest() -> None:
-    """Make the changes that REST catalogs need too, whose module is slow to import."""
+    """Also make the changes that only REST catalogs need, whose module is slow to import."""
     apply()
     from pyiceberg.catalog.rest import TableResponse  # noqa: PLC0415
 
@@ -80,12 +80,12 @@ def apply_to_rest() -> None:
 
 
 def _bound_files() -> None:
-    """Read metadata files of bounded size: a small packed one may unpack to anything."""
+    """Limit the size of metadata files that are read: a small compressed file may expand to any size."""
     FromInputFile.table_metadata = staticmethod(from_input)  # type: ignore[assignment,method-assign]
 
 
 def _open_files_late() -> None:
-    """Import what opens a file of this machine when one is opened: lake reads metadata without it."""
+    """Import PyArrow's file system when a local file is first opened: lake reads metadata without it."""
     original = pyiceberg.io._infer_file_io_from_scheme  # noqa: SLF001
 
     def inferred(path: str, properties: Properties) -> FileIO | None:
@@ -96,7 +96,7 @@ def _open_files_late() -> None:
 
 
 def _keep_unknown_members() -> None:
-    """Write what PyIceberg's models do not know as it was read: they drop it."""
+    """Write members that PyIceberg's models do not know as they were read: PyIceberg drops them."""
 
     def write(written: metadata.TableMetadata, file: OutputFile, **options: bool) -> None:
         pack = Compressor.get_compressor(file.location).bytes_compressor()
@@ -107,7 +107,7 @@ def _keep_unknown_members() -> None:
 
 
 def _read_statistics() -> None:
-    """Read statistics of every blob type: PyIceberg allows two, the specification leaves the list open."""
+    """Read statistics with any blob type: PyIceberg accepts two, the specification does not limit them."""
     statistics.BlobMetadata.__annotations__["type"] = str
     statistics.BlobMetadata.model_fields["type"].annotation = str
     models: tuple[type[BaseModel], ...] = (
@@ -119,18 +119,18 @@ def _read_statistics() -> None:
         metadata.TableMetadataWrapper,
         CommitTableResponse,
     )
-    # Each has the models inside it compiled in: the inner ones first.
+    # A model is compiled with the models that it contains, so these are rebuilt first.
     for model in models:
         model.model_rebuild(force=True)
 
 
 def _write_version_3() -> None:
-    """Write metadata of format version 3 as of the others: PyIceberg refuses to (apache/iceberg-python#3619)."""
+    """Write metadata of format version 3 too: PyIceberg refuses to (apache/iceberg-python#3619)."""
     metadata.TableMetadataV3.model_dump_json = IcebergBaseModel.model_dump_json  # type: ignore[method-assign]
 
 
 def _share_snapshots() -> None:
-    """Share snapshots between metadata before and after a commit: PyIceberg copies each, which takes longest."""
+    """Share snapshots between metadata before and after a commit: PyIceberg copies them, which is slow."""
 
     def shared(self: Snapshot, memo: dict[int, Any]) -> Snapshot:
         del memo
@@ -140,7 +140,7 @@ def _share_snapshots() -> None:
 
 
 def _name_packed_metadata() -> None:
-    """Name metadata files after the codec that the table wants: PyIceberg packs them by their names."""
+    """Name metadata files after the table's codec: PyIceberg chooses the compression by the name."""
     original = LocationProvider.new_table_metadata_file_location
 
     def named(self: LocationProvider, new_version: int = 0) -> str:
@@ -153,7 +153,7 @@ def _name_packed_metadata() -> None:
 
 
 def _explain_responses(kind: type[BaseModel]) -> None:
-    """Refuse by name what a server's table has and lake does not support: PyIceberg calls it invalid."""
+    """Report an unsupported feature of a server's table by its name: PyIceberg reports invalid metadata."""
     original = kind.model_validate_json
 
     def validated(data: str, **options: Any) -> Any:
@@ -163,7 +163,7 @@ def _explain_responses(kind: type[BaseModel]) -> None:
 
 
 def _ignore_location_providers() -> None:
-    """Import no code that a table names: PyIceberg imports any module that the property contains."""
+    """Import no code that a table names: PyIceberg imports any module that the property names."""
 
     def default(
         _implementation: str, location: str, properties: Mapping[str, Any]
@@ -178,11 +178,11 @@ def _ignore_location_providers() -> None:
 
 
 def ignore_table_storage_properties(handle: Catalog, *, is_vending: bool = False) -> None:
-    """Open files with the catalog's storage properties: PyIceberg uses those of the table too.
+    """Open files with the catalog's storage properties only: PyIceberg also uses the table's properties.
 
     Args:
         handle: the catalog.
-        is_vending: whether properties of the catalog's server arrive together with those of the table;
+        is_vending: whether the properties of the catalog's server come together with those of the table;
             `trust.file_properties` separates them.
     """
     load = handle._load_file_io  # noqa: SLF001
@@ -197,12 +197,12 @@ def ignore_table_storage_properties(handle: Catalog, *, is_vending: bool = False
 
 
 def build_metadata(handle: MetastoreCatalog, now_ms: Callable[[], int], written: list[str]) -> None:
-    """Make a catalog that builds metadata in this process follow the specification, and durable.
+    """Make a catalog that builds metadata in this process follow the specification and write durable files.
 
     Args:
         handle: the catalog.
         now_ms: returns the time of a commit, in milliseconds since 1970.
-        written: gets the location of each metadata file that a commit writes.
+        written: receives the location of each metadata file that a commit writes.
     """
     _keep_times_and_members(handle, now_ms)
     _record_metadata(handle, written)
@@ -210,7 +210,7 @@ def build_metadata(handle: MetastoreCatalog, now_ms: Callable[[], int], written:
 
 
 def _keep_times_and_members(handle: MetastoreCatalog, now_ms: Callable[[], int]) -> None:
-    """Keep the times of a table in order, and the members that PyIceberg's models do not know."""
+    """Keep a table's times in ascending order, and keep members that PyIceberg's models do not know."""
     stage = handle._update_and_stage_table  # noqa: SLF001
 
     def staging(
@@ -228,7 +228,7 @@ def _keep_times_and_members(handle: MetastoreCatalog, now_ms: Callable[[], int])
 
 
 def _record_metadata(handle: MetastoreCatalog, written: list[str]) -> None:
-    """Record each metadata file, and make it durable before the swap: PyIceberg does not call fsync."""
+    """Record each metadata file, and flush it to disk before the swap: PyIceberg does not call fsync."""
     write = handle._write_metadata  # noqa: SLF001
 
     def recording(metadata: metadata.TableMetadata, io: FileIO, metadata_path: str) -> None:
@@ -239,7 +239,7 @@ def _record_metadata(handle: MetastoreCatalog, written: list[str]) -> None:
                 write(metadata, io, metadata_path)
             Storage().persist(metadata_path)
         except (LakeError, OSError):
-            # The swap needs this file, so the commit certainly did not happen.
+            # The swap needs this file, so the commit certainly had no effect.
             with suppress(OSError):
                 io.delete(metadata_path)
             raise
@@ -248,7 +248,7 @@ def _record_metadata(handle: MetastoreCatalog, written: list[str]) -> None:
 
 
 def _retry_missing_metadata(handle: Catalog) -> None:
-    """Look up a table again when its metadata file is missing: a commit may have replaced and deleted it."""
+    """Load a table again if its metadata file is missing: a commit may have replaced and deleted it."""
     load = handle.load_table
 
     def loading(identifier: str | Identifier) -> Table:
@@ -264,17 +264,17 @@ def refuse_truncated_name(location: str) -> None:
     """Refuse a location that PyIceberg truncates when it writes metadata files.
 
     Raises:
-        RefusedError: PyIceberg would write to, and delete, a file of another name.
+        RefusedError: PyIceberg would write to, or delete, a file with another name.
     """
     if locations.is_truncated(location):
         raise RefusedError(
-            f"PyIceberg would truncate the name {location} and use another one",
-            hint="put the table in a location without #, ? and control characters",
+            f"PyIceberg would truncate the name {location} and use another file",
+            hint="move the table to a location without #, ? and control characters",
         )
 
 
 def limit_logins(post: Callable[..., Any]) -> None:
-    """Send logins with a time limit: one of PyIceberg's ways to log in uses no session of the catalog's.
+    """Send logins with a time limit: one of PyIceberg's login methods does not use the catalog's session.
 
     PyIceberg sends requests without a time limit (apache/iceberg-python#2772).
     """

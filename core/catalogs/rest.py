@@ -1,8 +1,8 @@
-"""PyIceberg's REST catalog, bounded: each request has a time limit, and goes to configured hosts only.
+"""PyIceberg's REST catalog, with a time limit for each request, and requests to configured hosts only.
 
-Without a limit, a stalled server would block a cron job forever. A server may also send its clients to another
-host, by a redirect or by its configuration, and they would send their credentials there. Limits are set as for
-Java's client, by `rest.client.connection-timeout-ms` and `rest.client.socket-timeout-ms`.
+Without a limit, a stalled server would block a cron job forever. A server may also direct its clients to another
+host, by a redirect or by its configuration, and they would send their credentials to that host. The limits are the
+properties of Java's client, `rest.client.connection-timeout-ms` and `rest.client.socket-timeout-ms`.
 """
 
 from __future__ import annotations
@@ -40,31 +40,32 @@ from lake.core.units import natural_number
 
 _CONNECT_MS = whole("rest.client.connection-timeout-ms", 10_000, least=1)
 _READ_MS = whole("rest.client.socket-timeout-ms", 60_000, least=1)
-# Where credentials may go.
+# The properties with the addresses that may receive credentials.
 _ADDRESSES = ("uri", "oauth2-server-uri")
 _PLAIN = "lake.allow-plain-http"
 _LOGIN = re.compile(r"token|credential|auth(\..*)?")
-# The longest wait that a server may ask of its clients.
+# The longest wait that lake accepts from a server, in seconds.
 _LONGEST_PAUSE = 10.0
-# How often a change is sent again that certainly did not happen, or that the server does only once.
-_RESENDS = 3
+# How often a change is sent that certainly had no effect, or that the server applies only once.
+_ATTEMPTS = 3
 _TOO_MANY = 429
 _CONFLICT = 409
-_UNSURE = frozenset({500, 502, 503, 504})
-_KEY, _KEYS_TOLD = "Idempotency-Key", "idempotency-key-lifetime"
+# Answers after which a change may have been applied.
+_UNCERTAIN = frozenset({500, 502, 503, 504})
+_KEY, _KEY_LIFETIME = "Idempotency-Key", "idempotency-key-lifetime"
 
 
-class _Again(Retry):
-    """Retries as often as configured, with a bounded wait."""
+class _BoundedRetry(Retry):
+    """Retries as configured, with a limit on the wait that the server requests."""
 
     def get_retry_after(self, response: Any) -> float | None:
-        """Return the seconds to wait that the server asks for."""
-        told = super().get_retry_after(response)
-        return None if told is None else min(told, _LONGEST_PAUSE)
+        """Return the seconds that the server asks its clients to wait, up to a limit."""
+        seconds = super().get_retry_after(response)
+        return None if seconds is None else min(seconds, _LONGEST_PAUSE)
 
 
-# Requests that change nothing are sent again; what changes something only as `_sent_safely` says.
-_AGAIN = _Again(
+# For requests that change nothing. `_sent_safely` decides when a change is sent again.
+_RETRIES = _BoundedRetry(
     total=3,
     read=1,
     status_forcelist=(429, 502, 503, 504),
@@ -83,17 +84,17 @@ class BoundedRestCatalog(RestCatalog):
     vended: dict[tuple[str, ...], Credentials]
 
     def __init__(self, name: str, clock: Clock, ids: Ids, /, **properties: Any) -> None:
-        """Open it.
+        """Open the catalog.
 
         Args:
             name: the catalog's name.
-            clock: the time of requests, and what waits between them.
-            ids: where the keys of requests come from.
+            clock: the time of requests; waits between them.
+            ids: the source of the requests' idempotency keys.
             properties: the catalog's configuration.
 
         Raises:
-            RefusedError: it would carry its credentials over the network in plain text.
-            InvalidRequestError: a timeout is not a whole number above zero.
+            RefusedError: the catalog's credentials would be sent over a network without encryption.
+            InvalidRequestError: a timeout is not a positive whole number.
         """
         _refuse_plain_text(properties)
         pyiceberg_patches.apply_to_rest()
@@ -104,7 +105,7 @@ class BoundedRestCatalog(RestCatalog):
         self._limits = tuple(setting.of(texts) / 1000 for setting in (_CONNECT_MS, _READ_MS))
         pyiceberg_patches.limit_logins(_limited(requests.post, self._limits))
         self.vended = {}
-        # Whether the server carries out a change with an idempotency key only once.
+        # Whether the server applies changes with the same idempotency key only once.
         self._has_keys = False
         super().__init__(name, **properties)
 
@@ -133,9 +134,10 @@ class BoundedRestCatalog(RestCatalog):
         return Credentials({**own, **vended}, grants)
 
     def vend(self, identifier: tuple[str, ...]) -> Credentials:
-        """Ask for a table's credentials again.
+        """Request a table's credentials again.
 
-        A server that gave some by prefix has an address for nothing else; others are asked for the table.
+        A server that vended credentials by prefix may have an endpoint for credentials alone. From any other server,
+        the whole table is loaded.
         """
         known = self.vended.get(identifier)
         if known and known.grants and Capability.V1_LOAD_CREDENTIALS in self._supported_endpoints:
@@ -147,39 +149,39 @@ class BoundedRestCatalog(RestCatalog):
         return self.vended[identifier]
 
     def _config_headers(self, session: requests.Session) -> None:
-        # PyIceberg calls this first for a new session, before it fetches a token.
+        # PyIceberg calls this method first for a new session, before it fetches a token.
         super()._config_headers(session)
         for scheme in _PORTS:
-            session.mount(f"{scheme}://", HTTPAdapter(max_retries=_AGAIN))
+            session.mount(f"{scheme}://", HTTPAdapter(max_retries=_RETRIES))
         known = [self._configured[key] for key in _ADDRESSES if key in self._configured]
         send = _guarded(session.send, self._limits, known)
         session.send = self._sent_safely(send)  # type: ignore[method-assign]
 
     def _sent_safely(self, send: _Send) -> _Send:
-        """Wrap a session's send: a change is sent again only if it cannot happen twice."""
+        """Wrap a session's send: a change is sent again only if it cannot be applied twice."""
 
         def sent(request: requests.PreparedRequest, **options: Any) -> requests.Response:
             changes = request.method not in {"GET", "HEAD"}
             keyed = changes and self._has_keys
-            unheard: requests.Response | requests.RequestException | None = None
+            uncertain: requests.Response | requests.RequestException | None = None
             if keyed:
                 request.headers[_KEY] = _time_ordered_uuid(self._clock, self._ids)
-            for attempt in range(1, _RESENDS + 1):
+            for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     answer = send(request, **options)
                 except (requests.ConnectionError, requests.Timeout) as error:
-                    if not keyed or attempt == _RESENDS:
+                    if not keyed or attempt == _ATTEMPTS:
                         raise
-                    unheard, pause = error, 0.0
+                    uncertain, pause = error, 0.0
                 else:
-                    unsure = keyed and answer.status_code in _UNSURE
-                    unheard = answer if unsure else unheard
-                    again = unsure or (changes and answer.status_code == _TOO_MANY)
-                    if not again or attempt == _RESENDS:
+                    may_have_applied = keyed and answer.status_code in _UNCERTAIN
+                    uncertain = answer if may_have_applied else uncertain
+                    again = may_have_applied or (changes and answer.status_code == _TOO_MANY)
+                    if not again or attempt == _ATTEMPTS:
                         break
                     pause = _pause(answer)
                 self._backoff.wait(attempt, at_least=pause)
-            answer = _surest(unheard, answer)
+            answer = _decisive(uncertain, answer)
             self._learn(request, answer)
             return answer
 
@@ -188,15 +190,15 @@ class BoundedRestCatalog(RestCatalog):
     def _learn(self, request: requests.PreparedRequest, answer: requests.Response) -> None:
         if answer.ok and urlsplit(str(request.url)).path.endswith("/v1/config"):
             with suppress(ValueError):
-                told = answer.json()
-                self._has_keys = isinstance(told, dict) and bool(told.get(_KEYS_TOLD))
+                found = answer.json()
+                self._has_keys = isinstance(found, dict) and bool(found.get(_KEY_LIFETIME))
 
     def _refresh_token(self) -> None:
-        """Fetch another token: the server treats the present one as expired."""
+        """Fetch a new token: the server treats the present one as expired."""
         super()._refresh_token()
         provider = getattr(self._auth_manager, "token_provider", None)
         if provider is not None:
-            provider._token = None  # noqa: SLF001 - its own way counts seconds only
+            provider._token = None  # noqa: SLF001 - the provider itself only checks the time
 
     def _fetch_config(self) -> None:
         super()._fetch_config()
@@ -236,7 +238,7 @@ class RestBackend(PyIcebergBackend):
         self, identifier: str, begin: Callable[[], CreateTableTransaction], location: str
     ) -> Callable[[], Credentials]:
         def ask() -> Credentials:
-            # The creation begins again. A server may choose another location, which has other credentials.
+            # The creation is staged again. The server may choose another location with other credentials.
             if begin()._table.metadata.location != location:  # noqa: SLF001
                 raise NotFoundError(f"the catalog now has another location for table {identifier}")
             return self._rest.vended[split_identifier(identifier)]
@@ -256,10 +258,10 @@ class RestBackend(PyIcebergBackend):
 
 
 def check_host(address: str, known: list[str]) -> None:
-    """Refuse an address on an unknown host, or one without the encryption of the known ones.
+    """Refuse an address on a host that is not configured, or one with less encryption than configured.
 
     Raises:
-        RefusedError: it is one.
+        RefusedError: requests must not be sent to the address.
     """
     scheme, host, port = _origin(address)
     origins = [_origin(item) for item in known]
@@ -269,8 +271,8 @@ def check_host(address: str, known: list[str]) -> None:
         return
     place = f"{scheme}://{host}:{port}"
     raise RefusedError(
-        f"the catalog's server sends its clients on to {place}, which is not configured",
-        hint=f"if that is right, set the catalog's uri (or oauth2-server-uri) to {place}",
+        f"the catalog's server directs its clients to {place}, which is not configured",
+        hint=f"if that address is right, set the catalog's uri (or oauth2-server-uri) to {place}",
     )
 
 
@@ -282,13 +284,13 @@ def _refuse_plain_text(properties: Mapping[str, Any]) -> None:
         scheme, host, port = _origin(str(properties.get(key, "")))
         if scheme == "http" and not _is_here(host):
             raise RefusedError(
-                f"credentials would go to {scheme}://{host}:{port} for anyone on the way to read",
-                hint=f"use https, or set {_PLAIN}=true for the catalog where the network is private",
+                f"credentials would be sent to {scheme}://{host}:{port} without encryption",
+                hint=f"use https, or set the catalog's {_PLAIN} to true if the network is private",
             )
 
 
 def _logs_in(properties: Mapping[str, Any]) -> bool:
-    """Whether requests to the catalog carry credentials; the storage's own keys they do not."""
+    """Whether requests to the catalog contain credentials. The storage's keys are not sent to the catalog."""
     keys = [key.lower() for key in properties]
     return (
         any(_LOGIN.fullmatch(key) for key in keys)
@@ -298,7 +300,7 @@ def _logs_in(properties: Mapping[str, Any]) -> bool:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a host is this machine, to which nothing goes over a network."""
+    """Whether a host is this machine, which is reached without a network."""
     with suppress(ValueError):
         return ip_address(host).is_loopback
     return host == "localhost" or host.endswith(".localhost")
@@ -310,33 +312,35 @@ def _origin(address: str) -> tuple[str, str, int | None]:
     return scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(scheme)
 
 
-def _surest(
-    unheard: requests.Response | requests.RequestException | None, last: requests.Response
+def _decisive(
+    uncertain: requests.Response | requests.RequestException | None, last: requests.Response
 ) -> requests.Response:
-    """Return the decisive response: a retry may be refused because the first attempt succeeded.
+    """Return the response that determines the outcome.
+
+    A retry may be refused because an earlier attempt succeeded, so an attempt with an unknown outcome decides.
 
     Raises:
-        RequestException: it may have been made, and no answer came.
+        RequestException: an earlier attempt got no answer, and may have been applied.
     """
-    if unheard is None or last.ok or last.status_code == _CONFLICT:
+    if uncertain is None or last.ok or last.status_code == _CONFLICT:
         return last
-    if isinstance(unheard, requests.RequestException):
-        raise unheard
-    return unheard
+    if isinstance(uncertain, requests.RequestException):
+        raise uncertain
+    return uncertain
 
 
 def _pause(answer: requests.Response) -> float:
     """Return the seconds that a server asks its clients to wait, up to a limit."""
-    told = natural_number(answer.headers.get("Retry-After", ""))
-    return min(float(told or 0), _LONGEST_PAUSE)
+    seconds = natural_number(answer.headers.get("Retry-After", ""))
+    return min(float(seconds or 0), _LONGEST_PAUSE)
 
 
 def _time_ordered_uuid(clock: Clock, ids: Ids) -> str:
-    """Return a new UUID of version 7 (RFC 9562), as the REST specification wants its keys."""
-    chance = UUID(ids.uuid()).int
+    """Return a new UUID of version 7 (RFC 9562), which the REST specification requires for keys."""
+    random = UUID(ids.uuid()).int
     moment = clock.now_ms() & ((1 << 48) - 1)
-    high = (moment << 16) | (7 << 12) | ((chance >> 64) & 0xFFF)
-    low = (0b10 << 62) | (chance & ((1 << 62) - 1))
+    high = (moment << 16) | (7 << 12) | ((random >> 64) & 0xFFF)
+    low = (0b10 << 62) | (random & ((1 << 62) - 1))
     return str(UUID(int=(high << 64) | low))
 
 

@@ -31,7 +31,7 @@ HADOOP = "hadoop"
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 _SQL_ADDRESSES = ("sqlite", "postgresql")
 _Time: TypeAlias = "tuple[Clock | None, Ids | None]"
-# Types that lake knows through PyIceberg only.
+# Types that lake uses only through PyIceberg.
 OTHER_TYPES = frozenset({"hive", "glue", "dynamodb", "bigquery"})
 _IN_MEMORY = "in-memory"
 _TYPES = {"rest": "rest", "sql": "sql", _IN_MEMORY: "sql", HADOOP: HADOOP}
@@ -43,15 +43,15 @@ def open_catalog(settings: Settings, clock: Clock | None = None, ids: Ids | None
     Args:
         settings: the global options.
         clock: the time of the catalog's requests; the system's by default.
-        ids: where its identifiers come from; the system by default.
+        ids: the source of its identifiers; the system by default.
 
     Raises:
-        InvalidRequestError: several are configured and none was chosen.
-        NotFoundError: the named one is not configured.
+        InvalidRequestError: several catalogs are configured and none was chosen.
+        NotFoundError: the chosen catalog is not configured.
         BadInputError: the configuration cannot be read.
     """
     time = (clock, ids)
-    # PyIceberg cannot even be loaded with one that it does not understand.
+    # PyIceberg cannot be imported if it does not accept its configuration.
     configuration = read_configuration()
     name = chosen_name(settings, configuration)
     if settings.warehouse is not None or not configuration.catalogs:
@@ -63,8 +63,8 @@ def chosen_name(settings: Settings, configuration: Configuration) -> str:
     """Return the name of the catalog that is used.
 
     Raises:
-        InvalidRequestError: several are configured and none was chosen.
-        NotFoundError: the named one is not configured.
+        InvalidRequestError: several catalogs are configured and none was chosen.
+        NotFoundError: the chosen catalog is not configured.
     """
     if settings.warehouse is not None:
         return settings.catalog or DEFAULT_CATALOG
@@ -98,13 +98,14 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
     """Return the backend for a catalog's type. Only that backend's libraries are imported.
 
     Raises:
-        BadInputError: its type is missing or not known, or its address is missing.
+        BadInputError: the catalog's type is missing or unknown, or its address is missing.
     """
     backend = _backend_of(properties)
     in_memory = str(properties.get("type")).lower() == _IN_MEMORY
     if backend in {"rest", "sql"} and not in_memory and not properties.get("uri"):
         raise BadInputError(
-            f"catalog {name} has no address", hint=f"set {place_of(name, 'uri')} to its address"
+            f"catalog {name} has no address",
+            hint=f"set {place_of(name, 'uri')} to the catalog's address",
         )
     match backend:
         case "hadoop":
@@ -123,7 +124,7 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
 
 
 def _backend_of(properties: Mapping[str, Any]) -> str:
-    """Return a backend by a catalog's type, or by its address as PyIceberg infers the type."""
+    """Return the backend for a catalog's type; a missing type is inferred from the address as in PyIceberg."""
     if kind := properties.get("type"):
         return _TYPES.get(str(kind).lower(), "other")
     address = str(properties.get("uri", ""))
@@ -158,7 +159,7 @@ def _embedded(name: str, settings: Settings, time: _Time) -> Catalog:
     if locations.is_truncated(folder) or _ESCAPED.search(folder):
         raise InvalidRequestError(
             f"a catalog's address cannot name the folder {folder!r}",
-            hint=f"choose one without #, ?, % and control characters, or use {Option.CATALOG_TYPE} hadoop",
+            hint=f"choose a folder without #, ?, % and control characters, or use {Option.CATALOG_TYPE} hadoop",
         )
     from lake.core.catalogs.sql import EmbeddedBackend  # noqa: PLC0415
 
@@ -172,6 +173,6 @@ def _local_folder(warehouse: str) -> str:
     if not place.is_local or place.authority:
         raise InvalidRequestError(
             f"{Option.WAREHOUSE} must be a folder of this machine, not {warehouse!r}",
-            hint=f"configure a catalog for tables elsewhere, or use {Option.CATALOG_TYPE} hadoop",
+            hint=f"configure a catalog for tables in other places, or use {Option.CATALOG_TYPE} hadoop",
         )
     return os.path.abspath(place.path)

@@ -25,7 +25,7 @@ def refuse_shared_location(table: Table) -> None:
     Only database catalogs are checked: other catalogs return locations for one table at a time.
 
     Raises:
-        RefusedError: there is such a table.
+        RefusedError: another table shares the location.
     """
     found = sorted(
         name
@@ -35,7 +35,7 @@ def refuse_shared_location(table: Table) -> None:
     if found:
         raise RefusedError(
             f"{table.identifier} shares its folder with {', '.join(found[:3])}, "
-            "which may need files that it does not",
+            "which may still use the files that would be deleted",
             hint=f"with {Option.KEEP_FILES} no file is deleted; if one table has two names, drop one of them",
         )
 

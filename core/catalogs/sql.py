@@ -1,4 +1,4 @@
-"""Catalogs in a database (SQLite, PostgreSQL), and the one that lake keeps in a warehouse folder by itself."""
+"""Catalogs in a database (SQLite, PostgreSQL), and the SQLite catalog that lake creates in a warehouse folder."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _SQLITE = "sqlite:"
 _SQLITE_WAIT_SECONDS = 60
 # The default of the sqlite3 module, for an address without a timeout.
 _SQLITE_SECONDS = 5.0
-# The most rows that are searched for names, for a message.
+# The maximum number of rows that are searched for similar names.
 _MOST_NAMES = 10_000
 _IN_MEMORY = {None, "", ":memory:"}
-# Two processes that are the first in a database both create PyIceberg's tables.
+# If two processes open a new database at the same time, both create PyIceberg's tables.
 _CREATED_CONCURRENTLY = re.compile(r"already exists|pg_type_typname_nsp_index", re.IGNORECASE)
-# PostgreSQL's client library reads its connection timeout from here; without one it may wait for ever.
+# PostgreSQL's client library reads its connection timeout from this variable; without it, it may wait forever.
 _POSTGRES_LIMIT, _POSTGRES_SECONDS = "PGCONNECT_TIMEOUT", "30"
 _FIRST_STATEMENTS = {
-    # No statement waits for ever behind an open transaction, unless the user's own address or role sets a limit.
+    # A statement does not wait forever for an open transaction. A limit of the user's address or role is kept.
     "postgresql": (
         "SELECT set_config('lock_timeout', '60s', false) "
         "WHERE current_setting('lock_timeout') = '0'"
     ),
-    # A power cut just after a commit must not undo it: an expiry deletes files next.
+    # A power failure just after a commit must not undo the commit: an expiration deletes files next.
     "sqlite": "PRAGMA synchronous = EXTRA",
 }
 _IN_FOLDERS = f"its folder contains a hadoop catalog's table: use {Option.CATALOG_TYPE} hadoop"
@@ -58,7 +58,7 @@ class SqlBackend(PyIcebergBackend):
 
     @property
     def is_served(self) -> bool:
-        """Whether commits are sent to a server, which may carry one out after the sender has ended."""
+        """Whether commits are sent to a server, which may apply one after the sending process has ended."""
         return not self._address.startswith(_SQLITE)
 
     @property
@@ -105,9 +105,9 @@ class SqlBackend(PyIcebergBackend):
         return self.database or f"{address.host}/{address.database}"
 
     def _no_table(self, identifier: str) -> NotFoundError:
-        """Return the error for a missing table; it names the catalogs that have one, or similar names.
+        """Return the error for a missing table, with the catalogs that contain the table, or a similar name.
 
-        A database may contain the tables of several catalogs, distinguished by the catalogs' names.
+        A database may contain the tables of several catalogs, which differ in the catalog's name.
         """
         error = super()._no_table(identifier)
         names = IcebergTables.catalog_name, IcebergTables.table_namespace, IcebergTables.table_name
@@ -147,9 +147,9 @@ class SqlBackend(PyIcebergBackend):
         return opened
 
     def _is_view(self, names: tuple[str, ...]) -> bool:
-        """Whether the row of a name is a view's; PyIceberg reads the rows of tables only.
+        """Whether a name is that of a view. PyIceberg reads the rows of tables only.
 
-        Source: the column iceberg_type of Iceberg's JdbcCatalog, which databases without views may lack.
+        Source: the column iceberg_type of Iceberg's JdbcCatalog, which databases without views may not have.
         """
         engine = self._sql.engine
         table = IcebergTables.__tablename__
@@ -167,7 +167,7 @@ class SqlBackend(PyIcebergBackend):
 
 
 class EmbeddedBackend(SqlBackend):
-    """The catalog that lake keeps in a warehouse folder; reading never creates it.
+    """The catalog that lake creates in a warehouse folder; reading does not create it.
 
     Args:
         name: the catalog's name.
@@ -196,9 +196,9 @@ class EmbeddedBackend(SqlBackend):
         """Load a table by ``namespace.table``.
 
         Raises:
-            NotFoundError: there is none, or no catalog.
-            NotATableError: a view has the name.
-            RefusedError: it has something that lake does not support.
+            NotFoundError: the table or the catalog does not exist.
+            NotATableError: the name is that of a view.
+            RefusedError: the table has a feature that lake does not support.
         """
         if not os.path.exists(self._file):
             raise self._no_table(identifier)
@@ -208,10 +208,10 @@ class EmbeddedBackend(SqlBackend):
         """Refuse to create a table in the folder of a hadoop catalog's table; see `Catalog.refuse_commits`.
 
         Raises:
-            RefusedError: there is such a table, or nothing can be committed to this one.
+            RefusedError: the folder contains such a table, or the catalog cannot commit to the table.
         """
         if metadata is None and self._is_in_folders(identifier):
-            raise RefusedError(f"{identifier} is a hadoop catalog's table", hint=_IN_FOLDERS)
+            raise RefusedError(f"{identifier} is a table of a hadoop catalog", hint=_IN_FOLDERS)
         super().refuse_commits(identifier, metadata)
 
     def _begin(
@@ -222,7 +222,7 @@ class EmbeddedBackend(SqlBackend):
         sort_order: SortOrder,
         properties: dict[str, str],
     ) -> CreateTableTransaction:
-        # A warehouse that does not exist yet is not created before the commit.
+        # A warehouse that does not exist yet is created with the commit, not earlier.
         return self._describe(names, schema, spec, sort_order, properties)
 
     def _no_table(self, identifier: str) -> NotFoundError:
@@ -253,12 +253,12 @@ class EmbeddedBackend(SqlBackend):
 
 
 def _wait_for_database(uri: str) -> None:
-    """Wait while another process locks a SQLite database, for as long as its address says.
+    """Wait until no other process locks a SQLite database, up to the timeout in its address.
 
-    PyIceberg treats a database that it cannot read as an empty one, and would wait again to fill it.
+    PyIceberg treats a database that it cannot read as an empty one, and would wait again to create its tables.
 
     Raises:
-        TimedOutError: the other process held the lock all that time.
+        TimedOutError: another process held the lock for the whole time.
     """
     if not uri.startswith("sqlite"):
         return
@@ -271,7 +271,7 @@ def _wait_for_database(uri: str) -> None:
         with closing(sqlite3.connect(str(path), timeout=seconds)) as connection:
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.DatabaseError as error:
-        # Any other defect is found when the catalog is opened.
+        # Any other problem is reported when the catalog is opened.
         if refusal := locked_error(error, path):
             raise refusal from error
 
@@ -288,5 +288,5 @@ def _prepare_connections(engine: Engine) -> None:
         connection.commit()
 
     event.listen(engine, "connect", prepare)
-    # The connection that opening made was not prepared.
+    # The connection that was made when the catalog was opened is not prepared.
     engine.dispose()

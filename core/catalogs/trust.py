@@ -1,7 +1,7 @@
 """Only the user's configuration chooses the code that runs here and the stores that are used.
 
-PyIceberg imports whatever module a property names, and takes such properties from tables and from catalog
-servers too: a writer of a table could run code on every machine that reads it.
+PyIceberg imports any module that a property names, and also reads such properties from tables and from catalog
+servers: a writer of a table could run code on every machine that reads the table.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ _PLACES = re.compile(r"\.(?:endpoint|proxy-uri|account-host|service\.host|token-
 
 
 def as_configured(given: Mapping[str, Any], configured: Mapping[str, Any]) -> dict[str, Any]:
-    """Return properties in which those that choose code come from the user's configuration only."""
+    """Return the properties, with those that choose code taken from the user's configuration only."""
     own = {key: configured[key] for key in _CODE & configured.keys()}
     return {**{key: value for key, value in given.items() if key not in _CODE}, **own}
 
 
 def file_properties(found: IcebergTable, configured: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of a table's FileIO, without those that only the table itself gives.
+    """Return the properties of a table's FileIO, without those that only the table's metadata sets.
 
-    Its own would send the user's credentials to a store that someone else chose; Java leaves them out, too.
+    Those could send the user's credentials to a store that a writer of the table chose. Iceberg Java ignores them
+    too.
     """
     properties = dict(found.io.properties)
     for key, value in found.metadata.properties.items():
@@ -46,7 +47,7 @@ def file_properties(found: IcebergTable, configured: Mapping[str, Any]) -> dict[
 
 
 def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
-    """Return those properties that storage needs."""
+    """Return the properties that storage needs."""
     return {
         key: str(value)
         for key, value in properties.items()
@@ -55,28 +56,28 @@ def storage_properties(properties: Mapping[str, object]) -> dict[str, str]:
 
 
 def refuse_secrets(properties: Mapping[str, str]) -> None:
-    """Refuse to write credentials into a new table's metadata, where every reader of the table finds them.
+    """Refuse to write credentials into a new table's metadata, which every reader of the table can read.
 
     Raises:
-        RefusedError: a property is such a secret.
+        RefusedError: a property is a credential of the storage.
     """
     for key in properties:
         if key.startswith(STORAGE) and is_secret(key):
             raise RefusedError(
-                f"{key} would be stored in the table's metadata, readable by every reader of the table",
-                hint="set it in the catalog's configuration; a table's own is not used",
+                f"{key} would be stored in the table's metadata, which every reader of the table can read",
+                hint="set it in the catalog's configuration; lake does not use a table's own value",
             )
 
 
 def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) -> None:
-    """Refuse a store that a server chose for credentials that the server did not give.
+    """Refuse a store that a server chose for credentials that are not the server's.
 
     Args:
-        properties: what would open a table's store.
-        configured: storage properties of the user's configuration.
+        properties: the properties that would open a table's store.
+        configured: the storage properties of the user's configuration.
 
     Raises:
-        RefusedError: it names such a store.
+        RefusedError: the properties combine the server's store with the user's credentials.
     """
     for key, place in properties.items():
         family = key.split(".", maxsplit=1)[0]
@@ -86,11 +87,11 @@ def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) ->
         keys = [name for name in properties if name.startswith(f"{family}.") and is_secret(name)]
         if not keys or any(properties[name] == configured.get(name) for name in keys):
             raise RefusedError(
-                f"the catalog's server chooses {place} as {key} for credentials that it did not give",
-                hint=f"if that is right, set the catalog's {key} to it",
+                f"the catalog's server sets {key} to {place}, but did not provide the credentials for it",
+                hint=f"if the address is right, set the catalog's {key} to it",
             )
 
 
 def without_storage(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return properties without those that open a store."""
+    """Return the properties without those that storage needs."""
     return {key: value for key, value in properties.items() if not key.startswith(STORAGE)}

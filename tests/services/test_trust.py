@@ -124,7 +124,7 @@ def test_credentials_go_over_no_network_in_plain_text(tmp_path: Path, login: Any
     refused, allowed = listed(), listed(**{"lake.allow-plain-http": "true"})
 
     assert refused.exit_code == 3
-    assert "http://catalog.invalid:80 for anyone" in refused.json()["error"]["message"]
+    assert "http://catalog.invalid:80 without encryption" in refused.json()["error"]["message"]
     assert "canary" not in refused.stdout + refused.stderr
     # There is no such host.
     assert allowed.exit_code not in {0, 3}

@@ -304,7 +304,7 @@ def test_a_version_made_behind_the_tables_back_is_an_open_outcome(
 
     monkeypatch.setattr(os, "link", overtaken)
 
-    with pytest.raises(CommitStateUnknownException, match="the current one is 7"):
+    with pytest.raises(CommitStateUnknownException, match="version 7 is current"):
         change(table, a="b")
 
     assert (folder / "version-hint.text").read_text() == "7"
@@ -828,7 +828,7 @@ def test_a_copied_table_is_not_written(grown: CommandLine, source: Write, tmp_pa
     shutil.copytree(grown.warehouse, tmp_path / "copy")
     before = files_below(grown.warehouse)
 
-    refused(CommandLine(tmp_path / "copy", catalog_type="hadoop"), source(0, 1), "metadata says")
+    refused(CommandLine(tmp_path / "copy", catalog_type="hadoop"), source(0, 1), "metadata contains the location")
 
     assert files_below(grown.warehouse) == before
 
