@@ -1,8 +1,9 @@
 """Conditions for a compaction: counts of what was committed since the last one, read from snapshot summaries.
 
 An expression is ``NAME >= N or NAME > N …``. Only table metadata is read, so cron may ask every minute. Names and
-their meaning follow Flink's TableMaintenance (``TriggerEvaluator``), which counts what arrived since the last trigger.
-Here the last compaction is the newest ``replace`` snapshot of the branch, no matter which program committed it.
+their meaning follow Flink's TableMaintenance (``TriggerEvaluator``), which counts what arrived since the last
+trigger. Here the last compaction is the newest ``replace`` snapshot of the branch, no matter which program
+committed it.
 """
 
 from __future__ import annotations

@@ -828,7 +828,11 @@ def test_a_copied_table_is_not_written(grown: CommandLine, source: Write, tmp_pa
     shutil.copytree(grown.warehouse, tmp_path / "copy")
     before = files_below(grown.warehouse)
 
-    refused(CommandLine(tmp_path / "copy", catalog_type="hadoop"), source(0, 1), "metadata contains the location")
+    refused(
+        CommandLine(tmp_path / "copy", catalog_type="hadoop"),
+        source(0, 1),
+        "metadata contains the location",
+    )
 
     assert files_below(grown.warehouse) == before
 
