@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from lake.cli import help as help_text
 from lake.cli.arguments import CommandLine, arrange, option_table
 from lake.cli.display import Display
 from lake.cli.messages import subject
@@ -178,8 +179,6 @@ def load_verb(name: str) -> TyperCommand:
     alone.command(name, cls=_Verb)(getattr(module, name))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)  # noqa: S101 - a single command is not a group
-    # Help wraps paragraphs; \b keeps the example on one line, so that it can be copied.
-    command.help = (command.help or "").replace("\nExample:", "\n\b\nExample:")
     return command
 
 
@@ -205,13 +204,28 @@ class _Verbs(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         return load_verb(cmd_name) if cmd_name in VERBS else None
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+    def format_usage(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        formatter.write_usage("lake", "COMMAND [options]")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+        help_text.write_options("", ctx, self.get_params(ctx), formatter)
+        help_text.write_examples("", formatter)
 
 
 class _Verb(TyperCommand):
     """A verb that stores the table's and branch's names in the state for error messages."""
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        help_text.write_usage(self.name or "", self.get_params(ctx), formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        name, params = self.name or "", self.get_params(ctx)
+        help_text.write_arguments(params, formatter)
+        help_text.write_options(name, ctx, params, formatter)
+        help_text.write_examples(name, formatter)
+        formatter.write("\nGlobal options: lake --help\n")
 
     def invoke(self, ctx: Any) -> Any:
         ctx.obj.take_defaults()
@@ -291,10 +305,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Maintain Apache Iceberg tables.
-
-    Example: lake --warehouse ./warehouse snapshots db.events
-    """
+    """Maintain Apache Iceberg tables."""
     # Both are handled before this function: --json earlier, so that usage errors are JSON documents
     # too.
     del as_json, version

@@ -62,7 +62,10 @@ def compact(
     ] = None,
     job_order: Annotated[
         str | None,
-        typer.Option(metavar="none|bytes-asc|...", help="Order in which groups are rewritten."),
+        typer.Option(
+            metavar="none|bytes-asc|bytes-desc|files-asc|files-desc",
+            help="Order in which groups are rewritten.",
+        ),
     ] = None,
     partial_progress: Annotated[
         bool, typer.Option("--partial-progress", help="Commit groups as they finish.")
@@ -99,10 +102,7 @@ def compact(
     wait: Wait = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Rewrite small files into large ones; no row changes.
-
-    Example: lake compact db.events --target-size 256MB --where "day = '2026-01-01'"
-    """
+    """Rewrite small files into large ones; no row changes."""
     from lake.core.compaction.execute import execute, preview
     from lake.core.compaction.options import compaction_options
     from lake.core.compaction.plan import plan_compaction

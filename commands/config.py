@@ -14,10 +14,7 @@ from lake.core.redaction import MASK, Redactor, is_secret
 
 
 def config(context: typer.Context) -> Outcome:
-    """Show the settings in effect and where each comes from; connect to nothing.
-
-    Example: lake config
-    """
+    """Show the settings in effect and where each comes from; connect to nothing."""
     from lake.core.catalogs.configuration import configuration_file, read_configuration, shortened
     from lake.core.catalogs.selection import chosen_name
 

@@ -12,10 +12,7 @@ from lake.core.outcome import Outcome
 
 
 def demo(context: typer.Context) -> Outcome:
-    """Load a year of real flights into ./lake-demo; read, correct, compact, expire them.
-
-    Example: lake demo
-    """
+    """Load a year of real flights into ./lake-demo; read, correct, compact, expire them."""
     from lake.commands.demo_tour import FOLDER, run_demo
 
     folder = Path(FOLDER).absolute()

@@ -55,10 +55,7 @@ def expire(
     wait: Wait = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Remove old snapshots and delete the files that only they use.
-
-    Example: lake expire db.events --older-than 7d --retain-last 10
-    """
+    """Remove old snapshots and delete the files that only they use."""
     from lake.core.expiration.execute import execute, file_details, preview
     from lake.core.expiration.file_deletion import Removed
     from lake.core.expiration.journal_recovery import finish_journals

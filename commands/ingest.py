@@ -194,8 +194,6 @@ def ingest(
 
     CSV and JSON are read as the manual's section "CSV and JSON" describes: an empty cell is NULL, and "" in
     quotes is the empty text; times are ISO 8601; JSON has objects in lines or in an array.
-
-    Example: lake ingest db.events day.csv --create --partition-by "day(ts)"
     """
     from lake.core.changelog_load.load import execute_changes, preview_changes
     from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load

@@ -51,10 +51,7 @@ def replay(
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:
-    """List Flink checkpoints that were taken but never committed, or commit them once.
-
-    Example: lake replay db.events --checkpoint s3://state/checkpoints/5f3a/chk-42
-    """
+    """List Flink checkpoints that were taken but never committed, or commit them once."""
     from lake.core.replay.plan import plan_replay
     from lake.core.replay.report import listing, preview, status_by_job, with_plan
     from lake.core.staging.staged_run import job_id_of

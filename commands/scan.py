@@ -72,10 +72,7 @@ def scan(
     ] = False,
     branch: Branch = "main",
 ) -> Outcome:
-    """Read a table, or the rows appended or changed between two snapshots.
-
-    Example: lake scan db.events --where "id > 5" --select id,name --output events.csv
-    """
+    """Read a table, or the rows appended or changed between two snapshots."""
     from lake.core.scan.execute import describe, preview, write
     from lake.core.scan.plan import ScanOptions, plan_scan
 

@@ -29,10 +29,7 @@ def snapshots(
     ] = None,
     branch: Branch = "main",
 ) -> Outcome:
-    """Show a table's snapshots, newest first.
-
-    Example: lake snapshots db.events --all
-    """
+    """Show a table's snapshots, newest first."""
     from lake.commands.snapshot_listing import list_snapshots
 
     if limit is not None and limit < 0:

@@ -24,7 +24,8 @@ _lake() {
         "scan --snapshot"|"scan --from-snapshot"|"scan --to-snapshot"|"scan --key"|"scan --where"|"scan --select"|"scan --limit"|"scan --split-size"|"scan --split-lookback"|"scan --split-open-cost"|"scan --output"|"scan --branch") return ;;
         "snapshots --limit"|"snapshots --branch") return ;;
         "compact --strategy") words="binpack sort zorder" ;;
-        "compact --by"|"compact --where"|"compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --job-order"|"compact --max-commits"|"compact --spec-id"|"compact --when"|"compact --option"|"compact --branch"|"compact --wait") return ;;
+        "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
+        "compact --by"|"compact --where"|"compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --max-commits"|"compact --spec-id"|"compact --when"|"compact --option"|"compact --branch"|"compact --wait") return ;;
         "expire --older-than"|"expire --retain-last"|"expire --snapshot"|"expire --keep-checkpoints"|"expire --branch"|"expire --wait") return ;;
         "replay --checkpoint"|"replay --job"|"replay --completed"|"replay --quiet-time"|"replay --branch") return ;;
     esac

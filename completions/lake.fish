@@ -95,7 +95,7 @@ complete -c lake -n '__fish_seen_subcommand_from compact' -l delete-file-thresho
 complete -c lake -n '__fish_seen_subcommand_from compact' -l delete-ratio -r -F -d 'Rewrite files with this share of deleted rows [0.3]'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l rewrite-all -d 'Rewrite every file'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l max-files -r -F -d 'Maximum files to rewrite in total'
-complete -c lake -n '__fish_seen_subcommand_from compact' -l job-order -r -F -d 'Order in which groups are rewritten'
+complete -c lake -n '__fish_seen_subcommand_from compact' -l job-order -x -a 'none bytes-asc bytes-desc files-asc files-desc' -d 'Order in which groups are rewritten'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l partial-progress -d 'Commit groups as they finish'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l max-commits -r -F -d 'Maximum commits of --partial-progress [10]'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l spec-id -r -F -d 'Partition spec to write with'

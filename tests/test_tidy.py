@@ -19,7 +19,8 @@ from support.cli.help_text import help_of
 from support.tables.iceberg_tables import make_table
 
 from lake.cli import completion
-from lake.cli.app import VERBS, load_verb
+from lake.cli.app import VERBS, arrange_arguments, load_verb, root_command
+from lake.cli.help import EXAMPLES, GROUPS
 from lake.core import errors
 from lake.core.options import Option
 
@@ -206,11 +207,34 @@ def test_every_kind_of_error_is_in_the_manual() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_command_has_an_example_that_it_understands(verb: str) -> None:
-    (example,) = re.findall(r"Example: (lake .*)", help_of(verb))
+def test_every_command_has_three_examples_that_it_understands(verb: str) -> None:
+    assert len(EXAMPLES[verb]) == 3
+    for example in EXAMPLES[verb]:
+        assert f"  {example}\n" in help_of(verb)
+        line = arrange_arguments(shlex.split(example)[1:])
+        assert load_verb(line.command or "").make_context(verb, list(line.rest))
+        assert verb in {line.command, "demo"}
 
-    words = shlex.split(example)
-    assert load_verb(verb).make_context(verb, words[words.index(verb) + 1 :])
+
+def test_groups_of_options_name_options_that_exist() -> None:
+    # Options that are not named by a group are shown below the groups.
+    later = {"--max-rejects"}
+    for verb, groups in GROUPS.items():
+        command = load_verb(verb) if verb else root_command()
+        named = [option for _, options in groups for option in options]
+        assert len(named) == len(set(named))
+        shared = {"--wait"} if verb in {"ingest", "replay"} else set()
+        assert set(named) - {item.opts[0] for item in command.params} <= shared | later
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_shows_every_option_once_in_groups_and_no_types_of_python(verb: str) -> None:
+    text = help_of(*[verb] if verb else [])
+    command = load_verb(verb) if verb else root_command()
+
+    for option in (item.opts[0] for item in command.params if item.param_type_name == "option"):
+        assert len(re.findall(rf"^  (?:-\w, )?{option}\b(?!-)", text, re.M)) == 1, option
+    assert not re.search(r"<\w+>|list\[|\{TABLE|\.\.\.\||\|\.\.\.", text)
 
 
 @pytest.mark.parametrize("verb", VERBS)
