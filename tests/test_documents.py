@@ -215,3 +215,20 @@ def test_the_manual_shows_catalogs_that_can_be_copied() -> None:
 
     assert found is not None
     assert set(yaml.safe_load(found[1])["catalog"]) == {"rest", "postgres"}
+
+
+def test_the_recording_shows_the_commands_of_readmes_session() -> None:
+    header, *events = map(json.loads, (ROOT / "session.cast").read_text().splitlines())
+    received = "".join(text for _, _, text in events)
+
+    assert (header["version"], header["width"]) == (2, 120)
+    assert [seconds for seconds, _, _ in events] == sorted(seconds for seconds, _, _ in events)
+    typed = [
+        re.sub(r"\d{15,}", "ID", command.text)
+        for session in sessions(text_of("README.md"))
+        for command in session
+    ]
+    shown = re.findall(r"^\$ (.*)\r$", received, re.M)
+    assert [re.sub(r"\d{15,}", "ID", line) for line in shown] == typed
+    assert str(ROOT) not in received
+    assert "Traceback" not in received
