@@ -235,6 +235,7 @@ class _Verb(TyperCommand):
         return super().invoke(ctx)
 
 
+@cache
 def installed_version() -> str:
     """Return the version of lake."""
     return importlib.metadata.version(DISTRIBUTION)

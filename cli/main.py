@@ -73,6 +73,9 @@ def main(
         command=line.command if line.command in VERBS else None,
         table=_table_named(line),
     )
+    if as_json:
+        # The document contains the version. A command that fails for lack of open files cannot read it at its end.
+        installed_version()
     redact = _redaction(state)
     renderer = Renderer(
         as_json=as_json, redact=redact, clock=SystemClock(), origin=partial(_origin, state)
