@@ -23,9 +23,10 @@ from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Meter, shown
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
-from lake.core.units import format_time
+from lake.core.units import format_duration, format_time
 
 LOCK_NAME = "lake.lock"
+_LONG_MS = 24 * 3_600_000
 _LOOK_SECONDS = 0.5
 _Work = Callable[[Table, str], Outcome]
 
@@ -71,7 +72,17 @@ def with_table_lock(
         if branch
         else table.metadata.current_snapshot_id,
         details=[_row(owner)],
+        warnings=_held_too_long(table, owner, session.clock.now_ms()),
     )
+
+
+def _held_too_long(table: Table, owner: Owner, now_ms: int) -> list[str]:
+    """Return a warning about a run that works for longer than a day: each scheduled run would end silently."""
+    if not owner.since_ms or now_ms - owner.since_ms <= _LONG_MS:
+        return []
+    duration = format_duration((now_ms - owner.since_ms) / 1000)
+    held = f"another run has held the lock on {table.identifier} for {duration}"
+    return [f"{held}, and this run did nothing: {_words(owner)}; stop that run if it hangs"]
 
 
 @contextmanager

@@ -14,7 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import files_below, ids_in, make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    FixedClock,
+    files_below,
+    ids_in,
+    make_table,
+    pyiceberg_catalog,
+)
 
 from lake.core.clock import SystemClock
 from lake.core.locks import local
@@ -84,6 +90,21 @@ def test_the_second_run_leaves_with_status_already_running(
     assert f"\t{os.getpid()}\top-1\t" in text.stdout
     assert (quiet.stdout, quiet.stderr) == ("", "")
     assert files_below(lake.warehouse) == before
+
+
+def test_a_lock_that_is_held_for_longer_than_a_day_is_a_warning_also_when_quiet(
+    lake: CommandLine, table: Path
+) -> None:
+    clock = FixedClock(SystemClock().now_ms() - 50 * 3_600_000)
+    lock = take(str(table), this_process("compact", "op-1", clock))
+    assert isinstance(lock, HeldLock)
+
+    quiet = lake("-q", *COMMANDS[0])
+    lock.release()
+
+    assert (quiet.exit_code, quiet.stdout) == (0, "")
+    assert "warning: another run has held the lock on db.t for 50h 00m, and " in quiet.stderr
+    assert "operation_id op-1" in quiet.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
