@@ -48,6 +48,11 @@ class PlainData:
         return plain
 
     @classmethod
+    def field_names(cls) -> frozenset[str]:
+        """Return the names of the fields, which are the keys of `to_plain`'s values."""
+        return frozenset(name for name, _, _ in _fields(_as_any(cls)))
+
+    @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
         """Rebuild from `to_plain`'s values."""
         values = {

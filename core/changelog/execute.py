@@ -15,7 +15,7 @@ from lake.core.changelog.task_units import units_of
 from lake.core.engine.tasks import Task, TaskContext, TaskFunction
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
-from lake.core.exports.export import Noted, Part
+from lake.core.exports.export import Noted, Part, PartReport
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import PlainData
 from lake.core.scan.execute import previewed
@@ -70,7 +70,7 @@ class ChangeRows:
             yield Task(ChangelogTask(part=part(number), unit=unit), unit.bytes)
 
     @property
-    def task(self) -> TaskFunction[ChangelogTask]:
+    def task(self) -> TaskFunction[ChangelogTask, PartReport]:
         """The function that writes a part."""
         return write_part
 
@@ -78,7 +78,7 @@ class ChangeRows:
         """Do nothing: the number of changes is not known in advance, and the reader checks each file."""
 
 
-def write_part(task: ChangelogTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def write_part(task: ChangelogTask, context: TaskContext) -> Iterator[PartReport]:
     """Task: write a unit's changes to one file, or no file if there are no changes."""
     noted: Noted = Noted()
     changes = changes_of(context.storage, task.unit, task.part.projection, noted)

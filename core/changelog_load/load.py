@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from lake.core import locations
 from lake.core.changelog_load.plan import ChangelogLoadPlan, describe_changes
 from lake.core.changelog_load.tasks import (
+    ChangeCounts,
     ChangesTask,
     ReceiveChangesTask,
     receive_changes,
@@ -21,8 +21,8 @@ from lake.core.changelog_load.tasks import (
 from lake.core.commit.operations import AppendFiles, Operation, RowDelta
 from lake.core.deletes.equality_coverage import same_spec, sole_spec
 from lake.core.errors import LakeError
-from lake.core.ingest.execute import SourceRun, preview, run_source
-from lake.core.ingest.load import Load, run_load, warn_of_no_rows
+from lake.core.ingest.execute import preview
+from lake.core.ingest.load import Load, SourceRun, run_load, run_source, warn_of_no_rows
 from lake.core.ingest.plan import IngestPlan
 from lake.core.ingest.result import Landed, LoadResult
 from lake.core.manifests.data_files import DataFile
@@ -43,11 +43,15 @@ class _Written:
 
     data: list[DataFile] = field(default_factory=list)
     deletes: list[DataFile] = field(default_factory=list)
-    claims: list[dict[str, Any]] = field(default_factory=list)
+    counts: list[ChangeCounts] = field(default_factory=list)
 
-    def counted(self, name: str) -> int:
-        """Return the sum of a count over all reports."""
-        return sum(claim[name] for claim in self.claims)
+    @property
+    def rows_read(self) -> int:
+        return sum(counts.rows_read for counts in self.counts)
+
+    @property
+    def rejected(self) -> int:
+        return sum(counts.rejected for counts in self.counts)
 
     @property
     def files(self) -> list[DataFile]:
@@ -107,9 +111,9 @@ class _ChangelogLoad(Load):
             self.nothing,
             data=written.data,
             deletes=written.deletes,
-            rows_read=written.counted("rows_read"),
+            rows_read=written.rows_read,
             rows_written=written.rows,
-            rows_rejected=written.counted("rejected"),
+            rows_rejected=written.rejected,
         )
 
     @property
@@ -157,11 +161,11 @@ def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str, aside: 
         together=True,
     )
     written = _Written()
-    for value in run_source(session, run):
-        written.data += [DataFile.from_plain(file) for file in value["files"]]
-        written.deletes += [DataFile.from_plain(file) for file in value.get("deletes", ())]
-        written.claims += value.get("claims", ())
-    inserted = written.counted("rows")
+    for report in run_source(session, run):
+        written.data += report.files
+        written.deletes += report.deletes
+        written.counts += report.counts
+    inserted = sum(counts.rows for counts in written.counts)
     if written.rows != inserted:
         raise LakeError(
             f"{inserted} rows were to be written, but there are {written.rows}: "
@@ -172,11 +176,11 @@ def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str, aside: 
 
 
 def _keep_rejects(plan: ChangelogLoadPlan, written: _Written) -> None:
-    if plan.options.rejects is None or not written.counted("rejected"):
+    if plan.options.rejects is None or not written.rejected:
         return
-    claims = sorted(written.claims, key=lambda claim: int(claim["task"]))
-    # The last claim of a task is made when its file is whole.
-    files = {claim["rejects"]: claim for claim in claims if claim["rejects"]}
+    by_task = sorted(written.counts, key=lambda counts: counts.task)
+    # Several reports of a task name the same file.
+    files = dict.fromkeys(counts.rejects for counts in by_task if counts.rejects)
     schema = source_schema(plan.ingest.schema, plan.options.changes_column)
     storage = plan.ingest.table.storage
-    write_rejects(storage, schema, list(files.values()), plan.options.rejects)
+    write_rejects(storage, schema, list(files), plan.options.rejects)

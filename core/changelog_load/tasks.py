@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,18 +23,18 @@ from lake.core.deletes.delta_writer import (
     UPDATE_AFTER,
     UPDATE_BEFORE,
     UPSERT,
-    DeltaFiles,
     DeltaSettings,
     DeltaWriter,
     Kinds,
 )
-from lake.core.engine.shuffle import ShuffleBuffer, claim, claimed
+from lake.core.engine.shuffle import ShuffleBuffer, decode_report, encode_report
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.ingest.payloads import SourceTask, SourceUnit
-from lake.core.ingest.tasks import report, task_units
+from lake.core.ingest.payloads import SourceTask, SourceUnit, WriteReport
+from lake.core.ingest.tasks import task_units
 from lake.core.keys.encoding import hash_keys, partition_of
 from lake.core.keys.extraction import unusable
+from lake.core.manifests.data_files import DataFile
 from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
@@ -73,21 +73,47 @@ class ReceiveChangesTask(PlainData):
     delta: DeltaSettings
 
 
-def write_changes(task: ChangesTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeCounts(PlainData):
+    """The changes that a task read since its last report.
+
+    Args:
+        task: the task's number.
+        rows_read: the number of rows of the change log.
+        rows: the number of rows to insert.
+        rejected: the number of rows without a usable key.
+        rejects: the file of these rows, which is complete in the last report of the task; None if there is none.
+    """
+
+    task: int
+    rows_read: int = 0
+    rows: int = 0
+    rejected: int = 0
+    rejects: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesReport(WriteReport):
+    """A `WriteReport`, with new delete files, and the counts of the tasks that read the changes."""
+
+    deletes: Sequence[DataFile] = ()
+    counts: Sequence[ChangeCounts] = ()
+
+
+def write_changes(task: ChangesTask, context: TaskContext) -> Iterator[ChangesReport]:
     """Write a task's changes; reports each unit's end, then the files."""
     settings = task.delta
     with (
         _Changes(task, context) as changes,
         DeltaWriter(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
     ):
-        for unit, batches in changes.units():
+        for _, batches in changes.units():
             for rows, kinds in batches:
                 writer.write(rows, kinds)
-            counts = changes.claim()
-            progress = report([], rows_read=counts["rows_read"], input_bytes=unit.input_bytes)
-            yield {**progress, "claims": [counts]}
+            counts = changes.take_counts()
+            yield ChangesReport(rows_read=counts.rows_read, counts=[counts])
         files = writer.close()
-    yield {**_report(files), "claims": [changes.claim()]}
+    yield ChangesReport(files=files.data, deletes=files.deletes, counts=[changes.take_counts()])
 
 
 def send_changes(task: ChangesTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
@@ -105,31 +131,27 @@ def send_changes(task: ChangesTask, context: TaskContext) -> Iterator[tuple[int,
                 for start, end in pairwise([0, *cuts, len(order)]):
                     reducer = int(reducers[order[start]])
                     yield from outbox.add(reducer, sent.slice(start, end - start))
-    yield from outbox.rest()
-    yield 0, claim(changes.claim())
+    yield from outbox.drain()
+    yield 0, encode_report(changes.take_counts())
 
 
 def receive_changes(
     task: ReceiveChangesTask, blobs: Iterable[bytes], context: TaskContext
-) -> Iterator[Mapping[str, Any]]:
-    """Write the changes that were sent to one reducer; reports the files, and the senders' reports."""
+) -> Iterator[ChangesReport]:
+    """Write the changes that were sent to one reducer; reports the files, and the senders' counts."""
     settings = task.delta
-    claims = []
+    senders = []
     with DeltaWriter(context.storage, settings, task=task.task, attempt=context.attempt) as writer:
         for blob in blobs:
             context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
-            if (counts := claimed(stream)) is not None:
-                claims.append(counts)
+            if (counts := decode_report(stream, ChangeCounts)) is not None:
+                senders.append(counts)
             for batch in stream:
                 rows = batch.select(range(batch.num_columns - 1))
                 writer.write(rows, batch.column(batch.num_columns - 1).to_numpy())
         files = writer.close()
-    yield {**_report(files), "claims": claims}
-
-
-def _report(files: DeltaFiles) -> dict[str, Any]:
-    return {**report(files.data), "deletes": [file.to_plain() for file in files.deletes]}
+    yield ChangesReport(files=files.data, deletes=files.deletes, counts=senders)
 
 
 def _with_kinds(rows: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
@@ -178,11 +200,15 @@ class _Changes:
         for unit, batches in task_units(self._task, self._schema, self._context):
             yield unit, self._known(batches, unit.path)
 
-    def claim(self) -> dict[str, Any]:
-        """Return the counts since the last call; after the end, also the file of rejects."""
-        counts = {**self._counts, "task": self._task.task}
+    def take_counts(self) -> ChangeCounts:
+        """Return the counts since the last call, and the file of rejects if there is one."""
+        counts = ChangeCounts(
+            **self._counts,
+            task=self._task.task,
+            rejects=None if self._aside is None else self._aside_path,
+        )
         self._counts = dict.fromkeys(self._counts, 0)
-        return {**counts, "rejects": None if self._aside is None else self._aside_path}
+        return counts
 
     def _known(
         self, batches: Iterator[pa.RecordBatch], where: str

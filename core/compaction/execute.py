@@ -278,10 +278,10 @@ class _Run:
         )
         engine = self.session.engine(self.plan.input_bytes)
         for result in engine.run([Task(payload)], compare, storage=self.plan.table.storage):
-            if not result.value["same"]:
+            if not result.value.same:
                 raise LakeError(f"{worst.text}; nothing was committed")
-            if result.value["described"] is not None:
-                self._check_new(done, DataFile.from_plain(result.value["described"]))
+            if result.value.described is not None:
+                self._check_new(done, result.value.described)
         if worst.certain and not worst.of_bounds:
             raise CorruptFileError(
                 f"{worst.text}, but all values are equal: the table's metadata of the old files is wrong",

@@ -6,13 +6,14 @@ range of sort key, one range per output file; the ranges are computed from a sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from operator import itemgetter
 
 from lake.core.compaction.grouping import FileGroup, RowRange
 from lake.core.compaction.plan import CompactionPlan
 from lake.core.compaction.tasks import (
+    ReceiveReport,
     ReceiveTask,
     RewriteTask,
     SampleTask,
@@ -29,7 +30,7 @@ from lake.core.progress import Meter, showing
 from lake.core.rows.reader import FileSlice
 from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
-from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
+from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, SampledKeys, cuts
 from lake.core.types.arrow_schema import top_columns
 
 # Groups are shuffled together up to this many bytes, because shuffled rows are stored on the executors' disks.
@@ -102,10 +103,10 @@ class Rewriter:
         meter = Meter("rewriting", inputs=[task.input_bytes for task in tasks])
         results = self._engine.run(tasks, rewrite, storage=plan.table.storage, meter=meter)
         for result in showing(progress, meter, results):
-            state, value = owners[result.task], result.value
-            state.rows += value["rows"]
-            state.dropped += value["dropped"]
-            state.files += [DataFile.from_plain(file) for file in value["files"]]
+            state, report = owners[result.task], result.value
+            state.rows += report.rows
+            state.dropped += report.dropped
+            state.files += report.files
             state.unfinished -= 1
             if state.unfinished == 0:
                 yield state
@@ -120,7 +121,7 @@ class Rewriter:
         rows: RowRange,
         *,
         first: int = 0,
-        bounds: Sequence[str] = (),
+        bounds: Sequence[bytes] = (),
     ) -> Task[RewriteTask]:
         plan = self._plan
         inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
@@ -164,23 +165,21 @@ class Rewriter:
             receivers += [self._receiver(state.group) for _ in range(len(cut) + 1)]
             owners += [state] * (len(cut) + 1)
         meter = Meter("reading and sorting", inputs=[task.input_bytes for task in senders])
-        hashes: list[tuple[list[str], list[str]]] = []
+        reports: list[ReceiveReport] = []
         results = self._engine.exchange(
             senders, send, receive, receivers, storage=self._plan.table.storage, meter=meter
         )
         for result in showing(self._session.progress, meter, results):
             self._add_result(owners[result.task], result.value)
-            read = [claim["hash"] for claim in result.value["claims"]]
-            hashes.append((read, [result.value["hash"]]))
+            reports.append(result.value)
         if self._plan.options.verify:
-            _check_hashes(hashes)
+            _check_hashes(reports)
         yield from states
 
-    def _add_result(self, state: Rewritten, value: Mapping[str, Any]) -> None:
-        files = [DataFile.from_plain(file) for file in value["files"]]
-        state.files += files
-        state.rows += sum(claim["rows"] for claim in value["claims"])
-        state.dropped += sum(claim["dropped"] for claim in value["claims"])
+    def _add_result(self, state: Rewritten, report: ReceiveReport) -> None:
+        state.files += report.files
+        state.rows += sum(sender.rows for sender in report.senders)
+        state.dropped += sum(sender.dropped for sender in report.senders)
 
     def _receiver(self, group: FileGroup) -> ReceiveTask:
         return ReceiveTask(
@@ -189,7 +188,7 @@ class Rewriter:
             reading=self._plan.reading(()) if self._plan.options.verify else None,
         )
 
-    def _bounds(self, states: Sequence[Rewritten]) -> list[list[str]]:
+    def _bounds(self, states: Sequence[Rewritten]) -> list[list[bytes]]:
         """Return the bounds between the key ranges of each group, from a sample of its keys."""
         tasks: list[Task[SampleTask]] = []
         owners: list[int] = []
@@ -198,14 +197,12 @@ class Rewriter:
                 of_group = self._sample_tasks(state)
                 tasks += of_group
                 owners += [index] * len(of_group)
-        samples: list[list[tuple[int, Mapping[str, Any]]]] = [[] for _ in states]
+        samples: list[list[tuple[int, SampledKeys]]] = [[] for _ in states]
         storage = self._plan.table.storage
         for result in self._engine.run(tasks, sample, storage=storage):
             samples[owners[result.task]].append((result.task, result.value))
         return [
-            encoded(
-                cuts([value for _, value in sorted(own, key=_number)], state.group.output_files)
-            )
+            cuts([keys for _, keys in sorted(own, key=itemgetter(0))], state.group.output_files)
             for own, state in zip(samples, states, strict=True)
         ]
 
@@ -229,10 +226,6 @@ class Rewriter:
         ]
 
 
-def _number(pair: tuple[int, Mapping[str, Any]]) -> int:
-    return pair[0]
-
-
 def _batches(groups: Sequence[FileGroup], together: int) -> Iterator[list[FileGroup]]:
     """Combine adjacent groups, up to ``together`` groups and `_SENT_BYTES`."""
     batch: list[FileGroup] = []
@@ -249,14 +242,16 @@ def _bytes(groups: Sequence[FileGroup]) -> int:
     return sum(group.bytes for group in groups)
 
 
-def _check_hashes(hashes: Sequence[tuple[list[str], list[str]]]) -> None:
+def _check_hashes(reports: Sequence[ReceiveReport]) -> None:
     """Compare every value that was read with every value that was written.
 
     Raises:
         LakeError: they differ.
     """
-    read = hash_together(text for of_read, _ in hashes for text in of_read)
-    written = hash_together(text for _, of_written in hashes for text in of_written)
+    read = hash_together(
+        sender.content_hash or "" for report in reports for sender in report.senders
+    )
+    written = hash_together(report.content_hash or "" for report in reports)
     if read != written:
         raise LakeError(
             f"the content hash of the rows read is {read}, of the rows written {written}; nothing was committed"

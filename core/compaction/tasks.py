@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
 from lake.core.compaction.verify import ContentHash, described, hash_all
 from lake.core.deletes.apply import Deletes
-from lake.core.engine.shuffle import ShuffleBuffer, claim, claimed
+from lake.core.engine.shuffle import ShuffleBuffer, decode_report, encode_report
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import LakeError
 from lake.core.manifests.data_files import DataFile
@@ -20,7 +19,7 @@ from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batche
 from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.sorting.external_sort import with_keys
-from lake.core.sorting.range_partitioning import KeySample, Ranges, decoded
+from lake.core.sorting.range_partitioning import KeySample, Ranges, SampledKeys
 from lake.core.sorting.sort_keys import RowOrder
 
 # While one row group is encoded, the rows of the next are read.
@@ -52,7 +51,7 @@ class RewriteTask(PlainData):
     write: WriteSettings
     verify: bool
     first: int = 0
-    bounds: Sequence[str] = ()
+    bounds: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,42 @@ class CompareTask(PlainData):
     files: Sequence[DataFile]
 
 
-def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteReport(PlainData):
+    """The number of rows read, the number of deleted rows that were left out, and the new files."""
+
+    rows: int
+    dropped: int
+    files: Sequence[DataFile]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendReport(PlainData):
+    """The rows that a task sent, the deleted rows that it left out, and the content hash of the rows if asked for."""
+
+    rows: int
+    dropped: int
+    content_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveReport(PlainData):
+    """The files of one range, the content hash of their rows if asked for, and the reports of senders."""
+
+    files: Sequence[DataFile]
+    content_hash: str | None = None
+    senders: Sequence[SendReport] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareReport(PlainData):
+    """Whether the rows are the same; if so, `described` is an entry with the metrics of the rows after."""
+
+    same: bool
+    described: DataFile | None = None
+
+
+def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[RewriteReport]:
     """Write a range of rows to new files, sorted if there is an order; reports the rows read and the files."""
     settings = task.write
     reading = task.reading
@@ -108,26 +142,18 @@ def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[Mapping[str, An
         written = writer.close()
         if content is not None:
             _compare(content.text(), written, reading, context)
-    yield {
-        "rows": read,
-        "dropped": deletes.dropped,
-        "files": [file.to_plain() for file in written],
-    }
+    yield RewriteReport(rows=read, dropped=deletes.dropped, files=written)
 
 
-def sample(task: SampleTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def sample(task: SampleTask, context: TaskContext) -> Iterator[SampledKeys]:
     """Report a sample of the sort keys of files, deleted rows included; reads only the key columns."""
     reading = task.reading
-    order, keys = (
-        task.order,
-        KeySample(task.sampled, task.task),
-    )
-    files = task.files
-    for file in files:
+    order, keys = task.order, KeySample(task.sampled, task.task)
+    for file in task.files:
         for batch in read_batches(context.storage, file, reading):
             context.check_cancelled()
             keys.add(order.keys(batch, reading.projection))
-    yield keys.to_plain()
+    yield keys.result()
 
 
 def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
@@ -136,7 +162,7 @@ def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]
     The group's first receiver gets a report of what was read.
     """
     settings, reading, files = task.write, task.reading, task.files
-    order, ranges = settings.order or RowOrder(), Ranges(decoded(task.bounds))
+    order, ranges = settings.order or RowOrder(), Ranges(task.bounds)
     content = ContentHash() if task.verify else None
     first = task.first
     outbox = ShuffleBuffer(first + len(task.bounds) + 1)
@@ -151,37 +177,37 @@ def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]
                 content.add(batch)
             for number, part in ranges.split(with_keys(batch, order, settings.schema)):
                 yield from outbox.add(first + number, part)
-    yield from outbox.rest()
-    totals = {"rows": rows, "dropped": deletes.dropped, "hash": content and content.text()}
-    yield first, claim(totals)
+    yield from outbox.drain()
+    content_hash = None if content is None else content.text()
+    report = SendReport(rows=rows, dropped=deletes.dropped, content_hash=content_hash)
+    yield first, encode_report(report)
 
 
 def receive(
     task: ReceiveTask, blobs: Iterator[bytes], context: TaskContext
-) -> Iterator[Mapping[str, Any]]:
-    """Write the rows of one key range in order; reports the files, and the senders' totals."""
+) -> Iterator[ReceiveReport]:
+    """Write the rows of one key range in order; reports the files, and the senders' reports."""
     settings = task.write
-    claims = []
+    senders = []
     files = open_writer(context.storage, settings, task=task.task, attempt=context.attempt)
     order = settings.order or RowOrder()
     with OrderedWriter(files, order, settings.schema, context.check_cancelled) as writer:
         for blob in blobs:
             context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
-            if (totals := claimed(stream)) is not None:
-                claims.append(totals)
+            if (report := decode_report(stream, SendReport)) is not None:
+                senders.append(report)
             for batch in stream:
                 writer.write_keyed(batch)
         written = writer.close()
-        plain = [file.to_plain() for file in written]
         content_hash = None
         if task.reading is not None:
             slices = [FileSlice.of(file) for file in written]
             content_hash = _hash_of(slices, task.reading, context)
-    yield {"claims": claims, "files": plain, "hash": content_hash}
+    yield ReceiveReport(files=written, content_hash=content_hash, senders=senders)
 
 
-def compare(task: CompareTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def compare(task: CompareTask, context: TaskContext) -> Iterator[CompareReport]:
     """Compare the rows of two lists of files, value by value, and return the metrics of the second list."""
     reading = task.reading
     before = _hash_of(task.before, reading, context)
@@ -191,8 +217,8 @@ def compare(task: CompareTask, context: TaskContext) -> Iterator[Mapping[str, An
     if before == after and written:
         rows = _rows_of(task.after, _without_deletes(reading), context)
         with closing(rows):
-            entry = described(rows, reading.projection, written[0]).to_plain()
-    yield {"same": before == after, "described": entry}
+            entry = described(rows, reading.projection, written[0])
+    yield CompareReport(same=before == after, described=entry)
 
 
 def _compare(

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 from lake.core.clock import Ids, SystemIds
 from lake.core.engine.task_functions import (
     decode_payload,
-    encode_payload,
+    decode_result,
+    encode_value,
     name_of,
     resolve,
 )
@@ -23,6 +24,7 @@ from lake.core.engine.tasks import (
     Payload,
     ReduceFunction,
     ReducePayload,
+    Result,
     Task,
     TaskContext,
     TaskFunction,
@@ -59,20 +61,20 @@ class InlineEngine:
     def run(
         self,
         tasks: Sequence[Task[Payload]],
-        function: TaskFunction[Payload],
+        function: TaskFunction[Payload, Result],
         *,
         storage: Storage,
         meter: Meter | None = None,
-    ) -> Iterator[TaskResult]:
+    ) -> Iterator[TaskResult[Result]]:
         """Run the function on every task; results come as tasks give them."""
         run, meter = resolve(name_of(function)), meter or Meter("running")
         with self._pool() as (pool, batch):
 
-            def work(index: int) -> Generator[TaskResult]:
-                def values(attempt: str) -> Iterator[TaskResult]:
+            def work(index: int) -> Generator[TaskResult[Result]]:
+                def values(attempt: str) -> Iterator[TaskResult[Result]]:
                     context = _context(storage, attempt, pool, meter, index)
                     for value in _typed(run(_payload(run, tasks[index].payload), context)):
-                        yield TaskResult(index, _plain(value))
+                        yield TaskResult(index, _result(run, value))
 
                 yield from _with_renewed(storage, f"{batch}-{index}", values)
                 meter.finish(index)
@@ -83,12 +85,12 @@ class InlineEngine:
         self,
         tasks: Sequence[Task[Payload]],
         map_function: MapFunction[Payload],
-        reduce_function: ReduceFunction[ReducePayload],
+        reduce_function: ReduceFunction[ReducePayload, Result],
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
         meter: Meter | None = None,
-    ) -> Iterator[TaskResult]:
+    ) -> Iterator[TaskResult[Result]]:
         """Spill what tasks send to a temporary file, then reduce."""
         send, reduce = resolve(name_of(map_function)), resolve(name_of(reduce_function))
         meter = meter or Meter("running")
@@ -131,21 +133,21 @@ class InlineEngine:
     def _reduce(
         self,
         spill: _Spill,
-        reduce: Callable[..., Iterator[Mapping[str, Any]]],
+        reduce: Callable[..., Iterator[Any]],
         payloads: Sequence[Any],
         storage: Storage,
         meter: Meter,
-    ) -> Iterator[TaskResult]:
+    ) -> Iterator[TaskResult[Any]]:
         filled = spill.filled()
         with self._pool() as (pool, batch):
 
-            def work(position: int) -> Generator[TaskResult]:
+            def work(position: int) -> Generator[TaskResult[Any]]:
                 reducer = filled[position]
                 context = _context(storage, f"{batch}-{reducer}", pool, meter, position)
                 for value in _typed(
                     reduce(_payload(reduce, payloads[reducer]), spill.read(reducer), context)
                 ):
-                    yield TaskResult(reducer, _plain(value))
+                    yield TaskResult(reducer, _result(reduce, value))
                 meter.finish(position)
 
             yield from pool.spread(len(filled), work)
@@ -182,8 +184,8 @@ def _typed(values: Iterator[Any]) -> Iterator[Any]:
 
 
 def _with_renewed(
-    storage: Storage, attempt: str, values: Callable[[str], Iterator[TaskResult]]
-) -> Iterator[TaskResult]:
+    storage: Storage, attempt: str, values: Callable[[str], Iterator[TaskResult[Result]]]
+) -> Iterator[TaskResult[Result]]:
     """Yield a task's results; if its store refused it and credentials can be renewed, run it once more."""
     if not storage.renewed.can_refresh:
         yield from values(attempt)
@@ -201,7 +203,12 @@ def _with_renewed(
 
 def _payload(function: Callable[..., Any], payload: Any) -> Any:
     """Return a payload as a task receives it."""
-    return decode_payload(function, _plain(encode_payload(payload)))
+    return decode_payload(function, _plain(encode_value(payload)))
+
+
+def _result(function: Callable[..., Any], value: Any) -> Any:
+    """Return a task's result as the driver receives it."""
+    return decode_result(function, _plain(encode_value(value)))
 
 
 def _plain(value: Any) -> Any:

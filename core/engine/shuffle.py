@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from lake.core.plain import PlainData
+
 _BLOB_BYTES = 4 * 1024 * 1024
 _WAITING_BYTES = 64 * 1024 * 1024
-_CLAIM = b"lake.claim"
+_REPORT = b"lake.report"
+
+Report = TypeVar("Report", bound=PlainData)
 
 
 @dataclass(slots=True)
@@ -29,9 +33,9 @@ class ShuffleBuffer:
         if self.sizes[reducer] >= _BLOB_BYTES:
             yield self._take(reducer)
         if sum(self.sizes.values()) >= _WAITING_BYTES:
-            yield from self.rest()
+            yield from self.drain()
 
-    def rest(self) -> Iterator[tuple[int, bytes]]:
+    def drain(self) -> Iterator[tuple[int, bytes]]:
         """Yield all buffered rows."""
         for reducer in list(self.waiting):
             yield self._take(reducer)
@@ -51,12 +55,15 @@ def arrow_stream(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Buf
     return sink.getvalue()
 
 
-def claim(values: Mapping[str, Any]) -> bytes:
-    """Return JSON-ready values for the driver as a blob that the receiver passes on."""
-    return bytes(arrow_stream(pa.schema([], {_CLAIM: json.dumps(values).encode()}), []))
+def encode_report(report: PlainData) -> bytes:
+    """Return a sender's report as a blob, which the receiver adds to its own."""
+    text = json.dumps(report.to_plain())
+    return bytes(arrow_stream(pa.schema([], {_REPORT: text.encode()}), []))
 
 
-def claimed(stream: Any) -> dict[str, Any] | None:
-    """Return what a blob claims; None if it holds rows."""
+def decode_report(stream: Any, report_type: type[Report]) -> Report | None:
+    """Return the report that a blob contains; None if it contains rows."""
     metadata = stream.schema.metadata or {}
-    return dict(json.loads(metadata[_CLAIM])) if _CLAIM in metadata else None
+    if _REPORT not in metadata:
+        return None
+    return report_type.from_plain(json.loads(metadata[_REPORT]))

@@ -1,4 +1,4 @@
-"""Task functions on workers: find a function by name, decode its payload, and return errors to the driver."""
+"""Task functions by name, and their payloads, results and errors as they travel between driver and workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from lake.core import errors
 from lake.core.engine.tasks import TaskContext
@@ -21,6 +21,7 @@ from lake.core.storage.storage import Storage
 # Spark's workers receive the names of task functions: a name must not select any other code.
 _PACKAGE = "lake.core."
 _TRACE_LIMIT = 4000
+_SHOWN = 200
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -53,22 +54,56 @@ def resolve(name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def encode_payload(payload: PlainData | Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's payload as JSON-ready values."""
-    return payload.to_plain() if isinstance(payload, PlainData) else dict(payload)
+def encode_value(value: PlainData | Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's payload, or one of its results, as JSON-ready values."""
+    return value.to_plain() if isinstance(value, PlainData) else dict(value)
 
 
 def decode_payload(function: Callable[..., Any], plain: Mapping[str, Any]) -> Any:
     """Rebuild a task's payload as the type of its function's first parameter."""
-    kind = _payload_type(function)
-    return plain if kind is None else kind.from_plain(plain)
+    payload_type = _payload_type(function)
+    return plain if payload_type is None else payload_type.from_plain(plain)
+
+
+def decode_result(function: Callable[..., Any], plain: Any) -> Any:
+    """Rebuild a task's result as the type that its function yields.
+
+    Raises:
+        EngineError: the value has other fields than the type, or fields that cannot be decoded.
+    """
+    result_type = _result_type(function)
+    if result_type is None:
+        return plain
+    name = f"{function.__module__}:{function.__qualname__}"
+    if not isinstance(plain, dict):
+        raise EngineError(
+            f"{name} returned a {type(plain).__name__} instead of a {result_type.__name__}"
+        )
+    unknown = sorted(plain.keys() - result_type.field_names())
+    if unknown:
+        raise EngineError(f"{name} returned unknown fields: {', '.join(unknown)[:_SHOWN]}")
+    try:
+        return result_type.from_plain(plain)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = f"{name} returned an invalid {result_type.__name__}: {type(error).__name__}"
+        raise EngineError(text) from error
 
 
 @cache
 def _payload_type(function: Callable[..., Any]) -> type[PlainData] | None:
     """Return the dataclass that a function takes; None if it takes a mapping."""
     first = next(iter(inspect.signature(function).parameters))
-    hint = get_type_hints(function).get(first)
+    return _plain_type(get_type_hints(function).get(first))
+
+
+@cache
+def _result_type(function: Callable[..., Any]) -> type[PlainData] | None:
+    """Return the dataclass that a function yields; None if it yields mappings."""
+    yielded = get_args(get_type_hints(function).get("return"))
+    return _plain_type(yielded[0]) if yielded else None
+
+
+def _plain_type(hint: Any) -> type[PlainData] | None:
     return hint if isinstance(hint, type) and issubclass(hint, PlainData) else None
 
 

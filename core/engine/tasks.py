@@ -1,9 +1,9 @@
 """The interface of engines: Spark, or this process for small plans.
 
-A task's payload is a dataclass that travels as JSON, and its function is a function of a module below `lake.core`.
-Spark's workers receive the function's name (``"lake.core.compaction.tasks:rewrite"``) and rebuild the payload as the
-type of its first parameter. So only rows are pickled, and the same function runs in this process, in a local Spark
-and on a cluster.
+A task's payload and its results are dataclasses that travel as JSON, and its function is a function of a module
+below `lake.core`. Spark's workers receive the function's name (``"lake.core.compaction.tasks:rewrite"``) and rebuild
+the payload as the type of its first parameter; the driver rebuilds each result as the type that the function yields.
+So only rows are pickled, and the same function runs in this process, in a local Spark and on a cluster.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lake.core.storage.storage import Storage
 
 Payload = TypeVar("Payload", bound=PlainData | Mapping[str, Any])
 ReducePayload = TypeVar("ReducePayload", bound=PlainData | Mapping[str, Any])
+Result = TypeVar("Result", bound=PlainData | Mapping[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,11 @@ class Task(Generic[Payload]):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskResult:
-    """One value that a task's function yielded, and which task it was."""
+class TaskResult(Generic[Result]):
+    """One value that a task's function yielded, and the index of the task."""
 
     task: int
-    value: Mapping[str, Any]
+    value: Result
 
 
 @dataclass(slots=True)
@@ -77,12 +78,12 @@ class TaskContext:
             raise StoppedError(signal.SIGTERM)
 
 
-# A task function: (payload, context) -> an iterator of JSON-ready results.
-TaskFunction = Callable[[Payload, TaskContext], Iterator[Mapping[str, Any]]]
+# A task function: (payload, context) -> an iterator of results.
+TaskFunction = Callable[[Payload, TaskContext], Iterator[Result]]
 # The first half of an exchange: (payload, context) -> an iterator of (reducer number, bytes).
 MapFunction = Callable[[Payload, TaskContext], Iterator[tuple[int, bytes]]]
-# The second half: (payload, blobs of one reducer, context) -> an iterator of JSON-ready results.
-ReduceFunction = Callable[[Payload, Iterator[bytes], TaskContext], Iterator[Mapping[str, Any]]]
+# The second half: (payload, blobs of one reducer, context) -> an iterator of results.
+ReduceFunction = Callable[[Payload, Iterator[bytes], TaskContext], Iterator[Result]]
 
 
 class Engine(Protocol):
@@ -98,11 +99,11 @@ class Engine(Protocol):
     def run(
         self,
         tasks: Sequence[Task[Payload]],
-        function: TaskFunction[Payload],
+        function: TaskFunction[Payload, Result],
         *,
         storage: Storage,
         meter: Meter | None = None,
-    ) -> Iterator[TaskResult]:
+    ) -> Iterator[TaskResult[Result]]:
         """Run ``function``, a function of a module below lake.core, on every task; results come as tasks finish.
 
         Closing the iterator, an error, or `stop` cancels the running tasks; after that no task writes any
@@ -114,12 +115,12 @@ class Engine(Protocol):
         self,
         tasks: Sequence[Task[Payload]],
         map_function: MapFunction[Payload],
-        reduce_function: ReduceFunction[ReducePayload],
+        reduce_function: ReduceFunction[ReducePayload, Result],
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
         meter: Meter | None = None,
-    ) -> Iterator[TaskResult]:
+    ) -> Iterator[TaskResult[Result]]:
         """Run ``map_function`` on every task, collect the bytes by reducer number, and reduce them.
 
         Reducer ``i`` receives ``reduce_payloads[i]``, and the blobs in the order of tasks and of sending;

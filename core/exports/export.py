@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -72,6 +72,16 @@ class Part(PlainData):
     projection: PlainSchema
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartReport(PlainData):
+    """A file that a task wrote, its rows and bytes, and the reader's counters; without rows there is no file."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    noted: Mapping[str, int] = field(default_factory=dict)
+
+
 class RowSource(Protocol[Payload]):
     """Rows that can be read in this process or by tasks, in the same order."""
 
@@ -80,7 +90,7 @@ class RowSource(Protocol[Payload]):
         """The plan for reading."""
 
     @property
-    def task(self) -> TaskFunction[Payload]:
+    def task(self) -> TaskFunction[Payload, PartReport]:
         """The function that the engine runs with a payload: it calls `write_part`."""
 
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
@@ -124,8 +134,8 @@ def emit(session: Session, source: RowSource[Any], output: Output) -> tuple[dict
         os.makedirs(temporary)
         parts = _write_folder(session, source, output, temporary, noted)
     result = {
-        "rows": sum(part["rows"] for part in parts),
-        "bytes_written": sum(part["bytes"] for part in parts),
+        "rows": sum(part.rows for part in parts),
+        "bytes_written": sum(part.size_bytes for part in parts),
         "files": len(parts),
     }
     return result, noted
@@ -158,11 +168,11 @@ def _all_rows(
         tasks = _tasks(source, ARROW_STREAM, folder)
         with closing(_run(session, source, engine, tasks)) as results:
             for part in _in_order(results):
-                noted.update(part["noted"])
-                if part["rows"]:
-                    with pa.OSFile(part["path"]) as file:
+                noted.update(part.noted)
+                if part.rows:
+                    with pa.OSFile(part.path) as file:
                         yield from pa.ipc.open_stream(file)
-                    os.unlink(part["path"])
+                    os.unlink(part.path)
 
 
 def _engine(session: Session, source: RowSource[Any]) -> Engine:
@@ -189,9 +199,9 @@ def _progressing(
             yield batch
 
 
-def _in_order(results: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
+def _in_order(results: Iterable[tuple[int, PartReport]]) -> Iterator[PartReport]:
     """Yield parts in the order of their numbers, each as soon as all earlier parts have finished."""
-    finished: dict[int, Mapping[str, Any]] = {}
+    finished: dict[int, PartReport] = {}
     following = 0
     for number, part in results:
         finished[number] = part
@@ -216,17 +226,17 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[p
 
 def _write_folder(
     session: Session, source: RowSource[Any], output: Output, folder: str, noted: Noted
-) -> list[Mapping[str, Any]]:
+) -> list[PartReport]:
     """Write parts on the engine; files without rows are not kept, unless no file has rows: then one is kept."""
-    filled: list[Mapping[str, Any]] = []
+    filled: list[PartReport] = []
     if source.plan.options.limit is None:
         tasks = _tasks(source, output.format, folder)
         with closing(_run(session, source, _engine(session, source), tasks)) as results:
             parts = [part for _, part in results]
         for part in parts:
-            noted.update(part["noted"])
-        source.check(sum(part["rows"] for part in parts), noted)
-        filled = [part for part in parts if part["rows"]]
+            noted.update(part.noted)
+        source.check(sum(part.rows for part in parts), noted)
+        filled = [part for part in parts if part.rows]
     if filled:
         return filled
     path = _part_path(folder, 0, output.format)
@@ -235,7 +245,7 @@ def _write_folder(
     )
     with open(path, "wb") as file:
         rows = _write_rows(source, batches, output.format, file)
-    return [{"rows": rows, "bytes": os.path.getsize(path)}]
+    return [PartReport(path=path, rows=rows, size_bytes=os.path.getsize(path))]
 
 
 def _no_rows() -> Iterator[pa.RecordBatch]:
@@ -256,7 +266,7 @@ def _tasks(source: RowSource[Any], format_name: str, folder: str) -> list[Task[A
 
 def _run(
     session: Session, source: RowSource[Any], engine: Engine, tasks: Sequence[Task[Any]]
-) -> Generator[tuple[int, Mapping[str, Any]]]:
+) -> Generator[tuple[int, PartReport]]:
     """Yield each task's number and result when it finishes."""
     meter = Meter("reading", inputs=[task.input_bytes for task in tasks])
     ended = 0
@@ -275,7 +285,7 @@ def write_part(
     batches: Iterator[pa.RecordBatch],
     noted: Noted,
     expected_rows: int = 0,
-) -> Mapping[str, Any]:
+) -> PartReport:
     """Write a task's rows to its file; without rows there is no file.
 
     Progress needs the number of expected rows; 0 if it is not known.
@@ -300,4 +310,4 @@ def write_part(
     finally:
         if os.path.lexists(temporary):
             os.unlink(temporary)
-    return {"path": part.path, "rows": rows, "noted": dict(noted), "bytes": size}
+    return PartReport(path=part.path, rows=rows, size_bytes=size, noted=dict(noted))

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from lake.core.commit.operations import AppendFiles, Operation, OverwriteFiles, ReplacePartitions
 from lake.core.engine.tasks import (
-    Engine,
-    MapFunction,
-    ReduceFunction,
     Task,
-    TaskFunction,
-    TaskResult,
 )
 from lake.core.errors import BadInputError, LakeError
-from lake.core.ingest.load import Load, run_load, warn_of_no_rows
-from lake.core.ingest.payloads import KeepTask, ReceiveTask, SourceTask
+from lake.core.ingest.load import (
+    Load,
+    SourceRun,
+    row_receiver,
+    run_load,
+    run_source,
+    warn_of_no_rows,
+)
+from lake.core.ingest.payloads import KeepTask, SourceTask
 from lake.core.ingest.plan import (
     APPEND,
     REPLACE,
     IngestPlan,
     describe,
-    tasks_for,
-    wanted_tasks,
 )
 from lake.core.ingest.removals import Removals, removals_in_partitions
 from lake.core.ingest.replaced_partitions import replaced_partitions
@@ -33,30 +33,22 @@ from lake.core.ingest.result import Landed, LoadResult
 from lake.core.ingest.samples import first_rows
 from lake.core.ingest.tasks import (
     receive_rows,
-    sample_rows,
     send_rows,
     write_kept,
     write_rows,
 )
 from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Detail, Outcome, Status
-from lake.core.plain import PlainData
 from lake.core.progress import Meter, showing
-from lake.core.properties.table_properties import DELETE_ISOLATION, HASH, RANGE
+from lake.core.properties.table_properties import DELETE_ISOLATION
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
-from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, encoded
 from lake.core.staging.operation_files import Staging
 from lake.core.types.partition_paths import partition_path
 from lake.core.types.type_text import type_text
 from lake.core.units import natural_number
 
-Read = TypeVar("Read", bound=SourceTask)
-Receive = TypeVar("Receive", bound=PlainData)
-
-_REDUCER_BYTES = 256 * 1024 * 1024
-_MOST_REDUCERS = 200
 # The numbers of tasks that rewrite start here, so that no name meets a loading task's.
 _FIRST_KEEPER = 50_000
 
@@ -220,125 +212,14 @@ def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Wri
         send=send_rows,
         receive=receive_rows,
     )
-    for value in run_source(session, run):
-        written.files += [DataFile.from_plain(file) for file in value["files"]]
-        written.rows_read += value["rows_read"]
+    for report in run_source(session, run):
+        written.files += report.files
+        written.rows_read += report.rows_read
     if written.rows != written.rows_read:
         raise LakeError(
             f"read {written.rows_read} rows but wrote {written.rows}: nothing was committed"
         )
     return written
-
-
-def row_receiver(plan: IngestPlan, operation_id: str) -> Callable[[int, bool], ReceiveTask]:
-    """Return what makes the payloads of `receive_rows`."""
-    write = plan.ordered_settings(operation_id)
-    return lambda number, keyed: ReceiveTask(task=number, write=write, keyed=keyed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRun(Generic[Read, Receive]):
-    """How the source of a load is read and written.
-
-    Args:
-        plan: what to read, and how rows are distributed.
-        operation_id: part of every file's name.
-        task: makes a task's payload of the fields of a `SourceTask`.
-        receiver: makes a reducer's payload of its number and whether rows carry their sort keys.
-        write: writes a task's rows itself.
-        send: sends them to where `receive` writes them.
-        receive: writes what was sent.
-        together: whether some rows must meet one writer; None for what the plan says.
-    """
-
-    plan: IngestPlan
-    operation_id: str
-    task: Callable[..., Read]
-    receiver: Callable[[int, bool], Receive]
-    write: TaskFunction[Read]
-    send: MapFunction[Read]
-    receive: ReduceFunction[Receive]
-    together: bool | None = None
-
-    @property
-    def meets(self) -> bool:
-        """Whether some rows must meet one writer."""
-        return self.plan.distribution in {HASH, RANGE} if self.together is None else self.together
-
-    def tasks(self, parallelism: int) -> list[Task[Read]]:
-        """Return the tasks that read the source."""
-        plan, tasks, first = self.plan, [], 0
-        write = plan.ordered_settings(self.operation_id)
-        for number, group in enumerate(tasks_for(plan, parallelism)):
-            payload = self.task(
-                task=number,
-                write=write,
-                units=[replace(unit.read, place=place) for place, unit in enumerate(group, first)],
-                reading=plan.reading(group),
-                must_match=plan.condition,
-            )
-            tasks.append(Task(payload, sum(unit.input_bytes for unit in group)))
-            first += len(group)
-        return tasks
-
-
-def run_source(session: Session, run: SourceRun[Read, Receive]) -> Iterator[Mapping[str, Any]]:
-    """Read the source and write its rows to data files; yield what tasks report."""
-    plan = run.plan
-    engine = session.engine(plan.input_bytes)
-    # In this process one writer sees all rows: each partition gets one file without moving a byte.
-    alone = run.meets and engine.name == "inline"
-    tasks = run.tasks(1 if alone else engine.parallelism)
-    exchanged = run.meets and len(tasks) > 1
-    phase = "reading" if exchanged else "loading"
-    meter = Meter(phase, inputs=[task.input_bytes for task in tasks])
-    results = (
-        _exchange(engine, run, tasks, meter)
-        if exchanged
-        else engine.run(tasks, run.write, storage=plan.table.storage, meter=meter)
-    )
-    yield from (result.value for result in showing(session.progress, meter, results))
-
-
-def _exchange(
-    engine: Engine, run: SourceRun[Read, Receive], tasks: Sequence[Task[Read]], meter: Meter
-) -> Iterator[TaskResult]:
-    """Bring each partition's, or range's, rows together before they are written."""
-    plan = run.plan
-    bounds: list[str] = []
-    if plan.distribution == RANGE:
-        bounds = _bounds(
-            engine, plan, tasks, min(_MOST_REDUCERS, wanted_tasks(plan, engine.parallelism))
-        )
-        count = len(bounds) + 1
-    else:
-        by_size = -(-plan.input_bytes // _REDUCER_BYTES)
-        count = max(engine.parallelism, min(_MOST_REDUCERS, by_size))
-    return engine.exchange(
-        [
-            Task(replace(task.payload, reducers=count, bounds=bounds), task.input_bytes)
-            for task in tasks
-        ],
-        run.send,
-        run.receive,
-        [run.receiver(number, bool(bounds)) for number in range(count)],
-        storage=plan.table.storage,
-        meter=meter,
-    )
-
-
-def _bounds(
-    engine: Engine, plan: IngestPlan, tasks: Sequence[Task[Read]], ranges: int
-) -> list[str]:
-    """Look at the rows' keys and return where to cut them into ranges."""
-    size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * ranges // len(tasks))
-    looks: list[Task[SourceTask]] = [
-        Task(replace(task.payload, sampled=size), task.input_bytes) for task in tasks
-    ]
-    found = engine.run(looks, sample_rows, storage=plan.table.storage)
-    # In the tasks' order, so that the same input is cut in the same way.
-    samples = sorted(found, key=lambda result: result.task)
-    return encoded(cuts([result.value for result in samples], ranges))
 
 
 def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: _Written) -> None:
@@ -351,19 +232,18 @@ def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: 
     engine = session.engine(plan.input_bytes)
     results = engine.run(tasks, write_kept, storage=plan.table.storage, meter=meter)
     for result in showing(session.progress, meter, results):
-        value, (file, _) = result.value, files[result.task]
-        if value["untouched"]:
+        report, (file, _) = result.value, files[result.task]
+        if report.untouched:
             continue
-        kept = [DataFile.from_plain(plain) for plain in value["files"]]
-        rows = sum(one.record_count for one in kept)
-        if rows + value["removed_rows"] + value["dropped"] != file.record_count:
+        rows = sum(kept.record_count for kept in report.files)
+        if rows + report.removed_rows + report.dropped != file.record_count:
             raise LakeError(
                 f"{file.path} has {file.record_count} rows, but {rows} were kept, "
-                f"{value['removed_rows']} removed and {value['dropped']} deleted before: nothing was committed"
+                f"{report.removed_rows} removed and {report.dropped} deleted before: nothing was committed"
             )
         name = partition_path(specs[file.spec_id], plan.table.schema, file.partition)
-        written.removed_rows.append((name, value["removed_rows"]))
-        written.kept_files += kept
+        written.removed_rows.append((name, report.removed_rows))
+        written.kept_files += report.files
         written.replaced.append(file.path)
 
 

@@ -8,29 +8,57 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.commit.operations import Operation
-from lake.core.ingest.plan import OVERWRITE, OVERWRITE_WHERE, REPLACE, IngestPlan
+from lake.core.engine.tasks import (
+    Engine,
+    MapFunction,
+    ReduceFunction,
+    Task,
+    TaskFunction,
+    TaskResult,
+)
+from lake.core.ingest.payloads import ReceiveTask, SourceTask, WriteReport
+from lake.core.ingest.plan import (
+    OVERWRITE,
+    OVERWRITE_WHERE,
+    REPLACE,
+    IngestPlan,
+    tasks_for,
+    wanted_tasks,
+)
 from lake.core.ingest.recovery import as_staged, publish_manifests, run_id_of, settle
 from lake.core.ingest.result import Landed, LoadResult, load_outcome
 from lake.core.ingest.schema_evolution import schema_changes
+from lake.core.ingest.tasks import sample_rows
 from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
+from lake.core.plain import PlainData
+from lake.core.progress import Meter, showing
+from lake.core.properties.table_properties import HASH, RANGE
 from lake.core.session import Session
 from lake.core.snapshots.run_ids import RUN_ID
+from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts
 from lake.core.sources.discovery import CSV
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import Staging, staged
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
+
+Read = TypeVar("Read", bound=SourceTask)
+Receive = TypeVar("Receive", bound=PlainData)
+Report = TypeVar("Report", bound=WriteReport)
+
+_REDUCER_BYTES = 256 * 1024 * 1024
+_MOST_REDUCERS = 200
 
 
 class Load(ABC):
@@ -198,3 +226,120 @@ def _remove_empty(root: str) -> None:
             os.rmdir(folder)
     with suppress(OSError):
         os.rmdir(os.path.dirname(root))
+
+
+# Reading the source
+
+
+def row_receiver(plan: IngestPlan, operation_id: str) -> Callable[[int, bool], ReceiveTask]:
+    """Return a function that makes the payloads of `receive_rows`."""
+    write = plan.ordered_settings(operation_id)
+    return lambda number, keyed: ReceiveTask(task=number, write=write, keyed=keyed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRun(Generic[Read, Receive, Report]):
+    """The tasks that read the source of a load and write its rows.
+
+    Args:
+        plan: what to read, and how rows are distributed.
+        operation_id: part of every file's name.
+        task: makes a task's payload from the fields of a `SourceTask`.
+        receiver: makes a reducer's payload from its number and whether rows contain their sort keys.
+        write: reads rows and writes them in the same task.
+        send: reads rows and sends them to reducers.
+        receive: writes the rows that were sent to one reducer.
+        together: whether some rows must be written by the same task; None to decide by the plan's distribution.
+    """
+
+    plan: IngestPlan
+    operation_id: str
+    task: Callable[..., Read]
+    receiver: Callable[[int, bool], Receive]
+    write: TaskFunction[Read, Report]
+    send: MapFunction[Read]
+    receive: ReduceFunction[Receive, Report]
+    together: bool | None = None
+
+    @property
+    def needs_exchange(self) -> bool:
+        """Whether some rows must be written by the same task."""
+        return self.plan.distribution in {HASH, RANGE} if self.together is None else self.together
+
+    def tasks(self, parallelism: int) -> list[Task[Read]]:
+        """Return the tasks that read the source."""
+        plan, tasks, first = self.plan, [], 0
+        write = plan.ordered_settings(self.operation_id)
+        for number, group in enumerate(tasks_for(plan, parallelism)):
+            payload = self.task(
+                task=number,
+                write=write,
+                units=[replace(unit.read, place=place) for place, unit in enumerate(group, first)],
+                reading=plan.reading(group),
+                must_match=plan.condition,
+            )
+            tasks.append(Task(payload, sum(unit.input_bytes for unit in group)))
+            first += len(group)
+        return tasks
+
+
+def run_source(session: Session, run: SourceRun[Read, Receive, Report]) -> Iterator[Report]:
+    """Read the source and write its rows to data files; yield the tasks' reports."""
+    plan = run.plan
+    engine = session.engine(plan.input_bytes)
+    # In this process one writer sees all rows: each partition gets one file, and no row is sent.
+    single = run.needs_exchange and engine.name == "inline"
+    tasks = run.tasks(1 if single else engine.parallelism)
+    exchanged = run.needs_exchange and len(tasks) > 1
+    phase = "reading" if exchanged else "loading"
+    meter = Meter(phase, inputs=[task.input_bytes for task in tasks])
+    results = (
+        _exchange(engine, run, tasks, meter)
+        if exchanged
+        else engine.run(tasks, run.write, storage=plan.table.storage, meter=meter)
+    )
+    yield from (result.value for result in showing(session.progress, meter, results))
+
+
+def _exchange(
+    engine: Engine,
+    run: SourceRun[Read, Receive, Report],
+    tasks: Sequence[Task[Read]],
+    meter: Meter,
+) -> Iterator[TaskResult[Report]]:
+    """Send the rows of each partition, or range of sort keys, to one task, which writes them."""
+    plan = run.plan
+    bounds: list[bytes] = []
+    if plan.distribution == RANGE:
+        bounds = _bounds(
+            engine, plan, tasks, min(_MOST_REDUCERS, wanted_tasks(plan, engine.parallelism))
+        )
+        count = len(bounds) + 1
+    else:
+        by_size = -(-plan.input_bytes // _REDUCER_BYTES)
+        count = max(engine.parallelism, min(_MOST_REDUCERS, by_size))
+    return engine.exchange(
+        [
+            Task(replace(task.payload, reducers=count, bounds=bounds), task.input_bytes)
+            for task in tasks
+        ],
+        run.send,
+        run.receive,
+        [run.receiver(number, bool(bounds)) for number in range(count)],
+        storage=plan.table.storage,
+        meter=meter,
+    )
+
+
+def _bounds(
+    engine: Engine, plan: IngestPlan, tasks: Sequence[Task[Read]], ranges: int
+) -> list[bytes]:
+    """Return the bounds between ranges of sort keys, from a sample of the keys."""
+    size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * ranges // len(tasks))
+    sampling: list[Task[SourceTask]] = [
+        Task(replace(task.payload, sampled=size), task.input_bytes) for task in tasks
+    ]
+    results = engine.run(sampling, sample_rows, storage=plan.table.storage)
+    # In the order of the tasks, so that the same input gets the same bounds.
+    samples = sorted(results, key=lambda result: result.task)
+    return cuts([result.value for result in samples], ranges)

@@ -1,4 +1,4 @@
-"""The payloads of a load's tasks: the pieces of the source to read, and the settings for writing their rows."""
+"""The payloads and reports of a load's tasks: the pieces of the source to read, and the files that were written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lake.core.expressions.filters import PlainFilter
+from lake.core.manifests.data_files import DataFile
 from lake.core.plain import PlainData
 from lake.core.rows.reader import FileSlice, ReadSettings
 from lake.core.rows.writer import WriteSettings
@@ -52,7 +53,7 @@ class SourceTask(PlainData):
     reading: ReadSettings | None = None
     must_match: PlainFilter | None = None
     reducers: int = 0
-    bounds: Sequence[str] = ()
+    bounds: Sequence[bytes] = ()
     sampled: int = 0
 
 
@@ -74,3 +75,47 @@ class KeepTask(PlainData):
     file: FileSlice
     reading: ReadSettings
     remove: PlainFilter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteReport(PlainData):
+    """What a task wrote, and the number of source rows that it read; a task may report several times.
+
+    Args:
+        files: the new data files; in the last report only.
+        rows_read: the number of source rows read since the last report.
+    """
+
+    files: Sequence[DataFile] = ()
+    rows_read: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendReport(PlainData):
+    """The number of source rows that a task read and sent."""
+
+    rows_read: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepReport(PlainData):
+    """The rows of a file that an overwrite keeps.
+
+    Args:
+        files: new data files with these rows.
+        untouched: True if all rows are kept, and nothing was written.
+        removed_rows: the number of rows that the overwrite removes.
+        dropped: the number of rows that were deleted before.
+    """
+
+    files: Sequence[DataFile] = ()
+    untouched: bool = False
+    removed_rows: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsReport(PlainData):
+    """The distinct partitions of a task's rows: for each, the values in Iceberg's binary single-value form."""
+
+    partitions: Sequence[tuple[bytes | None, ...]]

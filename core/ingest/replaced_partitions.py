@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from typing import TYPE_CHECKING
 
 from lake.core.engine.inline import InlineEngine
@@ -50,8 +49,5 @@ def _source_partitions(session: Session, plan: IngestPlan) -> list[Partition]:
         for number, units in enumerate(tasks_for(plan, 1))
     ]
     engine = InlineEngine(ids=session.ids)
-    found: dict[Partition, None] = {}
-    for result in engine.run(tasks, find_partitions, storage=plan.table.storage):
-        for values in result.value["partitions"]:
-            found[tuple(None if text is None else b64decode(text) for text in values)] = None
-    return list(found)
+    results = engine.run(tasks, find_partitions, storage=plan.table.storage)
+    return list(dict.fromkeys(item for result in results for item in result.value.partitions))

@@ -15,18 +15,26 @@ import pyarrow.compute as pc
 
 from lake.core.columns.nullability import null_in_required
 from lake.core.deletes.apply import Deletes
-from lake.core.engine.shuffle import ShuffleBuffer, claim, claimed
+from lake.core.engine.shuffle import Report, ShuffleBuffer, decode_report, encode_report
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
 from lake.core.expressions.filters import bind_filter, filter_columns, row_mask
-from lake.core.ingest.payloads import KeepTask, ReceiveTask, SourceTask, SourceUnit
+from lake.core.ingest.payloads import (
+    KeepReport,
+    KeepTask,
+    PartitionsReport,
+    ReceiveTask,
+    SendReport,
+    SourceTask,
+    SourceUnit,
+    WriteReport,
+)
 from lake.core.manifests.data_files import DataFile
 from lake.core.options import Option
-from lake.core.plain import base64_text
 from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
 from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.sorting.external_sort import with_keys
-from lake.core.sorting.range_partitioning import KeySample, Ranges, decoded
+from lake.core.sorting.range_partitioning import KeySample, Ranges, SampledKeys
 from lake.core.sorting.sort_keys import RowOrder
 from lake.core.sources.batches import as_table_rows, source_batches
 from lake.core.types.arrow_schema import top_columns
@@ -39,19 +47,18 @@ if TYPE_CHECKING:
 _SHOWN = 200
 
 
-def write_rows(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Read a task's units and write their rows; reports each unit's end, then the files."""
+def write_rows(task: SourceTask, context: TaskContext) -> Iterator[WriteReport]:
+    """Read a task's units and write their rows."""
     settings = task.write
+    rows = 0
     with open_ordered_writer(context, settings, task=task.task) as writer:
-        for unit, batches in task_units(task, settings.schema, context):
-            rows = 0
+        for _, batches in task_units(task, settings.schema, context):
             for batch in prefetch(batches):
                 context.check_cancelled()
                 writer.write(batch)
                 rows += batch.num_rows
-            yield report([], rows_read=rows, input_bytes=unit.input_bytes)
         files = writer.close()
-    yield report(files)
+    yield WriteReport(files=files, rows_read=rows)
 
 
 def send_rows(task: SourceTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
@@ -70,9 +77,9 @@ def send_rows(task: SourceTask, context: TaskContext) -> Iterator[tuple[int, byt
             rows += batch.num_rows
             for reducer, part in split(batch):
                 yield from outbox.add(reducer, part)
-    yield from outbox.rest()
+    yield from outbox.drain()
     if rows:
-        yield 0, claim({"rows_read": rows})
+        yield 0, encode_report(SendReport(rows_read=rows))
 
 
 Split = Callable[[pa.RecordBatch], Iterator[tuple[int, pa.RecordBatch]]]
@@ -91,13 +98,13 @@ def _by_partition(task: SourceTask) -> Split:
 def _by_range(task: SourceTask) -> Split:
     """Split rows by their sort keys, and keep the keys as a column."""
     settings = task.write
-    order, ranges = settings.order, Ranges(decoded(task.bounds))
+    order, ranges = settings.order, Ranges(task.bounds)
     if order is None:
         raise ValueError("rows without an order have no ranges")
     return lambda batch: ranges.split(with_keys(batch, order, settings.schema))
 
 
-def sample_rows(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def sample_rows(task: SourceTask, context: TaskContext) -> Iterator[SampledKeys]:
     """Report a sample of ``sampled`` sort keys of a task's rows; reads only the key columns."""
     settings = task.write
     order = settings.order or RowOrder()
@@ -108,29 +115,24 @@ def sample_rows(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str,
         for batch in batches:
             context.check_cancelled()
             sample.add(order.keys(batch, schema))
-    yield sample.to_plain()
+    yield sample.result()
 
 
-def find_partitions(task: SourceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def find_partitions(task: SourceTask, context: TaskContext) -> Iterator[PartitionsReport]:
     """Report the distinct partitions of a task's rows; reads only the partition columns."""
     settings = task.write
     known = settings.schema.field_ids
     ids = [item.source_id for item in settings.spec.fields if item.source_id in known]
     schema = top_columns(settings.schema, ids)
     task = replace(task, must_match=None, reading=_narrowed(task.reading, schema))
-    found: dict[Partition, None] = {}
+    partitions: dict[Partition, None] = {}
     for _, batches in task_units(task, schema, context):
         for batch in batches:
             context.check_cancelled()
-            found.update(
+            partitions.update(
                 (partition, None) for partition, _ in group_rows(batch, settings.spec, schema)
             )
-    yield {
-        "partitions": [
-            [None if value is None else base64_text(value) for value in partition]
-            for partition in found
-        ]
-    }
+    yield PartitionsReport(partitions=list(partitions))
 
 
 def _narrowed(reading: ReadSettings | None, schema: Schema) -> ReadSettings | None:
@@ -144,27 +146,32 @@ def _narrowed(reading: ReadSettings | None, schema: Schema) -> ReadSettings | No
 
 def receive_rows(
     task: ReceiveTask, blobs: Iterable[bytes], context: TaskContext
-) -> Iterator[Mapping[str, Any]]:
-    """Write the rows that were sent to one reducer; reports the files, and the senders' reports."""
-    settings = task.write
-    claims = []
-    with open_ordered_writer(context, settings, task=task.task) as writer:
+) -> Iterator[WriteReport]:
+    """Write the rows that were sent to one reducer; reports the files, and the rows that the senders read."""
+    files, senders = write_sent(task, blobs, context, SendReport)
+    yield WriteReport(files=files, rows_read=sum(sender.rows_read for sender in senders))
+
+
+def write_sent(
+    task: ReceiveTask, blobs: Iterable[bytes], context: TaskContext, report_type: type[Report]
+) -> tuple[list[DataFile], list[Report]]:
+    """Write the rows that were sent to one reducer; return the files and the senders' reports."""
+    reports = []
+    with open_ordered_writer(context, task.write, task=task.task) as writer:
         write = writer.write
         if task.keyed and isinstance(writer, OrderedWriter):
             write = writer.write_keyed
         for blob in blobs:
             context.check_cancelled()
             stream = pa.ipc.open_stream(blob)
-            if (sender_report := claimed(stream)) is not None:
-                claims.append(sender_report)
+            if (report := decode_report(stream, report_type)) is not None:
+                reports.append(report)
             for batch in stream:
                 write(batch)
-        files = writer.close()
-    rows_read = sum(sender_report["rows_read"] for sender_report in claims)
-    yield {**report(files, rows_read=rows_read), "claims": claims}
+        return writer.close(), reports
 
 
-def write_kept(task: KeepTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def write_kept(task: KeepTask, context: TaskContext) -> Iterator[KeepReport]:
     """Write the rows of a file for which a filter is not true to new files.
 
     A file without a row for which the filter is true is reported as untouched, and nothing is written.
@@ -173,7 +180,7 @@ def write_kept(task: KeepTask, context: TaskContext) -> Iterator[Mapping[str, An
     file, reading = task.file, task.reading
     condition = bind_filter(task.remove, settings.schema)
     if not _any_match(context, file, reading, condition):
-        yield {**report([]), "untouched": file.path, "removed_rows": 0, "dropped": 0}
+        yield KeepReport(untouched=True)
         return
     removed = 0
     with (
@@ -186,8 +193,7 @@ def write_kept(task: KeepTask, context: TaskContext) -> Iterator[Mapping[str, An
             removed += pc.sum(mask).as_py()
             writer.write(batch.filter(pc.invert(mask)))
         files = writer.close()
-    counts = {"untouched": None, "removed_rows": removed, "dropped": deletes.dropped}
-    yield {**report(files), **counts}
+    yield KeepReport(files=files, removed_rows=removed, dropped=deletes.dropped)
 
 
 def _any_match(
@@ -201,12 +207,6 @@ def _any_match(
     with closing(Deletes(context.storage, matching, [file])) as deletes:
         batches = read_batches(context.storage, file, matching, deletes)
         return any(batch.num_rows for batch in batches)
-
-
-def report(files: list[DataFile], *, rows_read: int = 0, input_bytes: int = 0) -> dict[str, Any]:
-    """Return a task's report for the driver: the files that it wrote and the input that it read."""
-    plain = [file.to_plain() for file in files]
-    return {"files": plain, "rows_read": rows_read, "input_bytes": input_bytes}
 
 
 # Rows, checked

@@ -14,7 +14,7 @@ from lake.core.engine.tasks import Task, TaskContext, TaskFunction
 from lake.core.errors import CorruptFileError
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
-from lake.core.exports.export import Noted, Part
+from lake.core.exports.export import Noted, Part, PartReport
 from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import PlainData
@@ -99,7 +99,7 @@ class ScanRows:
             yield Task(payload, sum(sizes))
 
     @property
-    def task(self) -> TaskFunction[ScanTask]:
+    def task(self) -> TaskFunction[ScanTask, PartReport]:
         """The function that writes a part."""
         return write_part
 
@@ -116,7 +116,7 @@ class ScanRows:
             )
 
 
-def write_part(task: ScanTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+def write_part(task: ScanTask, context: TaskContext) -> Iterator[PartReport]:
     """Task: write a split's rows to one file, or no file if there are no rows."""
     noted: Noted = Noted()
     expected = sum(file.take_rows or file.record_count for file in task.files)

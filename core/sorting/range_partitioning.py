@@ -5,22 +5,28 @@ A key that is so frequent that it covers several bounds is distributed over all 
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.core.plain import base64_text
+from lake.core.plain import PlainData
 from lake.core.sorting.external_sort import keys_of
 from lake.core.sorting.key_bytes import PREFIX, bound_ranks
 
 # Sampled keys for each range: the same number as in Spark.
 SAMPLED_PER_RANGE = 100
 _SEED = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledKeys(PlainData):
+    """A sample of a task's sort keys, and the number of rows that it stands for."""
+
+    rows: int
+    keys: Sequence[bytes]
 
 
 class KeySample:
@@ -53,18 +59,14 @@ class KeySample:
             self._ranks = self._ranks[kept]
             self._keys = [self._keys[position] for position in kept]
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return the JSON-ready input of `cuts`."""
-        return {"rows": self.rows, "keys": encoded(self._keys)}
+    def result(self) -> SampledKeys:
+        """Return the sampled keys, the input of `cuts`."""
+        return SampledKeys(rows=self.rows, keys=self._keys)
 
 
-def cuts(samples: Sequence[Mapping[str, Any]], ranges: int) -> list[bytes]:
+def cuts(samples: Sequence[SampledKeys], ranges: int) -> list[bytes]:
     """Return the keys that divide the samples into about equal ranges, ascending, possibly repeated."""
-    weighed = [
-        (key, sample["rows"] / len(sample["keys"]))
-        for sample in samples
-        for key in decoded(sample["keys"])
-    ]
+    weighed = [(key, sample.rows / len(sample.keys)) for sample in samples for key in sample.keys]
     if not weighed or ranges < 2:  # noqa: PLR2004 - nothing to cut
         return []
     weighed.sort()
@@ -72,16 +74,6 @@ def cuts(samples: Sequence[Mapping[str, Any]], ranges: int) -> list[bytes]:
     wanted = reached[-1] * np.arange(1, ranges) / ranges
     positions = np.minimum(np.searchsorted(reached, wanted), len(weighed) - 1)
     return [weighed[position][0] for position in positions]
-
-
-def encoded(keys: Sequence[bytes]) -> list[str]:
-    """Return keys as text."""
-    return [base64_text(key) for key in keys]
-
-
-def decoded(texts: Sequence[str]) -> list[bytes]:
-    """Return keys from text."""
-    return [base64.b64decode(text) for text in texts]
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,28 @@ class DeduplicateTask(PlainData):
     buckets: int = 0
 
 
-def deduplicate(task: DeduplicateTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketReport(PlainData):
+    """The distinct keys of one bucket.
+
+    Args:
+        bucket: the bucket's number.
+        keys: the file of its keys; None if no key was sent to it.
+        rows: the number of its keys.
+        losers: the file of rows that are replaced by another row with the same key; None if there is none.
+        lost: the number of these rows.
+        values: for each key column, the result of `column_values`.
+    """
+
+    bucket: int
+    keys: str | None = None
+    rows: int = 0
+    losers: str | None = None
+    lost: int = 0
+    values: Sequence[Any] = ()
+
+
+def deduplicate(task: DeduplicateTask, context: TaskContext) -> Iterator[BucketReport]:
     """Deduplicate the keys of all units as one bucket; reports the files of its keys and of its duplicate rows."""
     yield _deduplicate(_source_keys(task.files, context), task, context)
 
@@ -73,12 +94,12 @@ def send_keys(task: DeduplicateTask, context: TaskContext) -> Iterator[tuple[int
             if end > start:
                 yield from outbox.add(bucket, in_order.slice(start, end - start))
             start = end
-    yield from outbox.rest()
+    yield from outbox.drain()
 
 
 def deduplicate_sent(
     task: DeduplicateTask, blobs: Iterable[bytes], context: TaskContext
-) -> Iterator[Mapping[str, Any]]:
+) -> Iterator[BucketReport]:
     """Deduplicate the keys that were sent to one bucket, as `deduplicate` does."""
     batches = (batch for blob in blobs for batch in pa.ipc.open_stream(blob))
     yield _deduplicate(batches, task, context)
@@ -102,7 +123,7 @@ def _first(batch: Any, columns: int) -> Any:
 
 def _deduplicate(
     batches: Iterable[pa.RecordBatch], task: DeduplicateTask, context: TaskContext
-) -> dict[str, Any]:
+) -> BucketReport:
     table = pa.Table.from_batches(batches)
     context.check_cancelled()
     width = task.key_columns
@@ -122,14 +143,14 @@ def _deduplicate(
         kept[winners] = True
         losers = locations.join(task.folder, f"{name}-losers.arrow")
         _write(context, losers, table.select(["unit", "row"]).filter(pa.array(~kept)))
-    return {
-        "bucket": task.bucket,
-        "keys": path,
-        "rows": len(winners),
-        "losers": losers,
-        "lost": lost,
-        "values": [column_values(column) for column in settled.columns],
-    }
+    return BucketReport(
+        bucket=task.bucket,
+        keys=path,
+        rows=len(winners),
+        losers=losers,
+        lost=lost,
+        values=[column_values(column) for column in settled.columns],
+    )
 
 
 def _ranks(table: pa.Table, order: list[str]) -> Int64s:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from lake.core.deletes.writers import open_equality_writer
 from lake.core.engine.tasks import TaskContext
+from lake.core.manifests.data_files import DataFile
 from lake.core.plain import PlainData
 from lake.core.rows.writer import WriteSettings
 from lake.core.types.arrow_schema import PlainSchema, arrow_schema
@@ -35,7 +35,14 @@ class EqualityDeleteTask(PlainData):
     writing: WriteSettings
 
 
-def write_deletes(task: EqualityDeleteTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualityDeleteReport(PlainData):
+    """The equality delete files of one bucket."""
+
+    deletes: Sequence[DataFile]
+
+
+def write_deletes(task: EqualityDeleteTask, context: TaskContext) -> Iterator[EqualityDeleteReport]:
     """Write a delete for every key of a bucket."""
     settings = task.writing
     columns = task.columns
@@ -48,4 +55,4 @@ def write_deletes(task: EqualityDeleteTask, context: TaskContext) -> Iterator[Ma
             context.check_cancelled()
             writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         files = writer.close()
-    yield {"deletes": [file.to_plain() for file in files]}
+    yield EqualityDeleteReport(deletes=files)

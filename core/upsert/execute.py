@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap
@@ -20,13 +19,19 @@ from lake.core.commit.operations import AppendFiles, Operation, OverwriteFiles, 
 from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
 from lake.core.engine.tasks import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
-from lake.core.ingest.execute import SourceRun, preview, row_receiver, run_source
-from lake.core.ingest.load import Load, run_load, warn_of_no_rows
+from lake.core.ingest.execute import preview
+from lake.core.ingest.load import (
+    Load,
+    SourceRun,
+    row_receiver,
+    run_load,
+    run_source,
+    warn_of_no_rows,
+)
 from lake.core.ingest.plan import IngestPlan
 from lake.core.ingest.recovery import publish_manifests
 from lake.core.ingest.removals import rows_that_may_change
 from lake.core.ingest.result import Landed, LoadResult
-from lake.core.ingest.tasks import receive_rows
 from lake.core.manifests.data_files import DataFile
 from lake.core.options import Option
 from lake.core.outcome import Outcome
@@ -37,6 +42,7 @@ from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import Staging
 from lake.core.upsert.checksummed_batches import batches_in
 from lake.core.upsert.dedup_tasks import (
+    BucketReport,
     DeduplicateTask,
     UnitKeys,
     deduplicate,
@@ -47,15 +53,20 @@ from lake.core.upsert.key_matching import KeyMatches, Matcher
 from lake.core.upsert.options import EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
-from lake.core.upsert.source_tasks import KeyedSourceTask, KeySettings, send_rows, write_rows
+from lake.core.upsert.source_tasks import (
+    KeyedSourceTask,
+    KeySettings,
+    UnitReport,
+    receive_rows,
+    send_rows,
+    write_rows,
+)
 
 # Keys of which an index takes some 100 to 200 MiB.
 _BUCKET_ROWS = 4_000_000
 _BUCKET_BYTES = 128 * 1024 * 1024
 _ROUNDS = 5
 _SHOWN_KEYS = 3
-# The report of a bucket to which no key was sent.
-_EMPTY_BUCKET = {"keys": None, "rows": 0, "losers": None, "lost": 0, "values": None}
 
 
 @dataclass(slots=True)
@@ -64,13 +75,13 @@ class _Source:
 
     Args:
         files: the data files.
-        claims: the report of each unit.
+        units: the report of each unit, in the input's order.
         buckets: the report of each bucket of keys.
     """
 
     files: list[DataFile] = field(default_factory=list)
-    claims: list[dict[str, Any]] = field(default_factory=list)
-    buckets: list[dict[str, Any]] = field(default_factory=list)
+    units: list[UnitReport] = field(default_factory=list)
+    buckets: list[BucketReport] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -78,15 +89,15 @@ class _Source:
 
     @property
     def rows_read(self) -> int:
-        return sum(claim["rows_read"] for claim in self.claims)
+        return sum(unit.rows_read for unit in self.units)
 
     @property
     def rejected(self) -> int:
-        return sum(claim["rejected"] for claim in self.claims)
+        return sum(unit.rejected for unit in self.units)
 
     @property
     def lost(self) -> int:
-        return sum(bucket["lost"] for bucket in self.buckets)
+        return sum(bucket.lost for bucket in self.buckets)
 
 
 def preview_upsert(session: Session, plan: UpsertPlan) -> Outcome:
@@ -144,7 +155,8 @@ class _Upsert(Load):
         self._source = source = self._load()
         rejects = self.upsert.options.rejects
         if rejects is not None and source.rejected:
-            write_rejects(self._storage, self.plan.schema, source.claims, rejects)
+            files = [unit.rejects for unit in source.units if unit.rejects]
+            write_rejects(self._storage, self.plan.schema, files, rejects)
         if not source.files:
             warn_of_no_rows(self.session, self.plan)
         return self._result(None)
@@ -174,13 +186,13 @@ class _Upsert(Load):
 
     def _load(self) -> _Source:
         source = self._write_rows(losers=None)
-        source.buckets = self._deduplicate(source.claims)
+        source.buckets = self._deduplicate(source.units)
         if source.lost:
-            buckets, claims = source.buckets, source.claims
+            buckets, units = source.buckets, source.units
             self._storage.delete(file.path for file in source.files)
-            losers = [bucket["losers"] for bucket in buckets if bucket["losers"]]
+            losers = [bucket.losers for bucket in buckets if bucket.losers]
             source = self._write_rows(losers=losers)
-            source.buckets, source.claims = buckets, claims
+            source.buckets, source.units = buckets, units
         expected = source.rows_read - source.rejected - source.lost
         if source.rows != expected:
             raise LakeError(
@@ -209,22 +221,20 @@ class _Upsert(Load):
             receive=receive_rows,
         )
         source = _Source()
-        for value in run_source(self.session, run):
-            source.files += [DataFile.from_plain(file) for file in value["files"]]
-            source.claims += value.get("claims", ())
-        source.claims.sort(key=lambda claim: int(claim["place"]))
+        for report in run_source(self.session, run):
+            source.files += report.files
+            source.units += report.units
+        source.units.sort(key=lambda unit: unit.place)
         return source
 
-    def _deduplicate(self, claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _deduplicate(self, units: Sequence[UnitReport]) -> list[BucketReport]:
         """Decide which row stands for each key; return the buckets of keys, in order."""
-        files = [
-            UnitKeys(place=claim["place"], keys=claim["keys"]) for claim in claims if claim["keys"]
-        ]
+        files = [UnitKeys(place=unit.place, keys=unit.keys) for unit in units if unit.keys]
         if not files:
             return []
         count = max(
-            -(-sum(claim["rows"] for claim in claims) // _BUCKET_ROWS),
-            -(-sum(claim["key_bytes"] for claim in claims) // _BUCKET_BYTES),
+            -(-sum(unit.rows for unit in units) // _BUCKET_ROWS),
+            -(-sum(unit.key_bytes for unit in units) // _BUCKET_BYTES),
         )
         common = DeduplicateTask(
             key_columns=len(self.upsert.key),
@@ -232,7 +242,7 @@ class _Upsert(Load):
             name=self.temporary_name,
         )
         engine = self.session.engine(self.plan.input_bytes)
-        results: Iterator[TaskResult]
+        results: Iterator[TaskResult[BucketReport]]
         if count == 1:
             task = Task(replace(common, files=files))
             results = engine.run([task], deduplicate, storage=self._storage)
@@ -245,8 +255,9 @@ class _Upsert(Load):
                 [replace(common, bucket=bucket) for bucket in range(count)],
                 storage=self._storage,
             )
-        settled = {result.value["bucket"]: dict(result.value) for result in results}
-        return [settled.get(bucket, _EMPTY_BUCKET) for bucket in range(count)]
+        reports = {result.value.bucket: result.value for result in results}
+        # No key was sent to the other buckets.
+        return [reports.get(bucket) or BucketReport(bucket=bucket) for bucket in range(count)]
 
     # The table
 
@@ -361,7 +372,7 @@ class _Upsert(Load):
             wanted = list(bits[:left])
             left -= len(wanted)
             start = 0
-            for batch in batches_in(self._storage, bucket["keys"]) if wanted else ():
+            for batch in batches_in(self._storage, bucket.keys) if wanted and bucket.keys else ():
                 end = start + batch.num_rows
                 for row in (row for row in wanted if start <= row < end):
                     yield tuple(_shown(column[row - start]) for column in batch.columns)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from lake.core.snapshots import ancestry
 from lake.core.snapshots.delete_scopes import PUFFIN
 from lake.core.snapshots.live_files import LiveFiles, live_files
 from lake.core.types.arrow_schema import moved_schema
+from lake.core.upsert.dedup_tasks import BucketReport
 from lake.core.upsert.equality_tasks import EqualityDeleteTask, write_deletes
 from lake.core.upsert.key_filter import key_filter
 from lake.core.upsert.match_tasks import MatchTask, match
@@ -39,8 +39,6 @@ _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
 # Task numbers start here, so that file names differ from those of loading tasks.
 _FIRST_TASK = 50_000
-# The report of `lake.core.upsert.dedup_tasks` on a bucket of keys.
-Bucket = Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -90,7 +88,7 @@ class Matcher:
         self._storage = plan.ingest.table.storage
         self._number = _FIRST_TASK
 
-    def blind(self, table: Table, buckets: Sequence[Bucket]) -> KeyMatches:
+    def blind(self, table: Table, buckets: Sequence[BucketReport]) -> KeyMatches:
         """Delete the source's keys without reading the table's rows."""
         ingest = self._plan.ingest
         base = ancestry.branch_head(table.metadata, ingest.options.branch)
@@ -102,30 +100,28 @@ class Matcher:
             Task(
                 EqualityDeleteTask(
                     task=number,
-                    keys=bucket["keys"],
+                    keys=bucket.keys,
                     ids=self._plan.key,
                     columns=Schema(*fields),
                     writing=ingest.settings(self._operation_id),
                 )
             )
             for number, bucket in enumerate(buckets, self._number)
-            if bucket["keys"]
+            if bucket.keys
         ]
         matched = KeyMatches(table, base, None, [], [])
         engine = self._session.engine(ingest.input_bytes)
         for result in engine.run(tasks, write_deletes, storage=self._storage):
-            matched.deletes += [DataFile.from_plain(file) for file in result.value["deletes"]]
+            matched.deletes += result.value.deletes
         return matched
 
-    def match(self, table: Table, buckets: Sequence[Bucket]) -> KeyMatches:
+    def match(self, table: Table, buckets: Sequence[BucketReport]) -> KeyMatches:
         """Find the table's rows with the source's keys and delete them in the plan's mode."""
         ingest, key = self._plan.ingest, self._plan.key
         base = ancestry.branch_head(table.metadata, ingest.options.branch)
         known = set(key) <= set(table.schema.field_ids)
         condition = (
-            key_filter(
-                table.schema, key, [bucket["values"] for bucket in buckets if bucket["keys"]]
-            )
+            key_filter(table.schema, key, [bucket.values for bucket in buckets if bucket.keys])
             if known
             else None
         )
@@ -139,20 +135,20 @@ class Matcher:
         engine = self._session.engine(ingest.input_bytes)
         results = engine.run(tasks, match, storage=self._storage, meter=meter)
         for result in showing(self._session.progress, meter, results):
-            value = result.value
-            for bucket, text in enumerate(value["found"]):
-                new = _bits(text)
-                matched.again[bucket] |= _bits(value["found_again"][bucket])
+            report = result.value
+            for bucket, found in enumerate(report.found):
+                new = BitMap.deserialize(found)
+                matched.again[bucket] |= BitMap.deserialize(report.found_again[bucket])
                 matched.again[bucket] |= matched.found[bucket] & new
                 matched.found[bucket] |= new
-            matched.kept += [DataFile.from_plain(file) for file in value["kept"]]
-            matched.deletes += [DataFile.from_plain(file) for file in value["deletes"]]
-            matched.hit += value["hit"]
+            matched.kept += report.kept
+            matched.deletes += report.deletes
+            matched.hit += report.hit
         matched.superseded = _superseded(live, matched)
         return matched
 
     def _tasks(
-        self, live: LiveFiles, buckets: Sequence[Bucket], condition: BooleanExpression | None
+        self, live: LiveFiles, buckets: Sequence[BucketReport], condition: BooleanExpression | None
     ) -> Iterator[Task[MatchTask]]:
         ingest, key, table = self._plan.ingest, list(self._plan.key), live.table
         copies = self._plan.deletes == COPY_ON_WRITE
@@ -177,7 +173,7 @@ class Matcher:
                 files=files,
                 reading=reading,
                 ids=key,
-                buckets=[bucket["keys"] for bucket in buckets],
+                buckets=[bucket.keys for bucket in buckets],
                 mode=self._plan.deletes,
                 format_version=table.metadata.format_version,
                 writing=writing,
@@ -226,7 +222,3 @@ def _superseded(live: LiveFiles, matched: KeyMatches) -> list[DeleteKey]:
         for item in known
         if item.content == POSITION_DELETES and item.referenced_data_file in paths
     ]
-
-
-def _bits(text: str) -> BitMap:
-    return BitMap.deserialize(base64.b64decode(text))

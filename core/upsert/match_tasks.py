@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from lake.core.keys.encoding import Int64s, hash_keys, partition_of
 from lake.core.keys.extraction import columns_of, cut
 from lake.core.keys.index import NOT_FOUND, KeyIndex
 from lake.core.manifests.data_files import DataFile
-from lake.core.plain import PlainData, base64_text
+from lake.core.plain import PlainData
 from lake.core.properties.table_properties import COPY_ON_WRITE
 from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
@@ -59,12 +59,27 @@ class MatchTask(PlainData):
     rewriting: ReadSettings | None = None
 
 
-def match(task: MatchTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
-    """Find the rows of data files that have the source's keys, and delete them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchReport(PlainData):
+    """The keys that a task found in its data files, and the files that it wrote to delete their rows.
 
-    Reports the keys of each bucket that were found and those found more than once (as serialised bitmaps of
-    their numbers), and the files that the mode wrote.
+    Args:
+        hit: the data files that contain some of the keys.
+        kept: new data files with the other rows of these files, for copy-on-write.
+        deletes: new delete files.
+        found: for each bucket, a serialised bitmap of the numbers of the keys that were found.
+        found_again: the same for keys that were found more than once.
     """
+
+    hit: Sequence[str] = ()
+    kept: Sequence[DataFile] = ()
+    deletes: Sequence[DataFile] = ()
+    found: Sequence[bytes]
+    found_again: Sequence[bytes]
+
+
+def match(task: MatchTask, context: TaskContext) -> Iterator[MatchReport]:
+    """Find the rows of data files that have the source's keys, and delete them."""
     files, reading = task.files, task.reading
     kept: list[DataFile] = []
     deletes: list[DataFile] = []
@@ -77,13 +92,13 @@ def match(task: MatchTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
             deletes = _delete(
                 task, [(files[number], found.positions[number]) for number in hit], known, context
             )
-    yield {
-        "rows": sum(found.rows),
-        "hit": [files[number].path for number in hit],
-        "kept": [file.to_plain() for file in kept],
-        "deletes": [file.to_plain() for file in deletes],
-        **found.seen.report(),
-    }
+    yield MatchReport(
+        hit=[files[number].path for number in hit],
+        kept=kept,
+        deletes=deletes,
+        found=[bits.serialize() for bits in found.seen.once],
+        found_again=[bits.serialize() for bits in found.seen.again],
+    )
 
 
 class _Chunk(NamedTuple):
@@ -106,12 +121,6 @@ class _Seen:
         new = _bitmap(distinct)
         self.again[bucket] |= (self.once[bucket] & new) | _bitmap(distinct[counts > 1])
         self.once[bucket] |= new
-
-    def report(self) -> dict[str, Any]:
-        return {
-            name: [base64_text(bits.serialize()) for bits in bitmaps]
-            for name, bitmaps in (("found", self.once), ("found_again", self.again))
-        }
 
 
 @dataclass(slots=True)

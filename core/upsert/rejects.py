@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
@@ -39,18 +39,15 @@ def check_rejects(path: str) -> None:
         )
 
 
-def write_rejects(
-    storage: Storage, schema: Schema, claims: Sequence[Mapping[str, Any]], path: str
-) -> None:
-    """Write the rows that tasks rejected, in the input's order, to one file that appears only when complete."""
+def write_rejects(storage: Storage, schema: Schema, rejects: Sequence[str], path: str) -> None:
+    """Write the rows in the tasks' files of rejects to one file, in order; it appears only when complete."""
     draft = f"{path}.part"
     try:
         with open(draft, "xb") as stream, _removed_unless_renamed(draft):
             with writing(_format(path) or "", stream, schema) as sink:
-                for claim in claims:
-                    if claim["rejects"]:
-                        for batch in batches_in(storage, claim["rejects"]):
-                            sink.write(batch)
+                for rejected in rejects:
+                    for batch in batches_in(storage, rejected):
+                        sink.write(batch)
             os.replace(draft, path)
     except OSError as error:
         raise InvalidRequestError(f"cannot write {path}: {error.strerror or error}") from error

@@ -7,7 +7,7 @@ replaced by a later one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Self
@@ -18,11 +18,11 @@ from pyiceberg.schema import Schema
 
 from lake.core import locations
 from lake.core.columns.defaults import without_write_defaults
-from lake.core.engine.shuffle import ShuffleBuffer, claim
+from lake.core.engine.shuffle import ShuffleBuffer, encode_report
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
-from lake.core.ingest.payloads import SourceTask, SourceUnit
-from lake.core.ingest.tasks import report, task_units
+from lake.core.ingest.payloads import ReceiveTask, SourceTask, SourceUnit, WriteReport
+from lake.core.ingest.tasks import task_units, write_sent
 from lake.core.keys.extraction import Mask, columns_of, cut, unusable
 from lake.core.options import Option
 from lake.core.plain import PlainData
@@ -60,7 +60,37 @@ class KeyedSourceTask(SourceTask):
     keys: KeySettings
 
 
-def write_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitReport(PlainData):
+    """The rows of one unit of the source, and the files that were written beside the data files.
+
+    Args:
+        place: the unit's index among all units of the source.
+        rows_read: the number of its rows.
+        rows: the number of rows with a usable key.
+        keys: the file of their keys; None if there is none.
+        key_bytes: the size of the keys in memory.
+        rejects: the file of rows without a usable key; None if there is none.
+        rejected: the number of rows without a usable key.
+    """
+
+    place: int
+    rows_read: int = 0
+    rows: int = 0
+    keys: str | None = None
+    key_bytes: int = 0
+    rejects: str | None = None
+    rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedWriteReport(WriteReport):
+    """A `WriteReport`, with the units that were read completely since the last one."""
+
+    units: Sequence[UnitReport] = ()
+
+
+def write_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[KeyedWriteReport]:
     """Read a task's units and write their rows; reports each unit's keys, then the files."""
     settings = task.write
     with open_ordered_writer(context, settings, task=task.task) as writer:
@@ -69,19 +99,16 @@ def write_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[Mapping[
                 for batch in prefetch(batches):
                     context.check_cancelled()
                     writer.write(rows.kept(batch))
-            yield {
-                **report([], rows_read=rows.read, input_bytes=unit.input_bytes),
-                "claims": [rows.claim()],
-            }
+            yield KeyedWriteReport(rows_read=rows.read, units=[rows.report()])
         files = writer.close()
-    yield report(files)
+    yield KeyedWriteReport(files=files)
 
 
 def send_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Read a task's units and send each partition's rows to its reducer; the units' reports go to reducer 0."""
     settings = task.write
     outbox = ShuffleBuffer(task.reducers)
-    claims = []
+    reports = []
     for unit, batches in task_units(task, _read_schema(task), context):
         with _UnitRows(task, unit, context) as rows:
             for batch in prefetch(batches):
@@ -89,10 +116,19 @@ def send_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[tuple[int
                 parts = group_rows(rows.kept(batch), settings.spec, settings.schema)
                 for partition, part in parts:
                     yield from outbox.add(partition_number(partition, task.reducers), part)
-        claims.append(rows.claim())
-    yield from outbox.rest()
-    for unit_claim in claims:
-        yield 0, claim(unit_claim)
+        reports.append(rows.report())
+    yield from outbox.drain()
+    for report in reports:
+        yield 0, encode_report(report)
+
+
+def receive_rows(
+    task: ReceiveTask, blobs: Iterable[bytes], context: TaskContext
+) -> Iterator[KeyedWriteReport]:
+    """Write the rows that were sent to one reducer; reports the files, and the units that the senders read."""
+    files, units = write_sent(task, blobs, context, UnitReport)
+    rows_read = sum(unit.rows_read for unit in units)
+    yield KeyedWriteReport(files=files, rows_read=rows_read, units=units)
 
 
 def _read_schema(task: KeyedSourceTask) -> Schema:
@@ -182,17 +218,17 @@ class _UnitRows:
         self._keys.write_batch(keys)
         self._key_bytes += keys.nbytes
 
-    def claim(self) -> dict[str, Any]:
+    def report(self) -> UnitReport:
         """Return the unit's report for the driver."""
-        return {
-            "place": self._place,
-            "rows_read": self.read,
-            "rows": self._usable,
-            "keys": None if self._keys is None else self._path,
-            "key_bytes": self._key_bytes,
-            "rejects": None if self._rejects is None else self._rejects_path,
-            "rejected": self._rejected,
-        }
+        return UnitReport(
+            place=self._place,
+            rows_read=self.read,
+            rows=self._usable,
+            keys=None if self._keys is None else self._path,
+            key_bytes=self._key_bytes,
+            rejects=None if self._rejects is None else self._rejects_path,
+            rejected=self._rejected,
+        )
 
 
 def lost_rows(storage: Any, losers: Sequence[str], place: int) -> Any:

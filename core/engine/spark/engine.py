@@ -20,12 +20,13 @@ from lake.core.engine.spark.pyspark_internals import MEMORY_HINT
 from lake.core.engine.spark.startup import Launch
 from lake.core.engine.spark.task_reports import read_reports
 from lake.core.engine.spark.worker_locks import end_workers
-from lake.core.engine.task_functions import decode_error, name_of
+from lake.core.engine.task_functions import decode_error, decode_result, name_of
 from lake.core.engine.tasks import (
     MapFunction,
     Payload,
     ReduceFunction,
     ReducePayload,
+    Result,
     Task,
     TaskFunction,
     TaskResult,
@@ -75,18 +76,23 @@ class _Batch:
 
     name: str
     jobs: Jobs
-    pool: Pool[TaskResult]
+    pool: Pool[TaskResult[Any]]
     folder: Path | None
     attempts: _Attempts
 
     def stream(
-        self, plan: Plan, storage: Storage, meter: Meter, reducers: int = 0
-    ) -> Iterator[TaskResult]:
-        """Run a plan's tasks, and its reducers if it has any, and yield their results."""
+        self,
+        plan: Plan,
+        function: Callable[..., Iterator[Result]],
+        storage: Storage,
+        meter: Meter,
+        reducers: int = 0,
+    ) -> Iterator[TaskResult[Result]]:
+        """Run a plan's tasks, and its reducers if it has any, and yield the results, which ``function`` yields."""
         pieces = _Pieces(plan, partial(self._pieces, plan), storage.renewed)
         self.attempts.tasks += len(plan.groups) + (len(pieces) if plan.shuffled else 0)
 
-        def work(index: int) -> Generator[TaskResult]:
+        def work(index: int) -> Generator[TaskResult[Result]]:
             self.jobs.tag(self.name)
             for reported in pieces.run(index):
                 self.attempts.numbers.append(reported["attempt"])
@@ -94,7 +100,7 @@ class _Batch:
                     meter.next_stage(reducers)
                 for task, rows in reported["ended"]:
                     meter.finish(task, rows)
-                yield from _results(reported["results"])
+                yield from _results(function, reported["results"])
 
         yield from self.pool.spread(len(pieces), work)
 
@@ -191,27 +197,28 @@ class SparkEngine:
     def run(
         self,
         tasks: Sequence[Task[Payload]],
-        function: TaskFunction[Payload],
+        function: TaskFunction[Payload, Result],
         *,
         storage: Storage,
         meter: Meter | None = None,
-    ) -> Iterator[TaskResult]:
+    ) -> Iterator[TaskResult[Result]]:
         """Run the function on every task; results come as tasks, or small groups of them, finish."""
         name = name_of(function)
         meter = meter or Meter("running")
         with self._batch(meter) as batch, meter.polled_by(partial(batch.read_reports, meter)):
-            yield from batch.stream(plans.run(tasks, name, self.parallelism), storage, meter)
+            plan = plans.run(tasks, name, self.parallelism)
+            yield from batch.stream(plan, function, storage, meter)
 
     def exchange(
         self,
         tasks: Sequence[Task[Payload]],
         map_function: MapFunction[Payload],
-        reduce_function: ReduceFunction[ReducePayload],
+        reduce_function: ReduceFunction[ReducePayload, Result],
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
         meter: Meter | None = None,
-    ) -> Iterator[TaskResult]:
+    ) -> Iterator[TaskResult[Result]]:
         """Send the output of tasks through Spark's shuffle, with one key for each reducer, and reduce it.
 
         The map function must be deterministic: Spark runs it again when it loses an executor, while some reducers
@@ -224,7 +231,7 @@ class SparkEngine:
             self._batch(meter) as batch,
             meter.polled_by(partial(batch.read_reports, meter, count)),
         ):
-            yield from batch.stream(plan, storage, meter, count)
+            yield from batch.stream(plan, reduce_function, storage, meter, count)
 
     def stop(self) -> None:
         """End Spark and all of its processes on this machine. May be called twice."""
@@ -258,7 +265,7 @@ class SparkEngine:
         folder = launch.folder / f"batch-{name}" if running.is_local else None
         if folder:
             folder.mkdir()
-        pool: Pool[TaskResult] = Pool(
+        pool: Pool[TaskResult[Any]] = Pool(
             self.parallelism,
             on_cancel=partial(self._cancel, jobs, name),
             join_seconds=_JOIN_SECONDS,
@@ -294,8 +301,10 @@ def _is_refused(reported: Mapping[str, Any]) -> bool:
     return is_refusal(decode_error(reported["results"][-1][1]))
 
 
-def _results(pairs: Sequence[tuple[int | None, Any]]) -> Iterator[TaskResult]:
+def _results(
+    function: Callable[..., Iterator[Result]], pairs: Sequence[tuple[int | None, Any]]
+) -> Iterator[TaskResult[Result]]:
     for task, value in pairs:
         if task is None:
             raise decode_error(value)
-        yield TaskResult(task, value)
+        yield TaskResult(task, decode_result(function, value))

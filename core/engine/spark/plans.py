@@ -16,7 +16,7 @@ from lake.core.engine.spark.worker import (
     run_tasks,
     send_blobs,
 )
-from lake.core.engine.task_functions import encode_payload
+from lake.core.engine.task_functions import encode_value
 from lake.core.engine.tasks import Task
 from lake.core.storage.credentials import Credentials
 
@@ -72,7 +72,7 @@ def exchange(
         "function": reduce_function,
     }
     # The first row contains the reducers' payloads.
-    payloads: list[Any] = [encode_payload(payload) for payload in reduce_payloads]
+    payloads: list[Any] = [encode_value(payload) for payload in reduce_payloads]
     groups = [
         {**shared, "tasks": group, "payloads": [] if number else payloads}
         for number, group in enumerate(_groups(tasks, jobs))
@@ -103,7 +103,7 @@ def _groups(tasks: Sequence[Task[Any]], most: int) -> Iterator[list[tuple[int, A
     group: list[tuple[int, Any]] = []
     size = 0
     for number, task in enumerate(tasks):
-        group.append((number, encode_payload(task.payload)))
+        group.append((number, encode_value(task.payload)))
         size += task.input_bytes
         if len(group) >= count_limit or size > bytes_limit:
             yield group

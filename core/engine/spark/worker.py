@@ -24,6 +24,7 @@ from lake.core.engine.task_functions import (
     decode_payload,
     encode_defect,
     encode_error,
+    encode_value,
     resolve,
 )
 from lake.core.engine.tasks import TaskContext
@@ -90,7 +91,7 @@ def _task_values(row: Row, storage: Storage, number: int, payload: Any) -> Itera
         context = TaskContext(storage, _attempt(row, number), on_report=report)
         function = resolve(row["function"])
         for value in function(decode_payload(function, payload), context):
-            yield json.dumps(value)
+            yield json.dumps(encode_value(value))
         yield _Ended(report.rows)
 
 
@@ -176,7 +177,7 @@ def _reducer_values(first: Row, storage: Storage, blobs: Iterator[bytes]) -> Ite
         function = resolve(first["function"])
         payload = decode_payload(function, json.loads(first["tasks"]))
         for value in function(payload, blobs, context):
-            yield json.dumps(value)
+            yield json.dumps(encode_value(value))
         yield _Ended(report.rows)
 
 

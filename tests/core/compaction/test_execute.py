@@ -7,6 +7,7 @@ import itertools
 import math
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -337,7 +338,7 @@ def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     real = inline.InlineEngine.run
 
-    def run(self: Any, given: list[Any], function: str, *, storage: Any) -> Iterator[Any]:
+    def run(self: Any, given: list[Any], function: Any, *, storage: Any, meter: Any) -> Any:
         for number, task in enumerate(given):
             for result in real(self, [task], function, storage=storage):
                 yield type(result)(number, result.value)
@@ -472,11 +473,10 @@ def test_an_output_never_has_the_name_of_an_input(
 ) -> None:
     taken = world.live_paths()[0]
 
-    def same_name(task: tasks.RewriteTask, context: Any) -> Iterator[Any]:
-        for value in tasks.rewrite(task, context):
-            if "files" in value:
-                value["files"][0]["path"] = taken
-            yield value
+    def same_name(task: tasks.RewriteTask, context: Any) -> Iterator[tasks.RewriteReport]:
+        for report in tasks.rewrite(task, context):
+            first, *others = report.files
+            yield replace(report, files=[replace(first, path=taken), *others])
 
     same_name.__module__, same_name.__qualname__ = tasks.__name__, "same_name"
     monkeypatch.setattr(tasks, "same_name", same_name, raising=False)

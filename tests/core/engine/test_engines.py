@@ -15,6 +15,7 @@ from lake.core.engine.task_functions import echo, resolve
 from lake.core.engine.tasks import Engine, Task, TaskFunction, TaskResult
 from lake.core.errors import CorruptFileError, EngineError, LakeError, NotFoundError, RefusedError
 from lake.core.settings import Settings
+from lake.core.sorting.range_partitioning import SampledKeys
 from lake.core.storage.storage import Storage
 
 CANARY = "canary-8f3a6c1b"
@@ -105,6 +106,28 @@ def test_other_exceptions_on_spark_are_reported_with_their_trace(spark: SparkEng
 def test_a_result_that_json_cannot_hold_is_a_defect_of_its_task(engine: Engine) -> None:
     with pytest.raises((TypeError, EngineError), match="not JSON serializable"):
         run(engine, drill.unspeakable, {})
+
+
+def test_results_are_rebuilt_as_the_type_that_the_function_yields(engine: Engine) -> None:
+    results = run(engine, drill.report, {"n": 3}, {"n": 4})
+
+    expected = [TaskResult(n, SampledKeys(rows=n + 3, keys=[bytes([n + 3])])) for n in (0, 1)]
+    assert sorted(results, key=lambda result: result.task) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"rows": 1, "extra": 2}, "misreport returned unknown fields: extra"),
+        ({"keys": ["AA=="]}, "misreport returned an invalid SampledKeys: TypeError"),
+        ({"rows": 1, "keys": [5]}, "misreport returned an invalid SampledKeys: TypeError"),
+    ],
+)
+def test_results_of_another_shape_are_refused(
+    inline: InlineEngine, value: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(EngineError, match=message):
+        run(inline, drill.misreport, {"value": value})
 
 
 def _outside(payload: Any, context: Any) -> Any:

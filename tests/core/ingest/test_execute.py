@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,7 @@ class Losing(InlineEngine):
             if result.task == 0:
                 yield result
             else:
-                yield TaskResult(result.task, {**result.value, "files": []})
+                yield TaskResult(result.task, replace(result.value, files=[]))
 
 
 def test_rows_lost_on_the_way_stop_the_commit(

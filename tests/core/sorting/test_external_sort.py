@@ -24,7 +24,7 @@ from lake.core.errors import StoppedError
 from lake.core.rows.sorted_writer import open_ordered_writer
 from lake.core.sorting import external_sort
 from lake.core.sorting.external_sort import RowSorter, keys_of, with_keys, without_keys
-from lake.core.sorting.range_partitioning import KeySample, Ranges, cuts, decoded
+from lake.core.sorting.range_partitioning import KeySample, Ranges, SampledKeys, cuts
 from lake.core.sorting.sort_keys import RowOrder
 from lake.core.storage.storage import Storage
 
@@ -117,12 +117,12 @@ def test_each_row_goes_to_one_range_and_ranges_touch_only_at_their_bounds(
     assert sent == Counter(str(number) for number in range(len(ids)))
 
 
-def sampled(ids: list[int | None], number: int = 0, size: int = 400) -> dict[str, Any]:
+def sampled(ids: list[int | None], number: int = 0, size: int = 400) -> SampledKeys:
     found = KeySample(size, number)
     rows = rows_with(ids)
     for start in range(0, len(ids), 1000):
         found.add(BY_ID.keys(rows.slice(start, 1000), SCHEMA))
-    return found.to_plain()
+    return found.result()
 
 
 def shares(ids: list[int | None], bounds: list[bytes]) -> list[int]:
@@ -154,5 +154,5 @@ def test_a_sample_is_the_same_in_every_run_and_no_larger_than_asked() -> None:
     ids: list[int | None] = list(range(5000))
     assert sampled(ids) == sampled(ids)
     found = sampled(ids, size=50)
-    assert (found["rows"], len(decoded(found["keys"]))) == (5000, 50)
-    assert cuts([{"rows": 0, "keys": []}], 3) == []
+    assert (found.rows, len(found.keys)) == (5000, 50)
+    assert cuts([SampledKeys(rows=0, keys=[])], 3) == []

@@ -10,6 +10,7 @@ from lake.core.engine.tasks import (
     Payload,
     ReduceFunction,
     ReducePayload,
+    Result,
     Task,
     TaskFunction,
     TaskResult,
@@ -36,23 +37,23 @@ class Lasting:
     def run(
         self,
         tasks: Sequence[Task[Payload]],
-        function: TaskFunction[Payload],
+        function: TaskFunction[Payload, Result],
         *,
         storage: Storage,
         meter: Meter | None = None,
-    ) -> Iterator[TaskResult]:
+    ) -> Iterator[TaskResult[Result]]:
         return self._engine.run(tasks, function, storage=storage, meter=meter)
 
     def exchange(
         self,
         tasks: Sequence[Task[Payload]],
         map_function: MapFunction[Payload],
-        reduce_function: ReduceFunction[ReducePayload],
+        reduce_function: ReduceFunction[ReducePayload, Result],
         reduce_payloads: Sequence[ReducePayload],
         *,
         storage: Storage,
         meter: Meter | None = None,
-    ) -> Iterator[TaskResult]:
+    ) -> Iterator[TaskResult[Result]]:
         return self._engine.exchange(
             tasks, map_function, reduce_function, reduce_payloads, storage=storage, meter=meter
         )

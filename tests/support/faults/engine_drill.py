@@ -11,6 +11,7 @@ from typing import Any
 
 from lake.core import errors
 from lake.core.engine.tasks import TaskContext
+from lake.core.sorting.range_partitioning import SampledKeys
 
 # The functions' module: engines accept functions of the core only.
 __name__ = "lake.core.drill"
@@ -22,6 +23,15 @@ Values = Iterator[Mapping[str, Any]]
 def twice(payload: Payload, context: TaskContext) -> Values:
     yield {"n": payload["n"]}
     yield {"n": payload["n"], "attempt": context.attempt}
+
+
+def report(payload: Payload, context: TaskContext) -> Iterator[SampledKeys]:
+    yield SampledKeys(rows=payload["n"], keys=[bytes([payload["n"]])])
+
+
+def misreport(payload: Payload, context: TaskContext) -> Iterator[SampledKeys]:
+    """Yield a value that may have another shape."""
+    yield payload["value"]
 
 
 def fail(payload: Payload, context: TaskContext) -> Values:
