@@ -118,11 +118,11 @@ class SqlBackend(PyIcebergBackend):
         others = having or ({catalog for catalog, *_ in rows} if not own else set())
         if others:
             what = f"table {identifier}" if having else "tables"
-            error.message += (
-                f"; this database contains {what} of catalog {', '.join(sorted(others))}"
+            return NotFoundError(
+                f"{error.message}; this database contains {what} of catalog {', '.join(sorted(others))}",
+                hint=self._hint_to_rename(sorted(others)[0]),
             )
-            error.hint = self._hint_to_rename(sorted(others)[0])
-        elif similar := get_close_matches(identifier, own, n=1):
+        if similar := get_close_matches(identifier, own, n=1):
             error.hint = f"did you mean {similar[0]}?"
         return error
 

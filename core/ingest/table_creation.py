@@ -28,15 +28,15 @@ _NEW_TYPES_SINCE = 3
 _WITH_VERSION_3 = f" (with {Option.PROPERTIES} format-version=3 it becomes {{}})"
 _MOST_DIGITS = 38
 _INT_BITS = 32
-# Extension types whose values are what those of the stored type are.
+# Extension types whose values have the same meaning as values of the storage type.
 _KEPT = frozenset({"arrow.json", "lake.int96"})
-# Where a field's metadata names an extension type that PyArrow does not know.
+# The key in a field's metadata with the name of an extension type that PyArrow does not know.
 EXTENSION = b"ARROW:extension:name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable:
-    """What a new table is created with."""
+    """The schema, partitioning, sort order and properties of a new table."""
 
     schema: Schema
     spec: PartitionSpec
@@ -44,7 +44,7 @@ class NewTable:
     properties: Mapping[str, str]
 
     def stage(self, catalog: Catalog, identifier: str, *, make_namespace: bool) -> Table:
-        """Return the table, which its first commit creates; see `Catalog.stage`."""
+        """Return the table, which is created by its first commit; see `Catalog.stage`."""
         return catalog.stage(
             identifier,
             self.schema,
@@ -57,12 +57,12 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class NewColumns:
-    """Makes columns of a table from a source's columns.
+    """Derives the columns of a new table from a source's columns.
 
     Args:
-        format_version: the table's.
-        warn: called with a text for each column whose type the table does not keep.
-        text: the names of columns of text files: a column without a value becomes a string.
+        format_version: the table's format version.
+        warn: called with a text for each column whose type changes.
+        text: the names of columns of text files: a column with only NULLs becomes a string.
     """
 
     format_version: int = 2
@@ -73,35 +73,35 @@ class NewColumns:
         """Return a new table's schema for a source's columns, with fresh field ids; all are optional.
 
         Raises:
-            BadInputError: a column has no name, or its type has no Iceberg type.
-            RefusedError: the type of a column's values is one that lake cannot keep.
+            BadInputError: a column has no name, or its type does not correspond to an Iceberg type.
+            RefusedError: a column has a logical type that lake cannot store.
         """
         for name in source.names:
             if not name or source.names.count(name) > 1:
-                said = "a column without a name" if not name else f"two columns named {name}"
-                raise BadInputError(f"the source has {said}: it cannot become a table")
+                problem = "a column without a name" if not name else f"two columns named {name}"
+                raise BadInputError(f"the source has {problem}: no table can be created from it")
         plain = pa.schema([pa.field(item.name, self._new_type(item)) for item in source])
         with names_once():
             return assign_fresh_schema_ids(_without_ids(plain))
 
     def _new_type(self, item: pa.Field) -> pa.DataType:
-        """Return the Arrow type that a new column has.
+        """Return the Arrow type of a new column.
 
         Raises:
-            BadInputError: no Iceberg type of the format version holds it.
+            BadInputError: the type does not correspond to an Iceberg type of the format version.
         """
         kind = self._storable(item.type, item.name, keep_null=True)
         try:
-            made = _without_ids(pa.schema([pa.field(item.name, kind)]))
-            # What metadata would say of it must be understood again: a decimal's scale may be negative only here.
-            Schema.model_validate_json(made.model_dump_json())
+            column = _without_ids(pa.schema([pa.field(item.name, kind)]))
+            # Its JSON must be valid in metadata: Arrow allows a negative scale of a decimal, Iceberg does not.
+            Schema.model_validate_json(column.model_dump_json())
         except (TypeError, ValueError, ValidationError) as error:
             raise BadInputError(
-                f"column {item.name} is {item.type}, which no Iceberg type holds"
+                f"column {item.name} is {item.type}, which does not correspond to an Iceberg type"
             ) from error
         if _has_empty_struct(kind):
             raise BadInputError(
-                f"column {item.name} is {item.type}: a struct without fields holds nothing"
+                f"column {item.name} is {item.type}: a struct without fields cannot be stored"
             )
         extension = (item.metadata or {}).get(EXTENSION)
         if extension is not None:
@@ -109,7 +109,7 @@ class NewColumns:
         return kind
 
     def _storable(self, kind: pa.DataType, name: str, *, keep_null: bool = False) -> pa.DataType:
-        """Return the Arrow type that a new column, or a part of one, of a source's type has."""
+        """Return the Arrow type of a new column, or of a part of one, for a source's type."""
         types = pa.types
         if isinstance(kind, pa.BaseExtensionType):
             return self._storable_extension(kind, name)
@@ -137,8 +137,8 @@ class NewColumns:
     def _storable_extension(self, kind: pa.BaseExtensionType, name: str) -> pa.DataType:
         if isinstance(kind, LogicalType):
             raise RefusedError(
-                f"column {name} is {kind}, and lake makes no column that keeps that type",
-                hint="Make the table first, with a column of the type binary or fixed for the bytes.",
+                f"column {name} is {kind}, and lake cannot create a column of that type",
+                hint="create the table first, with a column of the type binary or fixed for the bytes",
             )
         if kind == pa.uuid():
             return kind
@@ -151,17 +151,19 @@ class NewColumns:
 
     def _warn_of_extension(self, name: str, extension: str, stored: pa.DataType) -> None:
         self.warn(
-            f"column {name} has the extension type {extension}: the table keeps its values as {stored}, not that type"
+            f"column {name} has the extension type {extension}: the table stores its values as {stored}"
         )
 
     def _storable_null(self, name: str, *, keep: bool) -> pa.DataType:
-        """Return a type for a column that has none because all its values are NULL."""
+        """Return the type of a column whose type is unknown because all its values are NULL."""
         if any(name == column or name.startswith(f"{column}.") for column in self.text):
             return pa.string()
         if keep and self.format_version >= _NEW_TYPES_SINCE:
             return pa.null()
         hint = _WITH_VERSION_3.format("unknown") if keep else ""
-        self.warn(f"column {name} has no type, only NULLs: it becomes a string{hint}")
+        self.warn(
+            f"column {name} has no type, because all values are NULL: it becomes a string{hint}"
+        )
         return pa.string()
 
     def _storable_timestamp(self, kind: pa.TimestampType, name: str) -> pa.DataType:
@@ -182,11 +184,11 @@ class NewColumns:
     def _storable_primitive(self, kind: pa.DataType, name: str) -> pa.DataType:
         types = pa.types
         if types.is_integer(kind):
-            # Unsigned ones need a bit more; nothing is wider than 64 bits, so there values are checked.
+            # An unsigned type needs one more bit. Iceberg has at most 64 bits, so values of uint64 are checked.
             bits = kind.bit_width + types.is_unsigned_integer(kind)
             return pa.int32() if bits <= _INT_BITS else pa.int64()
         if kind == pa.binary(0):
-            # Parquet knows no values of no length but texts'.
+            # Parquet has no fixed-length type of length 0.
             return pa.binary()
         if types.is_decimal(kind) and kind.precision <= _MOST_DIGITS:
             return pa.decimal128(kind.precision, kind.scale)
@@ -203,10 +205,10 @@ class NewColumns:
 
 
 def _without_ids(schema: pa.Schema) -> Schema:
-    """Return PyIceberg's schema of columns that have Iceberg's types; types of version 3 are accepted.
+    """Return PyIceberg's schema for columns, including types of format version 3.
 
     Raises:
-        ValueError: a column has no Iceberg type.
+        ValueError: a type does not correspond to an Iceberg type.
     """
     from pyiceberg.io import pyarrow as converter  # noqa: PLC0415 - door: costs 0.2 s
 
@@ -214,20 +216,20 @@ def _without_ids(schema: pa.Schema) -> Schema:
     try:
         return converter._pyarrow_to_schema_without_ids(schema, format_version=latest)  # noqa: SLF001
     except converter.UnsupportedPyArrowTypeException as error:
-        raise ValueError("a column has no Iceberg type") from error
+        raise ValueError("a type does not correspond to an Iceberg type") from error
 
 
 def refuse_reserved(names: Iterable[str]) -> None:
-    """Refuse names of columns under which Iceberg's readers give metadata of rows; inside structs they are free.
+    """Refuse names of columns that Iceberg reserves for metadata of rows. Fields of structs may have such names.
 
-    Source: Iceberg's MetadataColumns, for which Spark refuses to read a table that has such a column.
+    Source: Iceberg's MetadataColumns. Spark refuses to read a table with such a column.
 
     Raises:
-        BadInputError: there is such a name.
+        BadInputError: a name is reserved.
     """
     if found := sorted(RESERVED_NAMES.intersection(names)):
         raise BadInputError(
-            f"the column name {found[0]} is reserved for metadata of Iceberg's rows",
+            f"the column name {found[0]} is reserved for Iceberg's metadata of rows",
             hint="rename the column in the source",
         )
 
@@ -243,18 +245,18 @@ def similar_names(schema: Schema, known: Collection[str] = ()) -> Iterator[tuple
 
 @contextmanager
 def names_once() -> Iterator[None]:
-    """Refuse to make a schema in which two fields have one full name, as a.b and the b in a have.
+    """Refuse a schema in which two fields have the same full name: a column ``a.b``, and a field b of a column a.
 
     Raises:
-        BadInputError: two have.
+        BadInputError: two fields have the same full name.
     """
     try:
         yield
     except ValueError as error:
-        _, clash, said = str(error).partition("multiple fields for name ")
+        _, clash, rest = str(error).partition("multiple fields for name ")
         if not clash:
             raise
-        raise BadInputError(f"two columns have the name {said.rpartition(':')[0]}") from error
+        raise BadInputError(f"two columns have the name {rest.rpartition(':')[0]}") from error
 
 
 def schema_like(source: Schema) -> Schema:
@@ -268,6 +270,6 @@ def _has_empty_struct(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether Arrow has the type's values as lists, of whatever layout."""
+    """Whether the type is one of Arrow's list types, of any layout."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
