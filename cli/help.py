@@ -86,7 +86,7 @@ GROUPS: Mapping[str, _Groups] = {
                 *("--partial-progress", "--max-commits"),
             ),
         ),
-        ("This run", ("--verify", "--option", *_THIS_RUN)),
+        ("This run", ("--when", "--verify", "--option", *_THIS_RUN)),
     ),
     "expire": (
         (
