@@ -46,7 +46,7 @@ _WRITES = (
 )
 
 
-class World:
+class WatchedTable:
     """A table of several small files, a source, and a session whose catalog counts writes."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,79 +97,84 @@ class World:
         return IngestOptions(sources=[self.source], **options)
 
 
-_PLANS: dict[str, Callable[[World], object]] = {
-    "ingest": lambda world: plan_ingest(world.session, "db.t", world.ingest(run_id="r")),
-    "ingest that creates a table": lambda world: plan_ingest(
-        world.session, "db.new", world.ingest(create=True)
+_PLANS: dict[str, Callable[[WatchedTable], object]] = {
+    "ingest": lambda watched: plan_ingest(watched.session, "db.t", watched.ingest(run_id="r")),
+    "ingest that creates a table": lambda watched: plan_ingest(
+        watched.session, "db.new", watched.ingest(create=True)
     ),
-    "ingest that creates a namespace": lambda world: plan_ingest(
-        world.session, "new.t", world.ingest(create=True, partition_by="bucket(2, id)")
+    "ingest that creates a namespace": lambda watched: plan_ingest(
+        watched.session, "new.t", watched.ingest(create=True, partition_by="bucket(2, id)")
     ),
-    "ingest from a table": lambda world: plan_ingest(
-        world.session, "new.copy", IngestOptions(from_table="db.t", create=True)
+    "ingest from a table": lambda watched: plan_ingest(
+        watched.session, "new.copy", IngestOptions(from_table="db.t", create=True)
     ),
-    "overwrite": lambda world: plan_ingest(
-        world.session, "db.t", world.ingest(mode="overwrite-where", where="id = 1")
+    "overwrite": lambda watched: plan_ingest(
+        watched.session, "db.t", watched.ingest(mode="overwrite-where", where="id = 1")
     ),
-    "upsert": lambda world: plan_upsert(
-        world.session, "db.t", world.ingest(mode="upsert"), UpsertOptions(key=["id"])
+    "upsert": lambda watched: plan_upsert(
+        watched.session, "db.t", watched.ingest(mode="upsert"), UpsertOptions(key=["id"])
     ),
-    "upsert that creates a namespace": lambda world: plan_upsert(
-        world.session, "new.t", world.ingest(mode="upsert", create=True), UpsertOptions(key=["id"])
+    "upsert that creates a namespace": lambda watched: plan_upsert(
+        watched.session,
+        "new.t",
+        watched.ingest(mode="upsert", create=True),
+        UpsertOptions(key=["id"]),
     ),
-    "load of a change log": lambda world: plan_changelog_load(
-        world.session,
+    "load of a change log": lambda watched: plan_changelog_load(
+        watched.session,
         "db.t",
-        IngestOptions(sources=[world.changes]),
+        IngestOptions(sources=[watched.changes]),
         ChangeOptions(changes_column="op", changes_mode="upsert", key=["id"]),
     ),
-    "scan": lambda world: plan_scan(world.table, ScanOptions(where="id = 1")),
-    "change log": lambda world: plan_changelog(world.table, ScanOptions()),
-    "compaction": lambda world: plan_compaction(
-        world.table, compaction_options({}, {}, world.table.properties), shown=True
+    "scan": lambda watched: plan_scan(watched.table, ScanOptions(where="id = 1")),
+    "change log": lambda watched: plan_changelog(watched.table, ScanOptions()),
+    "compaction": lambda watched: plan_compaction(
+        watched.table, compaction_options({}, {}, watched.table.properties), shown=True
     ),
-    "expiration": lambda world: plan_expiration(
-        world.session,
-        world.table,
+    "expiration": lambda watched: plan_expiration(
+        watched.session,
+        watched.table,
         RetentionOptions(older_than_ms=2**42, retain_last=1, unsafe=True),
         clean_metadata=True,
     ),
-    "replay": lambda world: plan_replay(world.session, world.table, ReplayOptions()),
+    "replay": lambda watched: plan_replay(watched.session, watched.table, ReplayOptions()),
 }
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(tmp_path, monkeypatch)
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WatchedTable:
+    return WatchedTable(tmp_path, monkeypatch)
 
 
-def test_planning_writes_nothing(world: World) -> None:
+def test_planning_writes_nothing(watched: WatchedTable) -> None:
     for name, plan in _PLANS.items():
-        before = world.content()
+        before = watched.content()
 
-        plan(world)
+        plan(watched)
 
-        assert world.written == [], name
-        assert world.content() == before, name
+        assert watched.written == [], name
+        assert watched.content() == before, name
 
 
 @pytest.fixture
-def other(world: World) -> World:
+def other(watched: WatchedTable) -> WatchedTable:
     """The same database as a catalog of another class, which chooses no location without a namespace."""
     properties = {
         "py-catalog-impl": "pyiceberg.catalog.sql.SqlCatalog",
-        "uri": f"sqlite:///{world.warehouse}/catalog.db",
-        "warehouse": f"file://{world.warehouse}",
+        "uri": f"sqlite:///{watched.warehouse}/catalog.db",
+        "warehouse": f"file://{watched.warehouse}",
     }
-    world.session.catalog = OtherBackend("lake", properties)
+    watched.session.catalog = OtherBackend("lake", properties)
     # The catalog's first use of the database is not a part of a plan.
-    world.table = world.session.table("db.t")
-    world.written.clear()
-    return world
+    watched.table = watched.session.table("db.t")
+    watched.written.clear()
+    return watched
 
 
 @pytest.mark.parametrize("upsert", [False, True])
-def test_a_plan_creates_no_namespace_and_its_execution_does(other: World, upsert: bool) -> None:
+def test_a_plan_creates_no_namespace_and_its_execution_does(
+    other: WatchedTable, upsert: bool
+) -> None:
     options = other.ingest(create=True, partition_by="bucket(2, id)", sort_by="id")
     before = other.content()
 

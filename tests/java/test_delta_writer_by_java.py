@@ -43,7 +43,7 @@ MERGE_ON_READ = "'write.delete.mode' = 'merge-on-read'"
 
 
 @dataclass
-class World:
+class ChangeLogTable:
     """A table of Java's making, to which lake commits change logs."""
 
     warehouse: Path
@@ -158,24 +158,24 @@ def upsert_log(
 def test_java_reads_upserts_and_works_on_with_them(
     warehouse: Path, java: JavaPeer, version: int, partitions: str, key: list[str]
 ) -> None:
-    world = World(warehouse, java, version, partitions=partitions)
+    target = ChangeLogTable(warehouse, java, version, partitions=partitions)
     dice = random.Random(f"{version} {partitions} {key}")
     model: dict[Any, Row] = {}
     for _ in range(4):
-        world.commit(upsert_log(dice, model, key, 120), key, UPSERT)
-        world.remember(model.values())
-    world.check()
+        target.commit(upsert_log(dice, model, key, 120), key, UPSERT)
+        target.remember(model.values())
+    target.check()
 
     # Java adds its own deletes to files that have lake's: of version 3 it must read and merge vectors.
     java.sql(warehouse, "DELETE FROM lake.db.t WHERE value % 3 = 0")
     model = {place: row for place, row in model.items() if row["value"] % 3}
-    assert world.rows() == shown(model.values())
-    world.commit(upsert_log(dice, model, key, 120), key, UPSERT)
-    assert world.rows() == shown(model.values())
-    world.compact()
-    assert world.rows() == shown(model.values())
-    world.commit(upsert_log(dice, model, key, 60), key, UPSERT)
-    assert world.rows() == shown(model.values())
+    assert target.rows() == shown(model.values())
+    target.commit(upsert_log(dice, model, key, 120), key, UPSERT)
+    assert target.rows() == shown(model.values())
+    target.compact()
+    assert target.rows() == shown(model.values())
+    target.commit(upsert_log(dice, model, key, 60), key, UPSERT)
+    assert target.rows() == shown(model.values())
 
 
 def retract_log(dice: random.Random, model: dict[Any, Row], count: int) -> list[list[Change]]:
@@ -206,16 +206,16 @@ def retract_log(dice: random.Random, model: dict[Any, Row], count: int) -> list[
 def test_java_reads_retractions_of_rows_that_move_between_partitions(
     warehouse: Path, java: JavaPeer, version: int, partitions: str
 ) -> None:
-    world = World(warehouse, java, version, partitions=partitions)
+    target = ChangeLogTable(warehouse, java, version, partitions=partitions)
     dice = random.Random(f"{version} {partitions}")
     model: dict[Any, Row] = {}
     for _ in range(4):
-        world.commit(retract_log(dice, model, 90), ["id"], RETRACT)
-        world.remember(model.values())
+        target.commit(retract_log(dice, model, 90), ["id"], RETRACT)
+        target.remember(model.values())
 
-    world.check()
-    world.compact()
-    assert world.rows() == shown(model.values())
+    target.check()
+    target.compact()
+    assert target.rows() == shown(model.values())
 
 
 UTC = datetime.UTC
@@ -245,7 +245,7 @@ KEYS: dict[str, list[Any]] = {
 @pytest.mark.parametrize("version", [2, 3])
 def test_java_finds_keys_of_every_type(warehouse: Path, java: JavaPeer, version: int) -> None:
     columns = ", ".join(f"k{place} {kind}" for place, kind in enumerate(KEYS))
-    world = World(warehouse, java, version, columns=f"{columns}, value BIGINT")
+    target = ChangeLogTable(warehouse, java, version, columns=f"{columns}, value BIGINT")
     names = [f"k{place}" for place in range(len(KEYS))]
     usual = {name: values[0] for name, values in zip(names, KEYS.values(), strict=True)}
     keys = [
@@ -257,18 +257,18 @@ def test_java_finds_keys_of_every_type(warehouse: Path, java: JavaPeer, version:
     updated = [(UPDATE_AFTER, {**key, "value": place + 1000}) for place, key in enumerate(keys)]
     gone = [(DELETE, {**key, "value": None}) for key in keys[::4]]
 
-    world.commit([inserted], names, UPSERT)
-    assert values_in(world) == list(range(len(keys)))
-    world.commit([updated[::2], gone], names, UPSERT)
-    assert values_in(world) == sorted(
+    target.commit([inserted], names, UPSERT)
+    assert values_in(target) == list(range(len(keys)))
+    target.commit([updated[::2], gone], names, UPSERT)
+    assert values_in(target) == sorted(
         place + 1000 if place % 2 == 0 else place for place in range(len(keys)) if place % 4
     )
-    world.commit([[(DELETE, {**key, "value": None}) for key in keys]], names, UPSERT)
-    assert values_in(world) == []
+    target.commit([[(DELETE, {**key, "value": None}) for key in keys]], names, UPSERT)
+    assert values_in(target) == []
 
 
-def values_in(world: World) -> list[int]:
-    rows = world.java.sql(world.warehouse, "SELECT value FROM lake.db.t")
+def values_in(target: ChangeLogTable) -> list[int]:
+    rows = target.java.sql(target.warehouse, "SELECT value FROM lake.db.t")
     return sorted(row["value"] for row in rows)
 
 
@@ -276,10 +276,10 @@ def values_in(world: World) -> list[int]:
 def test_java_sees_what_each_delete_file_is_for(
     warehouse: Path, java: JavaPeer, version: int, form: str
 ) -> None:
-    world = World(warehouse, java, version)
+    target = ChangeLogTable(warehouse, java, version)
     row = {"id": 1, "part": "x", "value": 1, "note": None}
     again = [(INSERT, row), (UPDATE_AFTER, {**row, "value": 2}), (INSERT, {**row, "id": 2})]
-    files = world.commit([again, again], ["id"], UPSERT)
+    files = target.commit([again, again], ["id"], UPSERT)
 
     listed = java.sql(
         warehouse,

@@ -45,7 +45,7 @@ PARTS = st.sampled_from(["x", "y z"])
 REFUSED = 3
 
 
-class World(RuleBasedStateMachine):
+class CommandsAndModel(RuleBasedStateMachine):
     """One table, and what must be in it. `value` is another number in every row that was ever written."""
 
     java: JavaPeer
@@ -271,9 +271,9 @@ def _shown(rows: Sequence[Row]) -> list[str]:
 
 @pytest.mark.slow
 def test_any_order_of_commands_leaves_the_rows_of_the_model(java: JavaPeer) -> None:
-    World.java = java
+    CommandsAndModel.java = java
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        World,
+        CommandsAndModel,
         settings=settings(
             max_examples=examples(15),
             stateful_step_count=8,

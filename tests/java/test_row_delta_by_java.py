@@ -26,7 +26,7 @@ from lake.core.session import Session
 pytestmark = pytest.mark.java
 
 
-class World:
+class RowDeltaTable:
     """A table whose rows Java reads after each of lake's commits."""
 
     def __init__(self, warehouse: Path, java: JavaPeer, version: int) -> None:
@@ -74,23 +74,23 @@ class World:
 
 
 def test_position_and_equality_deletes_of_version_2(warehouse: Path, java: JavaPeer) -> None:
-    world = World(warehouse, java, 2)
-    first, second = world.file(1, 2, 3), world.file(3, 4, 5)
-    world.commit(AppendFiles(added=[first, second]))
-    base = world.commit(
+    target = RowDeltaTable(warehouse, java, 2)
+    first, second = target.file(1, 2, 3), target.file(3, 4, 5)
+    target.commit(AppendFiles(added=[first, second]))
+    base = target.commit(
         RowDelta(
-            added=[world.file(3, 30)],
+            added=[target.file(3, 30)],
             deletes=[
-                position_file(world.table, [(first.path, 0), (first.path, 2)]),
-                equality_file(world.table, [{"id": 3}, {"id": 77}], ["id"]),
+                position_file(target.table, [(first.path, 0), (first.path, 2)]),
+                equality_file(target.table, [{"id": 3}, {"id": 77}], ["id"]),
             ],
-            base_snapshot_id=world.table.metadata.current_snapshot_id,
+            base_snapshot_id=target.table.metadata.current_snapshot_id,
         )
     )
 
-    assert world.ids == [2, 3, 4, 5, 30]
+    assert target.ids == [2, 3, 4, 5, 30]
     assert (
-        world.summary
+        target.summary
         | {
             "operation": "overwrite",
             "added-data-files": "1",
@@ -104,83 +104,83 @@ def test_position_and_equality_deletes_of_version_2(warehouse: Path, java: JavaP
             "total-equality-deletes": "2",
             "total-records": "8",
         }
-        == world.summary
+        == target.summary
     )
 
-    world.commit(
+    target.commit(
         RewriteFiles(
-            added=[world.file(2)],
+            added=[target.file(2)],
             removed_paths=[first.path],
             base_snapshot_id=base,
             data_sequence_number=2,
         )
     )
 
-    assert world.ids == [2, 3, 4, 5, 30]
-    assert world.live_deletes() == 1
-    assert world.summary["removed-position-delete-files"] == "1"
+    assert target.ids == [2, 3, 4, 5, 30]
+    assert target.live_deletes() == 1
+    assert target.summary["removed-position-delete-files"] == "1"
 
 
 def test_vectors_of_version_3_are_replaced_and_go_with_their_files(
     warehouse: Path, java: JavaPeer
 ) -> None:
-    world = World(warehouse, java, 3)
-    first, second = world.file(*range(10)), world.file(*range(10, 20))
-    world.commit(AppendFiles(added=[first, second]))
-    one, other = vectors(world.table, {first.path: [0, 1], second.path: [9]})
-    base = world.commit(
+    target = RowDeltaTable(warehouse, java, 3)
+    first, second = target.file(*range(10)), target.file(*range(10, 20))
+    target.commit(AppendFiles(added=[first, second]))
+    one, other = vectors(target.table, {first.path: [0, 1], second.path: [9]})
+    base = target.commit(
         RowDelta(
             added=[],
             deletes=[one, other],
-            base_snapshot_id=world.table.metadata.current_snapshot_id,
+            base_snapshot_id=target.table.metadata.current_snapshot_id,
         )
     )
-    assert world.ids == list(range(2, 19))
+    assert target.ids == list(range(2, 19))
     assert (
-        world.summary
+        target.summary
         | {
             "operation": "delete",
             "added-dvs": "2",
             "added-delete-files": "2",
             "added-position-deletes": "3",
         }
-        == world.summary
+        == target.summary
     )
 
-    base = world.commit(
+    base = target.commit(
         RowDelta(
-            added=[world.file(100)],
+            added=[target.file(100)],
             deletes=[
-                *vectors(world.table, {first.path: [0, 1, 2]}),
-                equality_file(world.table, [{"id": 15}], ["id"]),
+                *vectors(target.table, {first.path: [0, 1, 2]}),
+                equality_file(target.table, [{"id": 15}], ["id"]),
             ],
             replaced_deletes=[DeleteKey(one.path, one.content_offset)],
             base_snapshot_id=base,
         )
     )
-    assert world.ids == [*range(3, 15), *range(16, 19), 100]
-    assert (world.summary["removed-dvs"], world.live_deletes()) == ("1", 3)
+    assert target.ids == [*range(3, 15), *range(16, 19), 100]
+    assert (target.summary["removed-dvs"], target.live_deletes()) == ("1", 3)
 
-    world.commit(
+    target.commit(
         OverwriteFiles(
-            added=[world.file(*range(3, 10))], removed_paths=[first.path], base_snapshot_id=base
+            added=[target.file(*range(3, 10))], removed_paths=[first.path], base_snapshot_id=base
         )
     )
-    assert world.ids == [*range(3, 15), *range(16, 19), 100]
-    assert world.live_deletes() == 2
+    assert target.ids == [*range(3, 15), *range(16, 19), 100]
+    assert target.live_deletes() == 2
 
 
 def test_java_deletes_more_rows_of_a_file_that_has_a_vector_of_lakes(
     warehouse: Path, java: JavaPeer
 ) -> None:
-    world = World(warehouse, java, 3)
-    file = world.file(*range(10))
-    world.commit(AppendFiles(added=[file]))
-    world.commit(
+    target = RowDeltaTable(warehouse, java, 3)
+    file = target.file(*range(10))
+    target.commit(AppendFiles(added=[file]))
+    target.commit(
         RowDelta(
             added=[],
-            deletes=vectors(world.table, {file.path: [0]}),
-            base_snapshot_id=world.table.metadata.current_snapshot_id,
+            deletes=vectors(target.table, {file.path: [0]}),
+            base_snapshot_id=target.table.metadata.current_snapshot_id,
         )
     )
 
@@ -189,5 +189,5 @@ def test_java_deletes_more_rows_of_a_file_that_has_a_vector_of_lakes(
     )
     java.sql(warehouse, "DELETE FROM lake.db.t WHERE id = 5")
 
-    assert world.ids == [1, 2, 3, 4, 6, 7, 8, 9]
-    assert world.live_deletes() == 1
+    assert target.ids == [1, 2, 3, 4, 6, 7, 8, 9]
+    assert target.live_deletes() == 1

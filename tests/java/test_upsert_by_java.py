@@ -19,7 +19,7 @@ MODES = ("position", "equality", "copy-on-write")
 Rows = dict[int, tuple[str, float]]
 
 
-class World:
+class UpsertedTable:
     """A table that Java made, and what it should hold."""
 
     def __init__(
@@ -77,51 +77,51 @@ def rows(ids: range, part: str, value: float) -> Rows:
 def test_java_reads_each_key_once(
     warehouse: Path, tmp_path: Path, java: JavaPeer, mode: str, partitioning: str, version: int
 ) -> None:
-    world = World(warehouse, tmp_path, java, version, partitioning)
+    target = UpsertedTable(warehouse, tmp_path, java, version, partitioning)
     blind = mode == "equality"
     # Blind deletes are for one partition: there a row must not move.
     other, key = ("a", "id,part") if blind and partitioning == "part" else ("b", "id")
-    world.upsert(rows(range(100), "a", 1.0), mode, key)
-    world.check()
-    world.delete(3, 50, 51)
-    found = world.upsert(rows(range(40, 60), other, 2.0), mode, key)
+    target.upsert(rows(range(100), "a", 1.0), mode, key)
+    target.check()
+    target.delete(3, 50, 51)
+    found = target.upsert(rows(range(40, 60), other, 2.0), mode, key)
     assert blind or (found["rows_inserted"], found["rows_updated"]) == (2, 18)
-    world.check()
-    found = world.upsert(rows(range(45, 120), other, 3.0), mode, key)
+    target.check()
+    found = target.upsert(rows(range(45, 120), other, 3.0), mode, key)
     assert blind or (found["rows_inserted"], found["rows_updated"]) == (20, 55)
-    world.check()
-    world.delete(45, 119)
-    world.check()
+    target.check()
+    target.delete(45, 119)
+    target.check()
 
 
 @pytest.mark.parametrize("mode", ["position", "copy-on-write"])
 def test_position_deletes_of_version_2_count_after_an_upgrade(
     warehouse: Path, tmp_path: Path, java: JavaPeer, mode: str
 ) -> None:
-    world = World(warehouse, tmp_path, java, 2)
-    world.upsert(rows(range(20), "a", 1.0), "position")
-    world.upsert(rows(range(5), "a", 2.0), "position")
-    world.delete(7)
-    world.sql("ALTER TABLE lake.db.t SET TBLPROPERTIES ('format-version' = '3')")
-    found = world.upsert(rows(range(3, 9), "a", 3.0), mode)
+    target = UpsertedTable(warehouse, tmp_path, java, 2)
+    target.upsert(rows(range(20), "a", 1.0), "position")
+    target.upsert(rows(range(5), "a", 2.0), "position")
+    target.delete(7)
+    target.sql("ALTER TABLE lake.db.t SET TBLPROPERTIES ('format-version' = '3')")
+    found = target.upsert(rows(range(3, 9), "a", 3.0), mode)
     assert (found["rows_inserted"], found["rows_updated"]) == (1, 5)
-    world.check()
-    world.delete(8, 19)
-    world.upsert(rows(range(18, 21), "a", 4.0), mode)
-    world.check()
+    target.check()
+    target.delete(8, 19)
+    target.upsert(rows(range(18, 21), "a", 4.0), mode)
+    target.check()
 
 
 def test_rows_that_are_copied_keep_their_ids(
     warehouse: Path, tmp_path: Path, java: JavaPeer
 ) -> None:
-    world = World(warehouse, tmp_path, java, 3)
+    target = UpsertedTable(warehouse, tmp_path, java, 3)
     identity = "SELECT id, _row_id, _last_updated_sequence_number AS at FROM lake.db.t"
-    world.upsert(rows(range(10), "a", 1.0), "copy-on-write")
-    before = {row["id"]: (row["_row_id"], row["at"]) for row in world.sql(identity)}
-    world.upsert(rows(range(4, 6), "a", 2.0), "copy-on-write")
-    world.upsert(rows(range(9, 11), "a", 2.0), "copy-on-write")
-    world.check()
-    after = {row["id"]: (row["_row_id"], row["at"]) for row in world.sql(identity)}
+    target.upsert(rows(range(10), "a", 1.0), "copy-on-write")
+    before = {row["id"]: (row["_row_id"], row["at"]) for row in target.sql(identity)}
+    target.upsert(rows(range(4, 6), "a", 2.0), "copy-on-write")
+    target.upsert(rows(range(9, 11), "a", 2.0), "copy-on-write")
+    target.check()
+    after = {row["id"]: (row["_row_id"], row["at"]) for row in target.sql(identity)}
     kept = set(range(10)) - {4, 5, 9}
     assert {number: after[number] for number in kept} == {number: before[number] for number in kept}
     assert len({row_id for row_id, _ in after.values()}) == 11

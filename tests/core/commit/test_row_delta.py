@@ -45,7 +45,7 @@ from lake.core.snapshots.live_files import live_files
 from lake.core.types import transform_syntax
 
 
-class World:
+class RowDeltaTable:
     """One table of a format version, with a file of the ids 0 to 9 in it."""
 
     def __init__(self, warehouse: Path, version: int, **properties: str) -> None:
@@ -109,15 +109,15 @@ class World:
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    return World(tmp_path, request.param)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> RowDeltaTable:
+    return RowDeltaTable(tmp_path, request.param)
 
 
 def test_version_1_takes_no_deletes(tmp_path: Path) -> None:
-    world = World(tmp_path, 1)
+    target = RowDeltaTable(tmp_path, 1)
 
     with pytest.raises(RefusedError, match="format version 1 does not support row-level deletes"):
-        world.commit(world.delta(world.positions(1)))
+        target.commit(target.delta(target.positions(1)))
 
 
 def test_each_version_takes_its_own_kind_of_positions_only(tmp_path: Path) -> None:
@@ -125,34 +125,36 @@ def test_each_version_takes_its_own_kind_of_positions_only(tmp_path: Path) -> No
         (2, "not support new deletion vectors"),
         (3, "not support new position delete files"),
     ):
-        world = World(tmp_path / str(version), version)
+        target = RowDeltaTable(tmp_path / str(version), version)
         wrong = (
-            vectors(world.table, {world.first.path: [1]})
+            vectors(target.table, {target.first.path: [1]})
             if version == 2
-            else [position_file(world.table, [(world.first.path, 1)])]
+            else [position_file(target.table, [(target.first.path, 1)])]
         )
         with pytest.raises(RefusedError, match=said):
-            world.commit(world.delta(wrong))
+            target.commit(target.delta(wrong))
 
 
-def test_pyiceberg_reads_the_rows_that_positions_leave(world: World) -> None:
-    world.commit(world.delta(world.positions(0, 5), 20))
+def test_pyiceberg_reads_the_rows_that_positions_leave(target: RowDeltaTable) -> None:
+    target.commit(target.delta(target.positions(0, 5), 20))
 
-    assert ids_in(world.warehouse) == [1, 2, 3, 4, 6, 7, 8, 9, 20]
+    assert ids_in(target.warehouse) == [1, 2, 3, 4, 6, 7, 8, 9, 20]
 
 
-def test_a_delete_for_a_file_that_is_gone_is_a_conflict_that_names_it(world: World) -> None:
-    operation = world.delta(world.positions(1))
+def test_a_delete_for_a_file_that_is_gone_is_a_conflict_that_names_it(
+    target: RowDeltaTable,
+) -> None:
+    operation = target.delta(target.positions(1))
     gone = OverwriteFiles(
-        added=[world.file(7)], removed_paths=[world.first.path], base_snapshot_id=world.head
+        added=[target.file(7)], removed_paths=[target.first.path], base_snapshot_id=target.head
     )
-    world.commit(gone, fresh=True)
+    target.commit(gone, fresh=True)
 
     with pytest.raises(ConflictingFilesError) as caught:
-        world.commit(operation)
+        target.commit(operation)
 
-    assert caught.value.paths == {world.first.path}
-    assert ids_in(world.warehouse) == [7]
+    assert caught.value.paths == {target.first.path}
+    assert ids_in(target.warehouse) == [7]
 
 
 @pytest.mark.parametrize(
@@ -165,186 +167,192 @@ def test_a_delete_for_a_file_that_is_gone_is_a_conflict_that_names_it(world: Wor
     ],
 )
 def test_rows_added_meanwhile_conflict_where_isolation_and_filter_say_so(
-    world: World, isolation: str, condition: str | None, conflicts: bool
+    target: RowDeltaTable, isolation: str, condition: str | None, conflicts: bool
 ) -> None:
     from support.tables.random_rows import batch_of
 
     from lake.core.rows.writer import WriteSettings, open_writer
 
-    bound = None if condition is None else bind_filter(parse_filter(condition), world.table.schema)
-    operation = world.delta(world.positions(1), isolation=isolation, conflict_filter=bound)
-    settings = WriteSettings.of(world.table, str(uuid.uuid4()))
-    with open_writer(world.table.storage, settings, task=0, attempt="a") as writer:
-        writer.write(batch_of(world.table.schema, [{"id": 20, "name": "x"}]))
+    bound = None if condition is None else bind_filter(parse_filter(condition), target.table.schema)
+    operation = target.delta(target.positions(1), isolation=isolation, conflict_filter=bound)
+    settings = WriteSettings.of(target.table, str(uuid.uuid4()))
+    with open_writer(target.table.storage, settings, task=0, attempt="a") as writer:
+        writer.write(batch_of(target.table.schema, [{"id": 20, "name": "x"}]))
         (other,) = writer.close()
-    world.commit(AppendFiles(added=[other]), fresh=True)
+    target.commit(AppendFiles(added=[other]), fresh=True)
 
     if conflicts:
         with pytest.raises(CommitConflictError):
-            world.commit(operation)
+            target.commit(operation)
     else:
-        world.commit(operation)
-    assert (1 in ids_in(world.warehouse)) is conflicts
+        target.commit(operation)
+    assert (1 in ids_in(target.warehouse)) is conflicts
 
 
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
-def test_two_writers_who_delete_rows_of_one_file_conflict(world: World, isolation: str) -> None:
-    operation = world.delta(world.positions(1), isolation=isolation)
-    world.commit(world.delta(world.positions(2)), fresh=True)
+def test_two_writers_who_delete_rows_of_one_file_conflict(
+    target: RowDeltaTable, isolation: str
+) -> None:
+    operation = target.delta(target.positions(1), isolation=isolation)
+    target.commit(target.delta(target.positions(2)), fresh=True)
 
     with pytest.raises(ConflictingFilesError) as caught:
-        world.commit(operation)
+        target.commit(operation)
 
-    assert caught.value.paths == {world.first.path}
-    assert ids_in(world.warehouse) == [0, 1, *range(3, 10)]
+    assert caught.value.paths == {target.first.path}
+    assert ids_in(target.warehouse) == [0, 1, *range(3, 10)]
 
 
 def test_a_vector_without_its_forerunner_is_a_conflict_though_nothing_is_validated(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path, 3)
-    world.commit(world.delta(world.positions(2)))
+    target = RowDeltaTable(tmp_path, 3)
+    target.commit(target.delta(target.positions(2)))
 
     with pytest.raises(ConflictingFilesError):
-        world.commit(world.delta(world.positions(1, 2), validates=False))
+        target.commit(target.delta(target.positions(1, 2), validates=False))
 
 
-def test_a_replaced_delete_that_is_gone_is_a_conflict(world: World) -> None:
-    (old,) = world.positions(2)
-    world.commit(world.delta([old]))
+def test_a_replaced_delete_that_is_gone_is_a_conflict(target: RowDeltaTable) -> None:
+    (old,) = target.positions(2)
+    target.commit(target.delta([old]))
     key = DeleteKey(old.path, old.content_offset)
-    again = world.delta(world.positions(1, 2), replaced_deletes=[key])
-    world.commit(world.delta(world.positions(2, 3), replaced_deletes=[key]), fresh=True)
+    again = target.delta(target.positions(1, 2), replaced_deletes=[key])
+    target.commit(target.delta(target.positions(2, 3), replaced_deletes=[key]), fresh=True)
 
     with pytest.raises(ConflictingFilesError):
-        world.commit(again)
+        target.commit(again)
 
-    assert ids_in(world.warehouse) == [0, 1, *range(4, 10)]
-
-
-def test_deletes_of_a_stream_are_not_validated(world: World) -> None:
-    keys = equality_file(world.table, [{"id": 4}], ["id"])
-    operation = world.delta([keys], 4, validates=False)
-    world.commit(AppendFiles(added=[world.file(50)]), fresh=True)
-
-    world.commit(operation)
-
-    assert len(world.delete_paths()) == 1
+    assert ids_in(target.warehouse) == [0, 1, *range(4, 10)]
 
 
-def test_a_conflict_of_the_catalog_is_tried_again_and_counted_once(world: World) -> None:
-    inject(world.session, [refused_with(CommitFailedException("409"))] * 2)
+def test_deletes_of_a_stream_are_not_validated(target: RowDeltaTable) -> None:
+    keys = equality_file(target.table, [{"id": 4}], ["id"])
+    operation = target.delta([keys], 4, validates=False)
+    target.commit(AppendFiles(added=[target.file(50)]), fresh=True)
 
-    done = world.commit(world.delta(world.positions(0), 20))
+    target.commit(operation)
+
+    assert len(target.delete_paths()) == 1
+
+
+def test_a_conflict_of_the_catalog_is_tried_again_and_counted_once(target: RowDeltaTable) -> None:
+    inject(target.session, [refused_with(CommitFailedException("409"))] * 2)
+
+    done = target.commit(target.delta(target.positions(0), 20))
 
     summary = done.table.metadata.current_snapshot()
     assert summary is not None
     assert summary.summary is not None
     assert summary.summary.additional_properties["total-position-deletes"] == "1"
-    assert ids_in(world.warehouse) == [*range(1, 10), 20]
+    assert ids_in(target.warehouse) == [*range(1, 10), 20]
 
 
 def test_manifests_of_deletes_are_merged_among_themselves(tmp_path: Path) -> None:
-    world = World(tmp_path, 2, commit__manifest__min_count_to_merge="2")
+    target = RowDeltaTable(tmp_path, 2, commit__manifest__min_count_to_merge="2")
     for row in range(5):
-        world.commit(world.delta(world.positions(row), 100 + row))
+        target.commit(target.delta(target.positions(row), 100 + row))
 
-    snapshot = world.table.metadata.current_snapshot()
+    snapshot = target.table.metadata.current_snapshot()
     assert snapshot is not None
-    manifests = read_manifest_list(world.table.storage, snapshot.manifest_list)
+    manifests = read_manifest_list(target.table.storage, snapshot.manifest_list)
     assert sorted(manifests["content"].to_pylist()) == [0, 1]
-    assert ids_in(world.warehouse) == [*range(5, 10), *range(100, 105)]
+    assert ids_in(target.warehouse) == [*range(5, 10), *range(100, 105)]
 
 
-def test_a_file_that_is_replaced_takes_its_own_deletes_along(world: World) -> None:
-    world.commit(world.delta(world.positions(0, 1)))
-    world.commit(
+def test_a_file_that_is_replaced_takes_its_own_deletes_along(target: RowDeltaTable) -> None:
+    target.commit(target.delta(target.positions(0, 1)))
+    target.commit(
         OverwriteFiles(
-            added=[world.file(*range(2, 10))],
-            removed_paths=[world.first.path],
-            base_snapshot_id=world.head,
+            added=[target.file(*range(2, 10))],
+            removed_paths=[target.first.path],
+            base_snapshot_id=target.head,
         )
     )
 
-    assert world.delete_paths() == []
-    snapshot = world.table.metadata.current_snapshot()
+    assert target.delete_paths() == []
+    snapshot = target.table.metadata.current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
     assert snapshot.summary.additional_properties["total-delete-files"] == "0"
-    assert ids_in(world.warehouse) == list(range(2, 10))
+    assert ids_in(target.warehouse) == list(range(2, 10))
 
 
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
-def test_deletes_meanwhile_conflict_with_an_overwrite(world: World, isolation: str) -> None:
+def test_deletes_meanwhile_conflict_with_an_overwrite(
+    target: RowDeltaTable, isolation: str
+) -> None:
     rewritten = OverwriteFiles(
-        added=[world.file(*range(10), 99)],
-        removed_paths=[world.first.path],
-        base_snapshot_id=world.head,
+        added=[target.file(*range(10), 99)],
+        removed_paths=[target.first.path],
+        base_snapshot_id=target.head,
         isolation=isolation,
     )
-    world.commit(world.delta(world.positions(1)), fresh=True)
+    target.commit(target.delta(target.positions(1)), fresh=True)
 
     with pytest.raises(CommitConflictError):
-        world.commit(rewritten)
+        target.commit(rewritten)
 
-    assert ids_in(world.warehouse) == [0, *range(2, 10)]
+    assert ids_in(target.warehouse) == [0, *range(2, 10)]
 
 
 def test_a_replaced_delete_must_be_live_though_nothing_is_validated(tmp_path: Path) -> None:
-    world = World(tmp_path, 2)
-    (old,) = world.positions(2)
-    world.commit(world.delta([old]))
+    target = RowDeltaTable(tmp_path, 2)
+    (old,) = target.positions(2)
+    target.commit(target.delta([old]))
     key = DeleteKey(old.path, old.content_offset)
-    again = world.delta(world.positions(1, 2), replaced_deletes=[key], validates=False)
-    world.commit(world.delta(world.positions(2, 3), replaced_deletes=[key]), fresh=True)
+    again = target.delta(target.positions(1, 2), replaced_deletes=[key], validates=False)
+    target.commit(target.delta(target.positions(2, 3), replaced_deletes=[key]), fresh=True)
 
     with pytest.raises(ConflictingFilesError):
-        world.commit(again)
+        target.commit(again)
 
 
 def test_key_deletes_for_all_partitions_conflict_with_a_rewrite_in_any(tmp_path: Path) -> None:
-    world = World(tmp_path, 2)
-    keys = equality_file(world.table, [{"id": 1}], ["id"])
+    target = RowDeltaTable(tmp_path, 2)
+    keys = equality_file(target.table, [{"id": 1}], ["id"])
     with pyiceberg_catalog(tmp_path).load_table("db.t").update_spec() as update:
         update.add_identity("name")
-    world.table = world.session.table("db.t")
-    old, new = (write_file(world.table, [1], partition=(b"n1",)) for _ in range(2))
-    world.commit(AppendFiles(added=[old]))
-    rewrite = RewriteFiles(added=[new], removed_paths=[old.path], base_snapshot_id=world.head)
-    world.commit(world.delta([keys], validates=False), fresh=True)
+    target.table = target.session.table("db.t")
+    old, new = (write_file(target.table, [1], partition=(b"n1",)) for _ in range(2))
+    target.commit(AppendFiles(added=[old]))
+    rewrite = RewriteFiles(added=[new], removed_paths=[old.path], base_snapshot_id=target.head)
+    target.commit(target.delta([keys], validates=False), fresh=True)
 
     with pytest.raises(ConflictingFilesError):
-        world.commit(rewrite)
+        target.commit(rewrite)
 
 
 def test_deletes_that_a_rewrite_brought_meanwhile_conflict(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    target: RowDeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rewrite = RewriteFiles(
-        added=[world.file(*range(10))],
-        removed_paths=[world.first.path],
-        base_snapshot_id=world.head,
+        added=[target.file(*range(10))],
+        removed_paths=[target.first.path],
+        base_snapshot_id=target.head,
     )
-    deletes = world.delta(world.positions(1))
+    deletes = target.delta(target.positions(1))
     with monkeypatch.context() as patched:
         # As Iceberg Java's rewrites of delete files are.
         patched.setattr(SnapshotProducer, "_operation_name", lambda *_: "replace")
-        world.commit(deletes, fresh=True)
+        target.commit(deletes, fresh=True)
 
     with pytest.raises(ConflictingFilesError):
-        world.commit(rewrite)
+        target.commit(rewrite)
 
 
 def test_positions_of_a_commits_own_rows_do_not_dangle(tmp_path: Path) -> None:
-    world = World(tmp_path, 2)
-    empty = OverwriteFiles(added=[], removed_paths=[world.first.path], base_snapshot_id=world.head)
-    world.commit(empty)
-    own = world.file(1, 2)
-    deletes = [position_file(world.table, [(own.path, 0)])]
-    world.commit(RowDelta(added=[own], deletes=deletes, base_snapshot_id=world.head))
-    head = world.table.metadata.current_snapshot()
+    target = RowDeltaTable(tmp_path, 2)
+    empty = OverwriteFiles(
+        added=[], removed_paths=[target.first.path], base_snapshot_id=target.head
+    )
+    target.commit(empty)
+    own = target.file(1, 2)
+    deletes = [position_file(target.table, [(own.path, 0)])]
+    target.commit(RowDelta(added=[own], deletes=deletes, base_snapshot_id=target.head))
+    head = target.table.metadata.current_snapshot()
     assert head is not None
 
-    found = live_files(world.table, head, columns=dangling_deletes.COLUMNS, with_deletes=False)
+    found = live_files(target.table, head, columns=dangling_deletes.COLUMNS, with_deletes=False)
 
     assert dangling_deletes.dangling_deletes(found) == []

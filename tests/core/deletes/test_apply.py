@@ -128,7 +128,7 @@ def vector_file(folder: Path, data: FileSlice, positions: set[int], number: int)
     )
 
 
-class World:
+class DeleteModel:
     """Data files, delete files, and which rows are left by the rule."""
 
     def __init__(self, folder: Path) -> None:
@@ -185,15 +185,15 @@ class World:
 
 
 @st.composite
-def built(draw: st.DrawFn, folder: Path) -> World:
-    world = World(folder)
+def built(draw: st.DrawFn, folder: Path) -> DeleteModel:
+    model = DeleteModel(folder)
     for _ in range(draw(st.integers(1, 3))):
         spec_id, day = draw(st.sampled_from([0, 1])), draw(st.integers(1, 2))
         rows = draw(st.lists(st.tuples(*VALUES.values()), min_size=1, max_size=11))
-        world.add_data([(*row, day) for row in rows], spec_id, draw(st.integers(1, 4)))
+        model.add_data([(*row, day) for row in rows], spec_id, draw(st.integers(1, 4)))
     for _ in range(draw(st.integers(0, 4))):
         kind = draw(st.sampled_from(["partition", "file", "key", "key", "vector"]))
-        target = draw(st.sampled_from(world.files))
+        target = draw(st.sampled_from(model.files))
         place: dict[str, Any] = {"spec_id": target.spec_id, "partition": target.partition}
         number = draw(st.integers(1, 5))
         if kind == "key":
@@ -202,18 +202,18 @@ def built(draw: st.DrawFn, folder: Path) -> World:
             if draw(st.booleans()):
                 place = {"spec_id": 0, "partition": ()}
             delete = equality_file(folder, ids, keys, sequence_number=number, **place)
-            world.add_keys(delete, ids, keys)
+            model.add_keys(delete, ids, keys)
             continue
         if kind == "vector":
-            known = {d.referenced_data_file for d in world.deletes if d.format == "PUFFIN"}
+            known = {d.referenced_data_file for d in model.deletes if d.format == "PUFFIN"}
             if target.path in known:
                 continue
             positions = draw(st.sets(st.integers(0, 11), min_size=1))
             number = max(number, target.sequence_number)
             delete = vector_file(folder, target, positions, number)
-            world.add_positions(delete, {(target.path, n) for n in positions})
+            model.add_positions(delete, {(target.path, n) for n in positions})
             continue
-        paths = [target.path] if kind == "file" else [file.path for file in world.files]
+        paths = [target.path] if kind == "file" else [file.path for file in model.files]
         found = draw(
             st.lists(st.tuples(st.sampled_from(paths), st.integers(0, 11)), min_size=1, max_size=9)
         )
@@ -221,8 +221,8 @@ def built(draw: st.DrawFn, folder: Path) -> World:
             place["referenced_data_file"] = target.path
         # Not sorted, and with repetitions: no reader may rely on the order.
         delete = position_file(folder, found, sequence_number=number, **place)
-        world.add_positions(delete, set(found))
-    return world
+        model.add_positions(delete, set(found))
+    return model
 
 
 def cuts(draw: st.DrawFn, file: FileSlice, rows: int) -> list[FileSlice]:
@@ -263,20 +263,20 @@ def test_what_is_left_is_what_the_model_leaves(
     tmp_path_factory: pytest.TempPathFactory, choice: st.DataObject
 ) -> None:
     draw = choice.draw
-    world = draw(built(tmp_path_factory.mktemp("world")))
+    model = draw(built(tmp_path_factory.mktemp("model")))
     condition, matches = FILTERS[draw(st.sampled_from(sorted(FILTERS)))]
     projection = SCHEMA.select(*draw(st.sampled_from([["id", "s", "x", "d"], ["x"], ["s", "d"]])))
     places = [item.field_id - 1 for item in projection.fields]
-    reading = world.settings(
+    reading = model.settings(
         projection=projection,
         row_filter=condition,
         batch_bytes=draw(st.sampled_from([1, 64, 1 << 20])),
     )
-    slices = [part for file in world.files for part in cuts(draw, file, len(world.rows[file.path]))]
+    slices = [part for file in model.files for part in cuts(draw, file, len(model.rows[file.path]))]
     # Keys that do not fit in memory are looked up beforehand.
     memory = draw(st.sampled_from([1 << 20, 1]))
     deletes = Deletes(Storage(), reading, slices, memory_bytes=memory)
-    found: dict[str, list[tuple[int, str]]] = {file.path: [] for file in world.files}
+    found: dict[str, list[tuple[int, str]]] = {file.path: [] for file in model.files}
     for part in slices:
         for positions, batch in read_positions(Storage(), part, reading, deletes):
             assert batch.schema == arrow_schema(projection)
@@ -286,50 +286,50 @@ def test_what_is_left_is_what_the_model_leaves(
                 (int(at), shown(list(row))) for at, row in zip(positions, rows, strict=True)
             ]
     deletes.close()
-    for file in world.files:
-        rows = world.rows[file.path]
+    for file in model.files:
+        rows = model.rows[file.path]
         assert found[file.path] == [
             (n, shown([rows[n][place] for place in places]))
-            for n in world.left(file)
+            for n in model.left(file)
             if matches(rows[n])
         ]
     if condition is None:
-        gone = sum(len(world.rows[f.path]) - len(world.left(f)) for f in world.files)
+        gone = sum(len(model.rows[f.path]) - len(model.left(f)) for f in model.files)
         assert deletes.dropped == gone
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def model(tmp_path: Path) -> DeleteModel:
     """One unpartitioned file of ten rows, ids 0 to 9."""
-    world = World(tmp_path)
-    world.add_data([(n, f"n{n}", None, 1) for n in range(10)], 0, 1)
-    return world
+    model = DeleteModel(tmp_path)
+    model.add_data([(n, f"n{n}", None, 1) for n in range(10)], 0, 1)
+    return model
 
 
-def ids(world: World, *deletes: DeleteFile, **more: Any) -> list[int]:
+def ids(model: DeleteModel, *deletes: DeleteFile, **more: Any) -> list[int]:
     """Return the ids that are left of the first file."""
-    world.deletes = list(deletes)
-    reading = world.settings(**more)
-    found = Deletes(Storage(), reading, world.files)
-    batches = read_batches(Storage(), world.files[0], reading, found)
+    model.deletes = list(deletes)
+    reading = model.settings(**more)
+    found = Deletes(Storage(), reading, model.files)
+    batches = read_batches(Storage(), model.files[0], reading, found)
     return [row["id"] for batch in batches for row in batch.to_pylist()]
 
 
 HERE: Mapping[str, Any] = {"spec_id": 0, "sequence_number": 2}
 
 
-def test_settings_with_deletes_are_not_read_without_them(world: World) -> None:
-    world.deletes = [position_file(world.folder, [(world.files[0].path, 0)], **HERE)]
+def test_settings_with_deletes_are_not_read_without_them(model: DeleteModel) -> None:
+    model.deletes = [position_file(model.folder, [(model.files[0].path, 0)], **HERE)]
     with pytest.raises(ValueError, match="delete files"):
-        next(read_batches(Storage(), world.files[0], world.settings()))
+        next(read_batches(Storage(), model.files[0], model.settings()))
 
 
-def test_files_that_deletes_were_not_made_for_are_not_read_with_them(world: World) -> None:
-    world.deletes = [position_file(world.folder, [(world.files[0].path, 0)], **HERE)]
-    deletes = Deletes(Storage(), world.settings(), world.files)
-    other = replace(world.files[0], skip_rows=1)
+def test_files_that_deletes_were_not_made_for_are_not_read_with_them(model: DeleteModel) -> None:
+    model.deletes = [position_file(model.folder, [(model.files[0].path, 0)], **HERE)]
+    deletes = Deletes(Storage(), model.settings(), model.files)
+    other = replace(model.files[0], skip_rows=1)
     with pytest.raises(ValueError, match="is not one of the files"):
-        next(read_batches(Storage(), other, world.settings(), deletes))
+        next(read_batches(Storage(), other, model.settings(), deletes))
 
 
 @pytest.mark.parametrize(
@@ -349,36 +349,36 @@ def test_files_that_deletes_were_not_made_for_are_not_read_with_them(world: Worl
     ],
     ids=["negative", "NULL", "text", "float", "no positions", "no paths", "a row less"],
 )
-def test_broken_position_deletes_are_refused(world: World, damage: Any) -> None:
-    path = world.files[0].path
-    delete = position_file(world.folder, [(path, 1), (path, 2)], **HERE)
-    assert ids(world, delete) == [0, *range(3, 10)]
+def test_broken_position_deletes_are_refused(model: DeleteModel, damage: Any) -> None:
+    path = model.files[0].path
+    delete = position_file(model.folder, [(path, 1), (path, 2)], **HERE)
+    assert ids(model, delete) == [0, *range(3, 10)]
 
     place = delete.path.removeprefix("file://")
     pq.write_table(damage(pq.read_table(place)), place)
     with pytest.raises(CorruptFileError):
-        ids(world, delete)
+        ids(model, delete)
 
 
-def test_position_deletes_without_field_ids_are_read_by_name(world: World) -> None:
-    path = world.files[0].path
-    delete = position_file(world.folder, [(path, 1), (path, 2)], **HERE)
+def test_position_deletes_without_field_ids_are_read_by_name(model: DeleteModel) -> None:
+    path = model.files[0].path
+    delete = position_file(model.folder, [(path, 1), (path, 2)], **HERE)
     place = delete.path.removeprefix("file://")
     rows = pa.table({"row": [None, None], "pos": [3, 4], "file_path": [path, path]})
     pq.write_table(rows, place)
 
-    assert ids(world, delete) == [0, 1, 2, *range(5, 10)]
+    assert ids(model, delete) == [0, 1, 2, *range(5, 10)]
 
 
-def test_a_position_delete_file_names_more_files_than_are_read(world: World) -> None:
-    path = world.files[0].path
+def test_a_position_delete_file_names_more_files_than_are_read(model: DeleteModel) -> None:
+    path = model.files[0].path
     places = [(f"elsewhere{n}", 1) for n in range(300)] + [(path, 7)]
-    delete = position_file(world.folder, places, group_rows=50, **HERE)
-    assert ids(world, delete) == [*range(7), 8, 9]
+    delete = position_file(model.folder, places, group_rows=50, **HERE)
+    assert ids(model, delete) == [*range(7), 8, 9]
 
     for number in range(250):
-        world.files.append(replace(world.files[0], path=f"elsewhere{number}"))
-    assert ids(world, delete) == [*range(7), 8, 9]
+        model.files.append(replace(model.files[0], path=f"elsewhere{number}"))
+    assert ids(model, delete) == [*range(7), 8, 9]
 
 
 @pytest.mark.parametrize(
@@ -392,46 +392,48 @@ def test_a_position_delete_file_names_more_files_than_are_read(world: World) -> 
     ],
     ids=["no key", "a row less", "text"],
 )
-def test_broken_equality_deletes_are_refused(world: World, damage: Any) -> None:
-    delete = equality_file(world.folder, [1, 2], [(1, "n1"), (2, "n3")], **HERE)
-    assert ids(world, delete) == [0, *range(2, 10)]
+def test_broken_equality_deletes_are_refused(model: DeleteModel, damage: Any) -> None:
+    delete = equality_file(model.folder, [1, 2], [(1, "n1"), (2, "n3")], **HERE)
+    assert ids(model, delete) == [0, *range(2, 10)]
 
     place = delete.path.removeprefix("file://")
     pq.write_table(damage(pq.read_table(place)), place)
     with pytest.raises(CorruptFileError):
-        ids(world, delete)
+        ids(model, delete)
 
 
-def test_a_vector_of_another_cardinality_is_refused(world: World) -> None:
-    delete = vector_file(world.folder, world.files[0], {1, 2}, 2)
-    assert ids(world, delete) == [0, *range(3, 10)]
+def test_a_vector_of_another_cardinality_is_refused(model: DeleteModel) -> None:
+    delete = vector_file(model.folder, model.files[0], {1, 2}, 2)
+    assert ids(model, delete) == [0, *range(3, 10)]
     with pytest.raises(CorruptFileError, match="2 positions"):
-        ids(world, replace(delete, record_count=3))
+        ids(model, replace(delete, record_count=3))
 
 
-def test_positions_behind_the_end_of_a_file_delete_nothing(world: World) -> None:
-    path = world.files[0].path
-    assert ids(world, position_file(world.folder, [(path, 10**12)], **HERE)) == list(range(10))
+def test_positions_behind_the_end_of_a_file_delete_nothing(model: DeleteModel) -> None:
+    path = model.files[0].path
+    assert ids(model, position_file(model.folder, [(path, 10**12)], **HERE)) == list(range(10))
 
 
-def test_delete_files_of_another_format_than_their_entries_say_are_refused(world: World) -> None:
-    delete = position_file(world.folder, [(world.files[0].path, 1)], **HERE)
+def test_delete_files_of_another_format_than_their_entries_say_are_refused(
+    model: DeleteModel,
+) -> None:
+    delete = position_file(model.folder, [(model.files[0].path, 1)], **HERE)
     with pytest.raises(CorruptFileError, match="Avro"):
-        ids(world, replace(delete, format="AVRO"))
+        ids(model, replace(delete, format="AVRO"))
     with pytest.raises(CorruptFileError, match="cannot be read"):
-        ids(world, replace(equality_file(world.folder, [1], [(1,)], **HERE), format="ORC"))
+        ids(model, replace(equality_file(model.folder, [1], [(1,)], **HERE), format="ORC"))
     with pytest.raises(RefusedError, match="LANCE"):
-        ids(world, replace(delete, format="LANCE"))
+        ids(model, replace(delete, format="LANCE"))
 
 
-def test_two_vectors_of_a_file_are_refused(world: World) -> None:
-    delete = vector_file(world.folder, world.files[0], {1, 2}, 2)
+def test_two_vectors_of_a_file_are_refused(model: DeleteModel) -> None:
+    delete = vector_file(model.folder, model.files[0], {1, 2}, 2)
     with pytest.raises(CorruptFileError, match="several"):
-        ids(world, delete, delete)
+        ids(model, delete, delete)
 
 
 def test_keys_are_read_once_for_all_files_and_forgotten_when_not_needed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    model: DeleteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lake.core.deletes import apply
 
@@ -442,11 +444,11 @@ def test_keys_are_read_once_for_all_files_and_forgotten_when_not_needed(
         return real(*arguments)
 
     monkeypatch.setattr(apply, "read_deleted_keys", counting)
-    world.add_data([(n, "x", None, 1) for n in range(3)], 0, 1)
-    world.deletes = [equality_file(world.folder, [1], [(1,)], **HERE)]
-    reading = world.settings()
-    groups = EqualityGroups(Storage(), world.deletes, reading)
-    for file in (*world.files, *world.files):
+    model.add_data([(n, "x", None, 1) for n in range(3)], 0, 1)
+    model.deletes = [equality_file(model.folder, [1], [(1,)], **HERE)]
+    reading = model.settings()
+    groups = EqualityGroups(Storage(), model.deletes, reading)
+    for file in (*model.files, *model.files):
         deletes = Deletes(Storage(), reading, [file], groups)
         assert sum(b.num_rows for b in read_batches(Storage(), file, reading, deletes)) > 0
         assert deletes.dropped == 1
@@ -454,8 +456,8 @@ def test_keys_are_read_once_for_all_files_and_forgotten_when_not_needed(
     assert len(reads) == 1
 
     nothing = replace(reading, deletes=())
-    Deletes(Storage(), nothing, world.files, groups)
-    deletes = Deletes(Storage(), reading, world.files, groups)
-    list(read_batches(Storage(), world.files[0], reading, deletes))
+    Deletes(Storage(), nothing, model.files, groups)
+    deletes = Deletes(Storage(), reading, model.files, groups)
+    list(read_batches(Storage(), model.files[0], reading, deletes))
     assert len(reads) == 2
     groups.close()
