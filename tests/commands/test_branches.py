@@ -312,7 +312,11 @@ _CHECKED = (
 )
 
 
-@pytest.mark.parametrize("command", _CHECKED, ids=lambda command: " ".join(command[3:]))
+@pytest.mark.parametrize(
+    "command",
+    [one if "--upsert" in one else pytest.param(one, marks=pytest.mark.slow) for one in _CHECKED],
+    ids=lambda command: " ".join(command[3:]),
+)
 def test_only_what_came_to_the_branch_is_a_conflict(diverged: Diverged, command: Any) -> None:
     arguments = [diverged.source(SOURCES[one][0]) if one in SOURCES else one for one in command]
     mine = diverged.branch("mine")

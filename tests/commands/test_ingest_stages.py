@@ -223,7 +223,14 @@ def test_evolve_without_new_columns_can_be_staged(table: CommandLine, tmp_path: 
 
 
 @pytest.mark.parametrize("version", [pytest.param("2", marks=pytest.mark.slow), "3"])
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param("unpartitioned", marks=pytest.mark.slow),
+        pytest.param("by part", marks=pytest.mark.slow),
+        "by bucket",
+    ],
+)
 @pytest.mark.parametrize(
     "mode", [APPEND, UPSERT, CHANGES, RETRACT], ids=lambda mode: "".join(mode[-1:])
 )

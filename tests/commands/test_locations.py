@@ -66,8 +66,10 @@ def places(root: Path, middle: str) -> str:
 @pytest.mark.parametrize(
     ("spread", "by_partition", "outside", "expected"),
     [
-        ("true", "true", False, f"{HASH}/(name=[ab]/)?{NAME}"),
-        ("true", "false", False, f"{HASH}-{NAME}"),
+        pytest.param(
+            *("true", "true", False, f"{HASH}/(name=[ab]/)?{NAME}"), marks=pytest.mark.slow
+        ),
+        pytest.param("true", "false", False, f"{HASH}-{NAME}", marks=pytest.mark.slow),
         ("true", "true", True, f"{HASH}/db/t/(name=[ab]/)?{NAME}"),
         ("false", "true", True, f"(name=[ab]/)?{NAME}"),
     ],

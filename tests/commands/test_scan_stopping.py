@@ -20,7 +20,7 @@ FILES, ROWS = 8, 500_000
 @pytest.mark.parametrize(
     ("engine", "name", "number"),
     [
-        ("inline", "rows.json", signal.SIGINT),
+        pytest.param("inline", "rows.json", signal.SIGINT, marks=pytest.mark.slow),
         ("inline", "rows", signal.SIGTERM),
         ("spark", "rows.json", signal.SIGTERM),
         pytest.param("spark", "rows", signal.SIGINT, marks=pytest.mark.slow),

@@ -47,7 +47,7 @@ def children_of(process_id: int) -> list[str]:
     ("engine", "number"),
     [
         ("inline", signal.SIGINT),
-        ("inline", signal.SIGTERM),
+        pytest.param("inline", signal.SIGTERM, marks=pytest.mark.slow),
         ("spark", signal.SIGINT),
         pytest.param("spark", signal.SIGTERM, marks=pytest.mark.slow),
     ],

@@ -14,7 +14,9 @@ TIME = pa.timestamp("ns")
 LOG = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id")
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize(
+    "kind", ["parquet", *(pytest.param(one, marks=pytest.mark.slow) for one in ("orc", "avro"))]
+)
 def test_every_kind_of_load_keeps_the_rows(kind: str, lake: CommandLine, tmp_path: Path) -> None:
     def source(ids: list[int | None], **more: Any) -> Path:
         path = tmp_path / "source.parquet"

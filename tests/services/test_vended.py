@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -17,10 +16,14 @@ from support.tables.iceberg_tables import FixedClock
 from lake.core.catalogs import pyiceberg_catalog
 from lake.core.storage.credentials import CredentialProvider
 
-# After this number of requests to the store; on both engines in the long tests.
-DEATHS = [(9, "inline")]
-if os.environ.get("LAKE_SOAK"):
-    DEATHS = [(at, "inline") for at in range(1, 40)] + [(at, "spark") for at in range(2, 14)]
+# The token expires after this number of requests to the store: every one of a command in this process, and some of
+# a command on Spark.
+_EVERYDAY = (9, "inline")
+_LONG = [(at, "inline") for at in range(1, 40)] + [(at, "spark") for at in (2, 5, 8, 12)]
+DEATHS = [
+    _EVERYDAY,
+    *(pytest.param(*one, marks=pytest.mark.slow) for one in _LONG if one != _EVERYDAY),
+]
 OLD = ("--older-than", "0s", "--unsafe-retention")
 
 
