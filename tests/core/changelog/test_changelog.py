@@ -74,7 +74,9 @@ def operations(history: History) -> dict[int, str]:
     }
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(
+    "version", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("key", [(), ("id",)])
 @settings(
     deadline=None,
@@ -112,7 +114,7 @@ def test_changes_lead_from_any_snapshot_to_any_later_one(
     assert ordinals == sorted(ordinals)
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.slow)])
 @settings(
     deadline=None,
     max_examples=examples(10),

@@ -515,6 +515,7 @@ EVENTS: dict[str, Callable[[World], None]] = {
 counter = itertools.count()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(12))
 @given(events=st.lists(st.sampled_from(sorted(EVENTS)), min_size=1, max_size=3))
 def test_no_order_of_other_writers_loses_or_doubles_a_row(
