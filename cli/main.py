@@ -45,6 +45,7 @@ _SIGNAL_CODES = 128
 _NOT_A_NUMBER = re.compile(
     r"Invalid value for '(?P<option>[^']+)'.*\bvalid (?P<kind>integer|number)", re.DOTALL
 )
+_UNKNOWN_OPTION = re.compile(r"(No such option: \S+) \(Possible options?: (.+)\)")
 _FILTERS = frozenset({"--where", "--overwrite-where"})
 # How a command ended: its outcome, its error, an unexpected exception, or the exit code of help.
 _Ending = Outcome | LakeError | Exception | int
@@ -208,6 +209,9 @@ def _usage_error(error: typer.TyperException, line: CommandLine) -> LakeError | 
     if meant:
         hint = f"did you mean {meant}?"
     message = _plain_message(error.format_message(), line)
+    if unknown := _UNKNOWN_OPTION.match(message):
+        message = unknown[1]
+        hint = f"did you mean {unknown[2].replace(', ', ' or ')}?"
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
         return InvalidRequestError("no command given", hint=hint)
@@ -234,6 +238,8 @@ def _arranged(arguments: Sequence[str]) -> tuple[CommandLine, InvalidRequestErro
     except InvalidRequestError as error:
         options = [text for text in arguments if text == "--json"]
         return CommandLine(options=options, rest=list(arguments)), error
+    if line.command == "version":
+        return CommandLine(options=[*line.options, "--version"]), None
     if line.command == "help":
         verb = next((text for text in line.rest if text in VERBS), None)
         return CommandLine(options=line.options, command=verb, rest=["--help"]), None

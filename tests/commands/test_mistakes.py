@@ -36,6 +36,16 @@ def test_a_value_that_is_not_a_number_is_named(
     assert told(lake("--json", *words))[:2] == (2, message)
 
 
+def test_a_misspelt_option_or_command_is_suggested(lake: CommandLine) -> None:
+    assert told(lake("--json", "scan", "db.t", "--limt", "3")) == (
+        2,
+        "no such option: --limt",
+        "did you mean --limit?",
+    )
+    assert told(lake("--json", "compct", "db.t"))[2] == "did you mean compact?"
+    assert lake("version").stdout == lake("--version").stdout
+
+
 def test_an_age_or_a_time_is_asked_for(lake: CommandLine) -> None:
     assert told(lake("--json", "expire", "db.t", "--older-than", "7 days")) == (
         2,
