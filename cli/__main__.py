@@ -15,7 +15,14 @@ _OBJECTS_PER_COLLECTION = 10_000
 
 def run() -> int:
     """Run one command and return its exit code. Signals take effect after the imports."""
-    import gc  # noqa: PLC0415 - after the handlers are set
+    import os  # noqa: PLC0415 - after the handlers are set
+    import sys  # noqa: PLC0415
+
+    if kind := os.environ.get("_LAKE_COMPLETE"):
+        from lake.cli.suggestions import suggest  # noqa: PLC0415 - only a shell asks for words
+
+        return suggest(kind, sys.argv[1:])
+    import gc  # noqa: PLC0415
 
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     from lake.cli.main import main  # noqa: PLC0415 - takes a while

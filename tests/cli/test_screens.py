@@ -105,7 +105,11 @@ def screen(
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     words = [word.format(folder=folder) for word in line.split()]
-    arguments = [*CommandLine(folder / "warehouse", engine="inline").arguments(*words), *more]
+    arguments = [
+        *CommandLine(folder / "warehouse", engine="inline").arguments(*words),
+        "--progress=none",
+        *more,
+    ]
     out, err = (_Terminal(io.BytesIO(), "utf-8", write_through=True, newline="") for _ in range(2))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         assert main(arguments) == 0
