@@ -159,7 +159,7 @@ class Renderer:
         sys.stdout.flush()
 
     def _summary(self, outcome: Outcome, mark: str = "") -> str:
-        parts = [sentence(outcome), *filter(None, [mark])]
+        parts = [_with_columns(sentence(outcome), mark)]
         if outcome.snapshot_ids:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
             parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
@@ -173,6 +173,15 @@ class Renderer:
 def _name(outcome: Outcome) -> str:
     """Return what an outcome is about: the table, or the command where there is no table."""
     return one_line(outcome.table or f"lake {outcome.command}")
+
+
+def _with_columns(text: str, mark: str) -> str:
+    """Return a sentence with what is said about columns that were left out, in place of their number."""
+    if not mark:
+        return text
+    counted = f" · {mark.partition(',')[0]}"
+    begin, found, rest = f"{text} · ".partition(f"{counted} · ")
+    return f"{begin} · {mark} · {rest}".removesuffix(" · ") if found else f"{text} · {mark}"
 
 
 def _print_table(detail: Detail, display: Display) -> str:

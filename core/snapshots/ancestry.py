@@ -181,13 +181,13 @@ def since(
 
 
 def parse_time_ms(text: str) -> int:
-    """Return an ISO 8601 time as milliseconds since 1970 UTC (UTC if it has no zone).
+    """Return an ISO 8601 time as milliseconds since 1970 UTC (UTC if it has no zone, or is followed by UTC).
 
     Raises:
         InvalidRequestError: it is not an ISO 8601 time.
     """
     try:
-        parsed = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text.removesuffix(" UTC"))
     except ValueError as error:
         raise InvalidRequestError(
             f"not a time: {text!r}", hint="write it as 2026-01-31 or 2026-01-31T12:00:00Z"

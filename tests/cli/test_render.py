@@ -11,7 +11,7 @@ import pytest
 from support.tables.iceberg_tables import FixedClock
 
 from lake.cli.display import Display
-from lake.cli.render import Renderer
+from lake.cli.render import Renderer, _with_columns
 from lake.core.errors import CommitUnknownError, LakeError
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.redaction import Redactor
@@ -161,3 +161,15 @@ def test_a_dry_run_shows_its_plan() -> None:
     renderer = Renderer(as_json=False, redact=Redactor(), clock=FixedClock())
 
     assert "3 groups" in renderer._summary(ended)
+
+
+def test_columns_that_are_left_out_are_named_where_the_sentence_counts_columns() -> None:
+    mark = "19 columns, 9 shown"
+
+    assert (
+        _with_columns("20 rows · 19 columns · --limit N", mark) == f"20 rows · {mark} · --limit N"
+    )
+    assert _with_columns("20 rows · 19 columns", mark) == f"20 rows · {mark}"
+    assert _with_columns("20 rows · 119 columns", mark) == f"20 rows · 119 columns · {mark}"
+    assert _with_columns("20 rows", mark) == f"20 rows · {mark}"
+    assert _with_columns("20 rows · 19 columns", "") == "20 rows · 19 columns"

@@ -47,6 +47,7 @@ SCREENS = {
     "new table": "ingest db.other {folder}/wild.parquet --create --dry-run",
     "upsert": "ingest db.wild {folder}/wild.parquet --upsert --key id --dry-run",
     "checkpoints": "replay db.wild",
+    "settings": "config",
     "help": "--help",
     "help of a command": "ingest --help",
 }

@@ -13,8 +13,8 @@ from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField
 
-from lake.core.errors import BadInputError, NotFoundError
-from lake.core.snapshots.ancestry import resolve, resolve_id
+from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
+from lake.core.snapshots.ancestry import parse_time_ms, resolve, resolve_id
 
 # Ids of the digits 1 and 2 often share a prefix. The specification allows all longs.
 IDS = st.lists(
@@ -100,3 +100,9 @@ def test_a_parent_that_expired_is_found_by_its_first_digits_only_where_a_range_b
     assert resolve_id(metadata, "765432") == 7654321098
     with pytest.raises(NotFoundError):
         resolve(metadata, "765432")
+
+
+def test_a_time_can_be_copied_from_a_table_on_a_terminal() -> None:
+    assert parse_time_ms("1970-01-02 00:00:01.500 UTC") == 86_401_500
+    with pytest.raises(InvalidRequestError):
+        parse_time_ms("1970-01-02T00:00:00Z CET")
