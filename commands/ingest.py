@@ -135,7 +135,17 @@ def ingest(
     ] = None,
     rejects: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Write rows without a usable key to this new file."),
+        typer.Option(
+            metavar="PATH",
+            help="Write rows that cannot be loaded, with the reasons, to this new file.",
+        ),
+    ] = None,
+    max_rejects: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Load nothing if more rows than this cannot be loaded [default: no limit].",
+        ),
     ] = None,
     delimiter: Annotated[
         str | None,
@@ -218,7 +228,6 @@ def ingest(
             deletes=deletes,
             order_by=parse_names(order_by) or (),
             repair_duplicates=repair_duplicates,
-            rejects=rejects,
         ),
         upsert,
         changes_column,
@@ -244,6 +253,8 @@ def ingest(
             branch=branch,
             stage=stage,
             allow_empty=allow_empty,
+            rejects=rejects,
+            max_rejects=max_rejects,
             text=TextFormat(
                 delimiter=_SPELLED.get(delimiter or "", delimiter),
                 encoding=encoding,
@@ -286,20 +297,18 @@ def _by_key(
         raise InvalidRequestError("--upsert and --changes-column contradict each other")
     if upsert:
         return options
-    key, rejects = options.key, options.rejects
-    if options != UpsertOptions(key=key, rejects=rejects):
+    key = options.key
+    if options != UpsertOptions(key=key):
         raise InvalidRequestError("--deletes, --order-by and --repair-duplicates need --upsert")
     if changes_column and changes_mode:
-        return ChangeOptions(
-            changes_column=changes_column, changes_mode=changes_mode, key=key, rejects=rejects
-        )
+        return ChangeOptions(changes_column=changes_column, changes_mode=changes_mode, key=key)
     if changes_column or changes_mode:
         raise InvalidRequestError(
             "--changes-column and --changes-mode go together",
             hint="upsert: a row replaces the row with its key; retract: the source has the old row too, as -U or -D",
         )
-    if key or rejects is not None:
-        raise InvalidRequestError("--key and --rejects need --upsert or --changes-column")
+    if key:
+        raise InvalidRequestError("--key needs --upsert or --changes-column")
     return None
 
 

@@ -26,7 +26,7 @@ _lake() {
         "ingest --changes-mode") words="upsert retract" ;;
         "ingest --from-table") _lake_names tables; return ;;
         "ingest --partition-by"|"ingest --sort-by"|"ingest --overwrite-where"|"ingest --key"|"ingest --order-by"|"ingest --changes-column") _lake_names columns; return ;;
-        "ingest --property"|"ingest --target-size"|"ingest --run-id"|"ingest --discard"|"ingest --rejects"|"ingest --delimiter"|"ingest --encoding"|"ingest --null"|"ingest --decimal"|"ingest --date-format"|"ingest --quote"|"ingest --skip-rows") return ;;
+        "ingest --property"|"ingest --target-size"|"ingest --run-id"|"ingest --discard"|"ingest --rejects"|"ingest --max-rejects"|"ingest --delimiter"|"ingest --encoding"|"ingest --null"|"ingest --decimal"|"ingest --date-format"|"ingest --quote"|"ingest --skip-rows") return ;;
         "ingest --branch") _lake_names branches; return ;;
         "scan --output-format") words="parquet csv json arrow" ;;
         "scan --snapshot"|"scan --from-snapshot"|"scan --to-snapshot") _lake_names refs; return ;;
@@ -49,7 +49,7 @@ _lake() {
     if [[ -z "$words" ]]; then
         case "$verb" in
             "") words="ingest scan snapshots compact expire replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
-            ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --branch --dry-run --help -h" ;;
+            ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --max-rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --branch --dry-run --help -h" ;;
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --when --option --branch --wait --dry-run --help -h" ;;

@@ -61,6 +61,7 @@ class Option(Enum):
     KEY = auto()
     LIMIT = auto()
     MASTER = auto()
+    MAX_REJECTS = auto()
     NULLS = auto()
     OLDER_THAN_MS = auto()
     ORDER_BY = auto()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from lake.core import locations
 from lake.core.changelog_load.plan import ChangelogLoadPlan, describe_changes
 from lake.core.changelog_load.tasks import (
     ChangeCounts,
@@ -24,17 +21,13 @@ from lake.core.errors import LakeError
 from lake.core.ingest.execute import preview
 from lake.core.ingest.load import Load, SourceRun, run_load, run_source, warn_of_no_rows
 from lake.core.ingest.plan import IngestPlan
+from lake.core.ingest.rejects import RejectReport
 from lake.core.ingest.result import Landed, LoadResult
 from lake.core.manifests.data_files import DataFile
 from lake.core.outcome import Outcome
 from lake.core.properties.table_properties import HASH
 from lake.core.session import Session
 from lake.core.staging.operation_files import Staging
-from lake.core.upsert.rejects import (
-    removed_on_failure,
-    temporary_files,
-    write_rejects,
-)
 
 
 @dataclass(slots=True)
@@ -50,8 +43,12 @@ class _Written:
         return sum(counts.rows_read for counts in self.counts)
 
     @property
+    def rejects(self) -> list[RejectReport]:
+        return [report for counts in self.counts for report in counts.rejects]
+
+    @property
     def rejected(self) -> int:
-        return sum(counts.rejected for counts in self.counts)
+        return sum(report.rows for report in self.rejects)
 
     @property
     def files(self) -> list[DataFile]:
@@ -90,21 +87,13 @@ class _ChangelogLoad(Load):
     ) -> None:
         super().__init__(session, plan, operation_id)
         self._load = replace(load, ingest=plan)
-        self._aside = f"lake-rejects-{operation_id}"
         self._written = _Written()
-
-    @contextmanager
-    def temporary_files(self) -> Iterator[None]:
-        """Remove the files of rows without a key, and after a failure those of rejected rows."""
-        with (
-            temporary_files(self.session, self.plan.table, self._aside),
-            removed_on_failure(self._load.options.rejects),
-        ):
-            yield
 
     def write(self) -> LoadResult:
         """Write rows and deletes."""
-        self._written = written = _write(self.session, self._load, self.operation_id, self._aside)
+        self._written = written = _write(self.session, self._load, self.operation_id)
+        schema = source_schema(self.plan.schema, self._load.options.changes_column)
+        self.keep_rejects(written.rejects, schema)
         if not written.files:
             warn_of_no_rows(self.session, self.plan)
         return replace(
@@ -139,7 +128,7 @@ class _ChangelogLoad(Load):
         )
 
 
-def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str, aside: str) -> _Written:
+def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str) -> _Written:
     ingest = plan.ingest
     delta = plan.settings(operation_id)
     run = SourceRun(
@@ -150,8 +139,6 @@ def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str, aside: 
             delta=delta,
             kinds=plan.options.changes_column,
             by_partition=ingest.distribution == HASH and not ingest.table.spec.is_unpartitioned(),
-            rejects=plan.options.rejects is not None,
-            aside=locations.join(ingest.table.data_location, aside),
         ),
         receiver=lambda number, _: ReceiveChangesTask(task=number, delta=delta),
         write=write_changes,
@@ -171,16 +158,4 @@ def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str, aside: 
             f"{inserted} rows were to be written, but there are {written.rows}: "
             "nothing was committed"
         )
-    _keep_rejects(plan, written)
     return written
-
-
-def _keep_rejects(plan: ChangelogLoadPlan, written: _Written) -> None:
-    if plan.options.rejects is None or not written.rejected:
-        return
-    by_task = sorted(written.counts, key=lambda counts: counts.task)
-    # Several reports of a task name the same file.
-    files = dict.fromkeys(counts.rejects for counts in by_task if counts.rejects)
-    schema = source_schema(plan.ingest.schema, plan.options.changes_column)
-    storage = plan.ingest.table.storage
-    write_rejects(storage, schema, list(files), plan.options.rejects)

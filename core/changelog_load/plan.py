@@ -15,7 +15,6 @@ from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.upsert.options import EQUALITY, key_ids, unwanted_deletes
-from lake.core.upsert.rejects import check_rejects
 
 MODES = (UPSERT, RETRACT)
 _CHANGES = "changes"
@@ -30,13 +29,11 @@ class ChangeOptions:
         changes_column: the column of the source that contains the row kind.
         changes_mode: one of `MODES`, see `lake.core.deletes.delta_writer`.
         key: columns that identify rows; empty for the schema's identifier fields.
-        rejects: local path for rows whose key is NULL or NaN; if None, such a row is an error.
     """
 
     changes_column: str
     changes_mode: str
     key: Sequence[str] = ()
-    rejects: str | None = None
 
     def __post_init__(self) -> None:
         if self.changes_mode not in MODES:
@@ -85,8 +82,6 @@ def plan_changelog_load(
         raise InvalidRequestError(
             f"{Option.CHANGES_COLUMN} needs files: a table's rows have no order"
         )
-    if options.rejects is not None:
-        check_rejects(options.rejects)
     plan = plan_ingest(
         session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.changes_column)
     )

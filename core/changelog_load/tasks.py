@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +29,7 @@ from lake.core.engine.shuffle import ShuffleBuffer, decode_report, encode_report
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
 from lake.core.ingest.payloads import SourceTask, SourceUnit, WriteReport
+from lake.core.ingest.rejects import RejectReport
 from lake.core.ingest.tasks import task_units
 from lake.core.keys.encoding import hash_keys, partition_of
 from lake.core.keys.extraction import unusable
@@ -38,9 +37,9 @@ from lake.core.manifests.data_files import DataFile
 from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
+from lake.core.sources.acceptance import RowProblem
 from lake.core.types.arrow_schema import arrow_schema
 from lake.core.types.transforms import Indices, group_indices, partition_number
-from lake.core.upsert.checksummed_batches import batch_file
 
 # The number of characters of a row in a message.
 _SHOWN = 200
@@ -54,15 +53,11 @@ class ChangesTask(SourceTask):
         delta: the settings for writing changes.
         kinds: the column with the row kind.
         by_partition: whether rows are sent by partition, not by key.
-        rejects: whether rows without a usable key are written to rejects; otherwise they are an error.
-        aside: the prefix of the names of files of rejects.
     """
 
     delta: DeltaSettings
     kinds: str
     by_partition: bool
-    rejects: bool
-    aside: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +76,13 @@ class ChangeCounts(PlainData):
         task: the task's number.
         rows_read: the number of rows of the change log.
         rows: the number of rows to insert.
-        rejected: the number of rows without a usable key.
-        rejects: the file of these rows, which is complete in the last report of the task; None if there is none.
+        rejects: the rows that are set aside.
     """
 
     task: int
     rows_read: int = 0
     rows: int = 0
-    rejected: int = 0
-    rejects: str | None = None
+    rejects: Sequence[RejectReport] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +96,8 @@ class ChangesReport(WriteReport):
 def write_changes(task: ChangesTask, context: TaskContext) -> Iterator[ChangesReport]:
     """Write a task's changes; reports each unit's end, then the files."""
     settings = task.delta
-    with (
-        _Changes(task, context) as changes,
-        DeltaWriter(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
-    ):
+    changes = _Changes(task, context)
+    with DeltaWriter(context.storage, settings, task=task.task, attempt=context.attempt) as writer:
         for _, batches in changes.units():
             for rows, kinds in batches:
                 writer.write(rows, kinds)
@@ -119,18 +110,18 @@ def write_changes(task: ChangesTask, context: TaskContext) -> Iterator[ChangesRe
 def send_changes(task: ChangesTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send each of a task's changes to the reducer of its partition or key."""
     outbox = ShuffleBuffer(task.reducers)
-    with _Changes(task, context) as changes:
-        for _, batches in changes.units():
-            for rows, kinds in batches:
-                if not rows.num_rows:
-                    continue
-                reducers = _reducers(rows, task)
-                order = np.argsort(reducers, kind="stable")
-                sent = _with_kinds(rows, kinds).take(pa.array(order))
-                cuts = np.flatnonzero(np.diff(reducers[order])) + 1
-                for start, end in pairwise([0, *cuts, len(order)]):
-                    reducer = int(reducers[order[start]])
-                    yield from outbox.add(reducer, sent.slice(start, end - start))
+    changes = _Changes(task, context)
+    for _, batches in changes.units():
+        for rows, kinds in batches:
+            if not rows.num_rows:
+                continue
+            reducers = _reducers(rows, task)
+            order = np.argsort(reducers, kind="stable")
+            sent = _with_kinds(rows, kinds).take(pa.array(order))
+            cuts = np.flatnonzero(np.diff(reducers[order])) + 1
+            for start, end in pairwise([0, *cuts, len(order)]):
+                reducer = int(reducers[order[start]])
+                yield from outbox.add(reducer, sent.slice(start, end - start))
     yield from outbox.drain()
     yield 0, encode_report(changes.take_counts())
 
@@ -172,7 +163,7 @@ def _reducers(rows: pa.RecordBatch, task: ChangesTask) -> Indices:
 
 
 class _Changes:
-    """The changes that a task reads, checked; those without a usable key are rejects or an error."""
+    """The changes that a task reads, checked."""
 
     def __init__(self, task: ChangesTask, context: TaskContext) -> None:
         settings = task.delta
@@ -184,30 +175,22 @@ class _Changes:
         read = without_write_defaults(settings.write.schema, settings.key_ids)
         self._schema = source_schema(read, task.kinds)
         self._context = context
-        self._counts = dict.fromkeys(("rows_read", "rows", "rejected"), 0)
-        self._aside_path = f"{task.aside}-{task.task:05d}-{context.attempt}.arrow"
-        self._aside: Any = None
-        self._files = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._files.close()
+        self._counts = dict.fromkeys(("rows_read", "rows"), 0)
+        self._rejects: list[RejectReport] = []
 
     def units(self) -> Iterator[tuple[SourceUnit, Iterator[tuple[pa.RecordBatch, Kinds]]]]:
         """Yield each unit with its changes, without those that have no effect."""
-        for unit, batches in task_units(self._task, self._schema, self._context):
+        units = task_units(self._task, self._schema, self._context, [self._key_check])
+        for unit, batches, rejects in units:
             yield unit, self._known(batches, unit.path)
+            self._counts["rows_read"] += rejects.count
+            self._rejects.append(rejects.report())
 
     def take_counts(self) -> ChangeCounts:
-        """Return the counts since the last call, and the file of rejects if there is one."""
-        counts = ChangeCounts(
-            **self._counts,
-            task=self._task.task,
-            rejects=None if self._aside is None else self._aside_path,
-        )
+        """Return the counts since the last call, with the rejected rows of the units that are read."""
+        counts = ChangeCounts(**self._counts, task=self._task.task, rejects=self._rejects)
         self._counts = dict.fromkeys(self._counts, 0)
+        self._rejects = []
         return counts
 
     def _known(
@@ -216,11 +199,10 @@ class _Changes:
         for batch in prefetch(batches):
             self._context.check_cancelled()
             self._counts["rows_read"] += batch.num_rows
-            usable = self._usable(batch, where)
-            *columns, texts = usable.columns
+            *columns, texts = batch.columns
             kinds = row_kinds(texts)
             for index in np.flatnonzero(kinds == UNKNOWN):
-                row = self._shown(usable, int(index))
+                row = self._shown(batch, int(index))
                 raise unknown_kind(texts[index].as_py(), self._task.kinds, where, row)
             rows = pa.RecordBatch.from_arrays(columns, schema=self._columns)
             if self._by_key:
@@ -235,22 +217,17 @@ class _Changes:
             self._counts["rows"] += int(np.count_nonzero(inserts))
             yield rows, kinds
 
-    def _usable(self, batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
-        bad = np.zeros(batch.num_rows, np.bool_)
+    def _key_check(self, batch: pa.RecordBatch, where: str) -> RowProblem | None:
         for name in self._key:
-            if (problem := unusable(batch.column(name))) is None:
-                continue
-            if not self._task.rejects:
-                row = self._shown(batch, int(np.argmax(problem[0])))
-                raise BadInputError(
-                    f"{where} has {problem[1]} in the key column {name}{row}",
+            if (problem := unusable(batch.column(name))) is not None:
+                mask, what = problem
+                reason = f"{what} in the key column {name}"
+                error = BadInputError(
+                    f"{where} has {reason}{self._shown(batch, int(np.argmax(mask)))}",
                     hint=f"add {Option.REJECTS} PATH to write such rows to a file",
                 )
-            bad |= problem[0]
-        if not bad.any():
-            return batch
-        self._reject(batch.filter(pa.array(bad)))
-        return batch.filter(pa.array(~bad))
+                return RowProblem(mask, reason, error)
+        return None
 
     def _shown(self, rows: pa.RecordBatch, index: int) -> str:
         """Return a row as the end of a message; empty if it cannot be written as text."""
@@ -260,13 +237,6 @@ class _Changes:
         except BadInputError:
             return ""
         return f", in the row {lines[0].as_py().strip()[:_SHOWN]}"
-
-    def _reject(self, batch: pa.RecordBatch) -> None:
-        self._counts["rejected"] += batch.num_rows
-        if self._aside is None:
-            file = batch_file(self._context.storage, self._aside_path)
-            self._aside = self._files.enter_context(file)
-        self._aside.write_batch(batch)
 
 
 def _first_with_null(rows: pa.RecordBatch) -> int:

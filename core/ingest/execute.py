@@ -27,6 +27,7 @@ from lake.core.ingest.plan import (
     IngestPlan,
     describe,
 )
+from lake.core.ingest.rejects import RejectReport
 from lake.core.ingest.removals import Removals, removals_in_partitions
 from lake.core.ingest.replaced_partitions import replaced_partitions
 from lake.core.ingest.result import Landed, LoadResult
@@ -63,6 +64,11 @@ class _Written:
     replaced: list[str] = field(default_factory=list)
     # The partition of each replaced file, and the number of its rows that are removed.
     removed_rows: list[tuple[str, int]] = field(default_factory=list)
+    rejects: list[RejectReport] = field(default_factory=list)
+
+    @property
+    def rejected(self) -> int:
+        return sum(report.rows for report in self.rejects)
 
     @property
     def rows(self) -> int:
@@ -140,6 +146,7 @@ class _Ingest(Load):
         """Write the source's rows, and those that an overwrite keeps."""
         plan = self.plan
         self._written = written = _write_source(self.session, plan, self.operation_id)
+        self.keep_rejects(written.rejects, plan.schema)
         if not written.files:
             warn_of_no_rows(self.session, plan)
         if self._is_wanted:
@@ -149,13 +156,16 @@ class _Ingest(Load):
             rows_read=written.rows_read,
             rows_written=written.rows,
             rows_inserted=written.rows,
+            rows_rejected=written.rejected,
         )
 
     @property
     def _is_wanted(self) -> bool:
         """Whether the load goes on with what the source has, which may be nothing."""
         plan = self.plan
-        return bool(self._written.files or plan.table.creating or plan.options.allow_empty)
+        # An overwrite by rows that are all rejected would delete the old rows.
+        empty = (plan.table.creating or plan.options.allow_empty) and not self._written.rejected
+        return bool(self._written.files or empty)
 
     @property
     def has_changes(self) -> bool:
@@ -215,9 +225,11 @@ def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Wri
     for report in run_source(session, run):
         written.files += report.files
         written.rows_read += report.rows_read
-    if written.rows != written.rows_read:
+        written.rejects += report.rejects
+    if written.rows + written.rejected != written.rows_read:
         raise LakeError(
-            f"read {written.rows_read} rows but wrote {written.rows}: nothing was committed"
+            f"read {written.rows_read} rows but wrote {written.rows} and rejected {written.rejected}: "
+            "nothing was committed"
         )
     return written
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -35,6 +35,13 @@ from lake.core.ingest.plan import (
     wanted_tasks,
 )
 from lake.core.ingest.recovery import as_staged, publish_manifests, run_id_of, settle
+from lake.core.ingest.rejects import (
+    RejectReport,
+    rejects_schema,
+    removed_on_failure,
+    temporary_files,
+    write_rejects,
+)
 from lake.core.ingest.result import Landed, LoadResult, load_outcome
 from lake.core.ingest.schema_evolution import schema_changes
 from lake.core.ingest.tasks import sample_rows
@@ -51,6 +58,7 @@ from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import Staging, staged
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table.update import TableRequirement
 
 Read = TypeVar("Read", bound=SourceTask)
@@ -78,9 +86,37 @@ class Load(ABC):
         self.plan = plan
         self.operation_id = operation_id
 
-    def temporary_files(self) -> AbstractContextManager[None]:
-        """Return a context that removes, at its end, what is needed only while the load runs."""
-        return nullcontext()
+    @contextmanager
+    def temporary_files(self) -> Iterator[None]:
+        """Remove at the end the files that are needed only while the load runs; after a failure also the rejects."""
+        settings = self.plan.reject_settings(self.operation_id)
+        if settings is None:
+            yield
+            return
+        with (
+            temporary_files(self.session, self.plan.table, settings.name),
+            removed_on_failure(self.plan.options.rejects),
+        ):
+            yield
+
+    def keep_rejects(self, reports: Sequence[RejectReport], schema: Schema) -> None:
+        """Write the rows that tasks set aside to the file of rejects, if there are any.
+
+        Args:
+            reports: the reports of the tasks.
+            schema: the columns of the source's rows.
+
+        Raises:
+            BadInputError: there are too many of them.
+        """
+        settings, path = self.plan.reject_settings(self.operation_id), self.plan.options.rejects
+        count = sum(report.rows for report in reports)
+        if settings is None or path is None or not count:
+            return
+        settings.check(count, next(report.example for report in reports if report.example))
+        files = [file for report in reports for file in report.files]
+        columns = rejects_schema(schema, with_columns=settings.with_columns)
+        write_rejects(self.plan.table.storage, columns, files, path)
 
     @abstractmethod
     def write(self) -> LoadResult:
@@ -277,6 +313,7 @@ class SourceRun(Generic[Read, Receive, Report]):
                 units=[replace(unit.read, place=place) for place, unit in enumerate(group, first)],
                 reading=plan.reading(group),
                 must_match=plan.condition,
+                rejects=plan.reject_settings(self.operation_id),
             )
             tasks.append(Task(payload, sum(unit.input_bytes for unit in group)))
             first += len(group)

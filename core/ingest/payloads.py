@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from lake.core.expressions.filters import PlainFilter
+from lake.core.ingest.rejects import RejectReport, RejectSettings
 from lake.core.manifests.data_files import DataFile
 from lake.core.plain import PlainData
 from lake.core.rows.reader import FileSlice, ReadSettings
@@ -45,6 +47,7 @@ class SourceTask(PlainData):
         reducers: the number of reducers to send rows to.
         bounds: the bounds between the ranges of sort keys; empty to send rows by partition.
         sampled: the number of keys to sample.
+        rejects: how rows that cannot be loaded are set aside; if None, the first of them is an error.
     """
 
     task: int
@@ -55,6 +58,11 @@ class SourceTask(PlainData):
     reducers: int = 0
     bounds: Sequence[bytes] = ()
     sampled: int = 0
+    rejects: RejectSettings | None = None
+
+    def counting(self) -> Self:
+        """Return the task for reading rows again: those that cannot be loaded are only counted."""
+        return replace(self, rejects=None if self.rejects is None else self.rejects.unrecorded())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +92,20 @@ class WriteReport(PlainData):
     Args:
         files: the new data files; in the last report only.
         rows_read: the number of source rows read since the last report.
+        rejects: those of them that were set aside.
     """
 
     files: Sequence[DataFile] = ()
     rows_read: int = 0
+    rejects: Sequence[RejectReport] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendReport(PlainData):
-    """The number of source rows that a task read and sent."""
+    """The number of source rows that a task read, and those of them that it set aside instead of sending them."""
 
     rows_read: int
+    rejects: Sequence[RejectReport] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from lake.core.expressions.filters import bind_filter
 from lake.core.expressions.parser import parse_filter
 from lake.core.ingest import table_creation
 from lake.core.ingest.payloads import SourceUnit
+from lake.core.ingest.rejects import RejectSettings, check_rejects
 from lake.core.ingest.removals import NOT_KNOWN, Removals, removals_of
 from lake.core.ingest.schema_checks import SourceColumns, check_sources, is_text, named_files
 from lake.core.ingest.schema_evolution import evolved
@@ -115,6 +116,8 @@ class IngestOptions:
         stage: write all files and commit nothing.
         allow_empty: let a source without rows replace the table's rows.
         text: how text files are written.
+        rejects: a local path for rows that cannot be loaded; if None, such a row is an error.
+        max_rejects: the largest number of such rows; None for any.
 
     Raises:
         InvalidRequestError: a value is not allowed or contradicts another.
@@ -139,6 +142,8 @@ class IngestOptions:
     stage: bool = False
     allow_empty: bool = False
     text: TextFormat = AS_SHOWN
+    rejects: str | None = None
+    max_rejects: int | None = None
 
     def __post_init__(self) -> None:
         if not self.sources and not self.from_table:
@@ -149,6 +154,7 @@ class IngestOptions:
             raise InvalidRequestError(
                 f"{Option.FROM_TABLE} and {Option.FORMAT} contradict each other"
             )
+        self._check_rejects()
         if self.from_table and self.text != AS_SHOWN:
             raise InvalidRequestError(
                 f"{Option.FROM_TABLE} and options of text files contradict each other"
@@ -178,6 +184,12 @@ class IngestOptions:
                 hint=f"{Option.STAGE} supports appends to an existing table, and changes by key that do not read "
                 "the table's rows",
             )
+
+    def _check_rejects(self) -> None:
+        if self.max_rejects is not None and self.rejects is None:
+            raise InvalidRequestError(f"{Option.MAX_REJECTS} needs {Option.REJECTS}")
+        if self.max_rejects is not None and self.max_rejects < 0:
+            raise InvalidRequestError(f"{Option.MAX_REJECTS} {self.max_rejects} is negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +331,17 @@ class IngestPlan:
             self.table, operation_id, target_bytes=self.options.target_bytes, schema=self.schema
         )
 
+    def reject_settings(self, operation_id: str) -> RejectSettings | None:
+        """Return how rows that cannot be loaded are set aside; None if the first of them is an error."""
+        if self.options.rejects is None:
+            return None
+        return RejectSettings(
+            folder=self.table.data_location,
+            name=f"lake-rejects-{operation_id}",
+            limit=self.options.max_rejects,
+            with_columns=self.options.mode not in {APPEND, *_REPLACING},
+        )
+
     def ordered_settings(self, operation_id: str) -> WriteSettings:
         """Return how rows are written by those who sort them, if they are to be sorted."""
         settings = self.settings(operation_id)
@@ -343,6 +366,8 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
                     f"run {options.run_id} was written before: its source is not read again"
                 )
             return earlier
+    if options.rejects is not None:
+        check_rejects(options.rejects)
     if options.from_table:
         plan = _plan_from_table(session, identifier, existing, options, options.from_table)
     else:
@@ -519,7 +544,7 @@ def _plan_from_files(
         session, storage, find_sources(storage, names, options.format), known, options
     )
     notes: list[TypeNote] = []
-    columns = _columns_of(storage, files, known, notes, evolve=options.evolve)
+    columns = _columns_of(storage, files, known, notes, options)
     for note in notes:
         session.warn(note.text)
     if (kinds := options.changes_column) is not None:
@@ -607,8 +632,7 @@ def _columns_of(
     files: Sequence[Source],
     known: Schema | None,
     notes: list[TypeNote],
-    *,
-    evolve: bool,
+    options: IngestOptions,
 ) -> list[SourceColumns]:
     """Return each file's columns, text files without a line left out.
 
@@ -616,10 +640,11 @@ def _columns_of(
     all of it, and the later ones are read as that type.
     """
     found: list[SourceColumns] = []
-    asked = known is None or evolve
+    asked = known is None or options.evolve
+    skip_bad = options.rejects is not None
     for file in files:
-        infer = asked and not _all_known(storage, file, known)
-        columns = source_columns(storage, file, known, infer=infer, notes=notes)
+        infer = asked and not _all_known(storage, file, known, skip_bad=skip_bad)
+        columns = source_columns(storage, file, known, infer=infer, notes=notes, skip_bad=skip_bad)
         if columns is None:
             continue
         found.append(SourceColumns(file.path, columns, file))
@@ -628,11 +653,11 @@ def _columns_of(
     return found
 
 
-def _all_known(storage: Storage, file: Source, known: Schema | None) -> bool:
+def _all_known(storage: Storage, file: Source, known: Schema | None, *, skip_bad: bool) -> bool:
     """Whether the beginning of a text file contains known columns only."""
     if known is None or not file.is_text:
         return False
-    columns = source_columns(storage, file, known, infer=False)
+    columns = source_columns(storage, file, known, infer=False, skip_bad=skip_bad)
     # Columns of the type unknown get one now.
     typed = {item.name for item in known.fields if not isinstance(item.field_type, UnknownType)}
     return columns is not None and set(columns.names) <= typed

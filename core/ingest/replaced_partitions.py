@@ -44,6 +44,7 @@ def _source_partitions(session: Session, plan: IngestPlan) -> list[Partition]:
                 write=write,
                 units=[unit.read for unit in units],
                 reading=plan.reading(units),
+                rejects=plan.reject_settings(""),
             )
         )
         for number, units in enumerate(tasks_for(plan, 1))

@@ -5,9 +5,10 @@ Rows are exchanged as Arrow IPC streams, which keep every type without loss; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from lake.core.ingest.payloads import (
     SourceUnit,
     WriteReport,
 )
+from lake.core.ingest.rejects import UnitRejects
 from lake.core.manifests.data_files import DataFile
 from lake.core.options import Option
 from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
@@ -36,7 +38,8 @@ from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.sorting.external_sort import with_keys
 from lake.core.sorting.range_partitioning import KeySample, Ranges, SampledKeys
 from lake.core.sorting.sort_keys import RowOrder
-from lake.core.sources.batches import as_table_rows, source_batches
+from lake.core.sources.acceptance import Acceptance, RowCheck, RowProblem, halves_with
+from lake.core.sources.batches import raw_table_rows, source_batches
 from lake.core.types.arrow_schema import top_columns
 from lake.core.types.transforms import Partition, group_rows, partition_number
 
@@ -51,14 +54,17 @@ def write_rows(task: SourceTask, context: TaskContext) -> Iterator[WriteReport]:
     """Read a task's units and write their rows."""
     settings = task.write
     rows = 0
+    reports = []
     with open_ordered_writer(context, settings, task=task.task) as writer:
-        for _, batches in task_units(task, settings.schema, context):
+        for _, batches, rejects in task_units(task, settings.schema, context):
             for batch in prefetch(batches):
                 context.check_cancelled()
                 writer.write(batch)
                 rows += batch.num_rows
+            rows += rejects.count
+            reports.append(rejects.report())
         files = writer.close()
-    yield WriteReport(files=files, rows_read=rows)
+    yield WriteReport(files=files, rows_read=rows, rejects=reports)
 
 
 def send_rows(task: SourceTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
@@ -71,15 +77,18 @@ def send_rows(task: SourceTask, context: TaskContext) -> Iterator[tuple[int, byt
     outbox = ShuffleBuffer(task.reducers)
     split = _by_range(task) if task.bounds else _by_partition(task)
     rows = 0
-    for _, batches in task_units(task, settings.schema, context):
+    reports = []
+    for _, batches, rejects in task_units(task, settings.schema, context):
         for batch in prefetch(batches):
             context.check_cancelled()
             rows += batch.num_rows
             for reducer, part in split(batch):
                 yield from outbox.add(reducer, part)
+        rows += rejects.count
+        reports.append(rejects.report())
     yield from outbox.drain()
     if rows:
-        yield 0, encode_report(SendReport(rows_read=rows))
+        yield 0, encode_report(SendReport(rows_read=rows, rejects=reports))
 
 
 Split = Callable[[pa.RecordBatch], Iterator[tuple[int, pa.RecordBatch]]]
@@ -109,9 +118,9 @@ def sample_rows(task: SourceTask, context: TaskContext) -> Iterator[SampledKeys]
     settings = task.write
     order = settings.order or RowOrder()
     schema = top_columns(settings.schema, order.column_ids)
-    task = replace(task, must_match=None, reading=_narrowed(task.reading, schema))
+    task = replace(task, must_match=None, reading=_narrowed(task.reading, schema)).counting()
     sample = KeySample(task.sampled, task.task)
-    for _, batches in task_units(task, schema, context):
+    for _, batches, _ in task_units(task, schema, context):
         for batch in batches:
             context.check_cancelled()
             sample.add(order.keys(batch, schema))
@@ -124,9 +133,9 @@ def find_partitions(task: SourceTask, context: TaskContext) -> Iterator[Partitio
     known = settings.schema.field_ids
     ids = [item.source_id for item in settings.spec.fields if item.source_id in known]
     schema = top_columns(settings.schema, ids)
-    task = replace(task, must_match=None, reading=_narrowed(task.reading, schema))
+    task = replace(task, must_match=None, reading=_narrowed(task.reading, schema)).counting()
     partitions: dict[Partition, None] = {}
-    for _, batches in task_units(task, schema, context):
+    for _, batches, _ in task_units(task, schema, context):
         for batch in batches:
             context.check_cancelled()
             partitions.update(
@@ -149,7 +158,11 @@ def receive_rows(
 ) -> Iterator[WriteReport]:
     """Write the rows that were sent to one reducer; reports the files, and the rows that the senders read."""
     files, senders = write_sent(task, blobs, context, SendReport)
-    yield WriteReport(files=files, rows_read=sum(sender.rows_read for sender in senders))
+    yield WriteReport(
+        files=files,
+        rows_read=sum(sender.rows_read for sender in senders),
+        rejects=[report for sender in senders for report in sender.rejects],
+    )
 
 
 def write_sent(
@@ -213,19 +226,35 @@ def _any_match(
 
 
 def task_units(
-    task: SourceTask, schema: Schema, context: TaskContext
-) -> Iterator[tuple[SourceUnit, Iterator[pa.RecordBatch]]]:
-    """Yield each unit of a task with its rows in the table's schema."""
-    condition = None if task.must_match is None else bind_filter(task.must_match, schema)
-    units = (
-        _source_rows(task.units, schema, context)
-        if task.reading is None
-        else _table_rows(task.units, task.reading, schema, context)
-    )
+    task: SourceTask, schema: Schema, context: TaskContext, checks: Sequence[RowCheck] = ()
+) -> Iterator[tuple[SourceUnit, Iterator[pa.RecordBatch], UnitRejects]]:
+    """Yield each unit of a task with its rows in the table's schema, and the rows that are set aside.
+
+    The rows that are set aside are complete when all other rows are read.
+
+    Args:
+        task: the task.
+        schema: the table's schema.
+        context: of the task.
+        checks: what is checked of each row, after the table's schema and the task's filter.
+    """
+    standard: list[RowCheck] = [_null_check]
+    if task.must_match is not None:
+        standard.append(_filter_check(bind_filter(task.must_match, schema), schema))
+    every = [*standard, *checks]
     reading = _Reading(context, sum(unit.input_bytes for unit in task.units))
-    for unit, batches in units:
-        yield unit, reading.counted(_checked(batches, condition, schema))
-        reading.end(unit)
+    with closing(_unit_rows(task, schema, context)) as units:
+        for unit, parts in units:
+            rejects = UnitRejects(
+                context.storage,
+                task.rejects,
+                schema,
+                place=unit.place,
+                attempt=context.attempt,
+            )
+            acceptance = Acceptance(every, rejects if task.rejects else None)
+            yield unit, reading.counted(_accepted(parts(acceptance), rejects)), rejects
+            reading.end(unit)
 
 
 class _Reading:
@@ -249,58 +278,67 @@ class _Reading:
         self._context.report(self._rows, self._bytes / self._total_bytes)
 
 
-def _checked(
-    batches: Iterator[tuple[pa.RecordBatch, str]],
-    condition: BooleanExpression | None,
-    schema: Schema,
-) -> Iterator[pa.RecordBatch]:
-    for batch, where in batches:
-        _check_required(batch, where)
-        if condition is not None:
-            _check_matching(batch, condition, schema, where)
-        yield batch
+def _accepted(batches: Iterator[pa.RecordBatch], rejects: UnitRejects) -> Iterator[pa.RecordBatch]:
+    with rejects:
+        yield from batches
 
 
-def _source_rows(
-    units: Sequence[SourceUnit], schema: Schema, context: TaskContext
-) -> Iterator[tuple[SourceUnit, Iterator[tuple[pa.RecordBatch, str]]]]:
-    for unit in units:
-        if unit.source is not None:
-            batches = source_batches(context.storage, unit.source, schema)
-            yield unit, ((batch, unit.path) for batch in batches)
+Parts = Callable[[Acceptance], Iterator[pa.RecordBatch]]
 
 
-def _table_rows(
-    units: Sequence[SourceUnit], reading: ReadSettings, schema: Schema, context: TaskContext
-) -> Iterator[tuple[SourceUnit, Iterator[tuple[pa.RecordBatch, str]]]]:
-    files = [(unit, unit.file) for unit in units if unit.file is not None]
-    with closing(Deletes(context.storage, reading, [file for _, file in files])) as deletes:
+def _unit_rows(
+    task: SourceTask, schema: Schema, context: TaskContext
+) -> Generator[tuple[SourceUnit, Parts]]:
+    """Yield each unit with the function that reads its rows."""
+    if task.reading is None:
+        for unit in task.units:
+            if unit.source is not None:
+                yield unit, partial(source_batches, context.storage, unit.source, schema)
+        return
+    files = [(unit, unit.file) for unit in task.units if unit.file is not None]
+    with closing(Deletes(context.storage, task.reading, [file for _, file in files])) as deletes:
         for unit, file in files:
-            yield unit, _slice_rows(file, reading, deletes, schema, context)
+            yield unit, partial(_slice_rows, file, task.reading, deletes, schema, context)
 
 
 def _slice_rows(
-    file: FileSlice, reading: ReadSettings, deletes: Deletes, schema: Schema, context: TaskContext
-) -> Iterator[tuple[pa.RecordBatch, str]]:
+    file: FileSlice,
+    reading: ReadSettings,
+    deletes: Deletes,
+    schema: Schema,
+    context: TaskContext,
+    acceptance: Acceptance,
+) -> Iterator[pa.RecordBatch]:
     for batch in read_batches(context.storage, file, reading, deletes):
-        yield as_table_rows(batch, schema, file.path), file.path
+        yield acceptance.accepted(raw_table_rows(batch, schema, file.path), file.path)
 
 
-def _check_required(batch: pa.RecordBatch, where: str) -> None:
-    if name := null_in_required(batch):
-        raise BadInputError(f"{where} has NULL in the required column {name}")
+def _null_check(batch: pa.RecordBatch, where: str) -> RowProblem | None:
+    name = null_in_required(batch)
+    if name is None:
+        return None
+    reason = f"NULL in the required column {name}"
+    mask = halves_with(batch, lambda part: null_in_required(part) == name)
+    return RowProblem(mask, reason, BadInputError(f"{where} has {reason}"))
 
 
-def _check_matching(
-    batch: pa.RecordBatch, condition: BooleanExpression, schema: Schema, where: str
-) -> None:
-    mask = row_mask(condition, batch, schema)
-    if not pc.all(mask).as_py():
-        row = batch.filter(pc.invert(mask)).slice(0, 1).to_pylist()[0]
-        raise BadInputError(
+def _filter_check(condition: BooleanExpression, schema: Schema) -> RowCheck:
+    """Return the check of the filter that all rows of an overwrite must match."""
+
+    def check(batch: pa.RecordBatch, where: str) -> RowProblem | None:
+        matching = row_mask(condition, batch, schema)
+        if pc.all(matching).as_py():
+            return None
+        others = pc.invert(matching)
+        row = batch.filter(others).slice(0, 1).to_pylist()[0]
+        error = BadInputError(
             f"{where} has a row outside {Option.OVERWRITE_WHERE}: {_shown_row(row)}",
             hint="remove the row, or widen the filter",
         )
+        mask = others.to_numpy(zero_copy_only=False)
+        return RowProblem(mask, "the row does not match the overwrite's filter", error)
+
+    return check
 
 
 def _shown_row(row: Mapping[str, Any]) -> str:

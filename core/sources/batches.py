@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from lake.core.formats.parquet.types import source_schema, variant_columns
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.options import Option
 from lake.core.sources import csv_files, json_lines
+from lake.core.sources.acceptance import EVERY_ROW, Acceptance, BadRow, RawRows
 from lake.core.sources.discovery import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
 from lake.core.sources.inference import InferredType, infer_type, joined
 from lake.core.sources.text_values import ValueContext, from_text
@@ -57,6 +59,7 @@ def source_columns(
     *,
     infer: bool,
     notes: list[TypeNote] | None = None,
+    skip_bad: bool = False,
 ) -> pa.Schema | None:
     """Return a source's columns; None if a text file is empty, or must be read to find them.
 
@@ -66,8 +69,9 @@ def source_columns(
         known: the table's columns, which define the types of CSV columns.
         infer: infer the types of other columns of text files from the whole file.
         notes: receives the reasons for which columns are inferred as text.
+        skip_bad: ignore rows that cannot be read: they will be rejected.
     """
-    columns = _columns(storage, source, known, infer=infer, notes=notes)
+    columns = _columns(storage, source, known, infer=infer, notes=notes, skip_bad=skip_bad)
     if columns is not None:
         _refuse_many(source, len(columns))
     return columns
@@ -87,6 +91,7 @@ def _columns(
     *,
     infer: bool,
     notes: list[TypeNote] | None,
+    skip_bad: bool,
 ) -> pa.Schema | None:
     with readable(source.path):
         if source.format == PARQUET:
@@ -105,8 +110,8 @@ def _columns(
                 return schema
         if source.format == JSON:
             look = json_lines.infer_columns if infer else json_lines.first_columns
-            return look(storage, source)
-        return _csv_columns(storage, source, known, infer=infer, notes=notes)
+            return look(storage, source, skip_bad=skip_bad)
+        return _csv_columns(storage, source, known, infer=infer, notes=notes, skip_bad=skip_bad)
 
 
 def _parquet_schema(parquet: Any, path: str) -> pa.Schema:
@@ -125,6 +130,7 @@ def _csv_columns(
     *,
     infer: bool,
     notes: list[TypeNote] | None,
+    skip_bad: bool,
 ) -> pa.Schema | None:
     names = csv_files.column_names(storage, source)
     if names is None:
@@ -141,17 +147,22 @@ def _csv_columns(
             f"the header of {source.path} has two columns named {twice}", hint="rename one of them"
         )
     if infer and new:
-        types.update(_inferred_types(storage, source, new, notes))
+        types.update(_inferred_types(storage, source, new, notes, skip_bad=skip_bad))
     return pa.schema([(name, types.get(name, pa.string())) for name in names])
 
 
 def _inferred_types(
-    storage: Storage, source: Source, names: Sequence[str], notes: list[TypeNote] | None
+    storage: Storage,
+    source: Source,
+    names: Sequence[str],
+    notes: list[TypeNote] | None,
+    *,
+    skip_bad: bool,
 ) -> dict[str, pa.DataType]:
     """Return the narrowest type for all values of each named column in the whole file."""
     kinds = dict.fromkeys(names, InferredType.NOTHING)
     forms = source.text.forms
-    for rows in csv_files.text_rows(storage, source):
+    for rows in csv_files.text_rows(storage, source, skip_ragged=skip_bad):
         for name, kind in kinds.items():
             if kind is InferredType.TEXT:
                 continue
@@ -173,7 +184,12 @@ def _inferred_types(
 
 
 def source_batches(
-    storage: Storage, source: Source, schema: Schema, *, first: int | None = None
+    storage: Storage,
+    source: Source,
+    schema: Schema,
+    acceptance: Acceptance = EVERY_ROW,
+    *,
+    first: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a source's rows with exactly the columns of a table's schema.
 
@@ -183,45 +199,98 @@ def source_batches(
         storage: the storage of the file.
         source: the file.
         schema: the table's schema.
-        first: the number of rows that are wanted of each batch; None for all.
+        acceptance: decides which rows are loaded.
+        first: the number of rows that are wanted of each batch of CSV; None for all.
 
     Raises:
         CorruptFileError: the file is corrupt.
         BadInputError: a value does not match its column; the message contains the first such value.
     """
     with readable(source.path):
+        rejects = acceptance.rejects is not None
         if source.format == JSON:
-            yield from json_lines.json_batches(storage, source, schema)
+            parts = json_lines.json_rows(storage, source, schema, rejects=rejects)
         elif source.format == CSV:
-            yield from _csv_rows(storage, source, schema, first)
+            parts = _csv_rows(storage, source, schema, first, rejects=rejects)
         else:
-            yield from _typed_rows(storage, source, schema)
+            parts = _typed_rows(storage, source, schema)
+        for part in parts:
+            batch = acceptance.accepted(part, source.path)
+            if batch.num_rows or source.format != JSON:
+                yield batch
 
 
 def _csv_rows(
-    storage: Storage, source: Source, schema: Schema, first: int | None
-) -> Iterator[pa.RecordBatch]:
-    for whole, numbers, _ in csv_files.text_rows(storage, source):
-        batch = whole.slice(0, first)
-        columns = []
-        for item in schema.fields:
-            if item.name in batch.schema.names:
-                context = ValueContext(item.name, source.path, numbers, forms=source.text.forms)
-                parse = from_text if item.field_type.is_primitive else json_lines.from_json_texts
-                columns.append(parse(batch.column(item.name), item.field_type, context))
-            else:
-                columns.append(write_column(item, batch.num_rows))
-        yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+    storage: Storage, source: Source, schema: Schema, first: int | None, *, rejects: bool
+) -> Iterator[RawRows]:
+    lines = csv_files.Lines(storage, source)
+    for rows in csv_files.text_rows(storage, source, skip_ragged=rejects):
+        batch, numbers = rows.batch.slice(0, first), rows.numbers[:first]
+        yield RawRows(
+            size=batch.num_rows,
+            convert=partial(_csv_part, batch, numbers, source, schema),
+            numbers=numbers,
+            locate=lines.find_all,
+            unreadable=[BadRow(item.row, item.reason) for item in rows.ragged],
+        )
 
 
-def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
+def _csv_part(
+    batch: pa.RecordBatch,
+    numbers: Sequence[int],
+    source: Source,
+    schema: Schema,
+    start: int,
+    count: int,
+) -> pa.RecordBatch:
+    batch, numbers = batch.slice(start, count), numbers[start : start + count]
+    columns = []
+    for item in schema.fields:
+        if item.name in batch.schema.names:
+            context = ValueContext(item.name, source.path, numbers, forms=source.text.forms)
+            parse = from_text if item.field_type.is_primitive else json_lines.from_json_texts
+            columns.append(parse(batch.column(item.name), item.field_type, context))
+        else:
+            columns.append(write_column(item, batch.num_rows))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[RawRows]:
     if source.format == PARQUET:
         names = [item.name for item in schema.fields]
         for first_row, batch, types in _parquet_batches(storage, source, names):
-            yield as_table_rows(batch, schema, source.path, first_row, types)
+            yield raw_table_rows(batch, schema, source.path, first_row, types)
         return
     for first_row, batch in _TYPED[source.format](storage, source):
-        yield as_table_rows(batch, schema, source.path, first_row)
+        yield raw_table_rows(batch, schema, source.path, first_row)
+
+
+def raw_table_rows(
+    batch: pa.RecordBatch,
+    schema: Schema,
+    where: str,
+    first_row: int | None = None,
+    types: pa.Schema | None = None,
+) -> RawRows:
+    """Return rows of a typed source; the arguments are those of `as_table_rows`.
+
+    The number of the first row is None if the rows have none in their file.
+    """
+    first = first_row or 1
+
+    def convert(start: int, count: int) -> pa.RecordBatch:
+        return as_table_rows(batch.slice(start, count), schema, where, first + start, types)
+
+    def locate(numbers: Sequence[int]) -> tuple[Sequence[int | None], Sequence[str]]:
+        lines = [None if first_row is None else number for number in numbers]
+        return lines, [_row_text(batch, number - first) for number in numbers]
+
+    return RawRows(batch.num_rows, convert, range(first, first + batch.num_rows), locate)
+
+
+def _row_text(batch: pa.RecordBatch, index: int) -> str:
+    values = [f"{name}: {_shown(batch.column(name)[index])}" for name in batch.schema.names]
+    return ", ".join(values)
 
 
 def as_table_rows(

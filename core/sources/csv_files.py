@@ -220,6 +220,11 @@ class Lines:
             line, text = next(self._found, (0, ""))
         return line, text
 
+    def find_all(self, rows: Sequence[int]) -> tuple[Sequence[int], Sequence[str]]:
+        """Return the lines and the texts of several rows; see `find`."""
+        found = [self.find(row) for row in rows]
+        return [line for line, _ in found], [text for _, text in found]
+
     def _rows(self, storage: Storage, source: Source) -> Iterator[tuple[int, str]]:
         taken: list[str] = []
         with open_stream(storage, source) as stream:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from lake.core.arrow import one_array
 from lake.core.columns.defaults import defaulted_fields, json_defaults, write_column
 from lake.core.errors import BadInputError
 from lake.core.options import Option
+from lake.core.sources.acceptance import BadRow, RawRows
 from lake.core.sources.discovery import Source, open_stream
 from lake.core.sources.inference import TIMES, InferredType, infer_type, joined
 from lake.core.sources.json_documents import LONGEST_OBJECT, is_document, objects
@@ -76,28 +78,59 @@ class _Block:
         )
 
 
-def json_batches(storage: Storage, source: Source, schema: Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with the schema's columns; a column that a line does not have gets its write default, or NULL.
+def json_rows(
+    storage: Storage, source: Source, schema: Schema, *, rejects: bool
+) -> Iterator[RawRows]:
+    """Yield the rows, which have the schema's columns; a column that a line does not have gets its write default.
+
+    Args:
+        storage: the storage of the file.
+        source: the file.
+        schema: the table's schema.
+        rejects: whether lines that are not valid objects are reported with the rows; otherwise one is an error.
 
     Raises:
-        BadInputError: a line is not an object, or a value does not match its column.
+        BadInputError: a line is not an object; for a value that does not match its column, the rows raise it.
     """
     whole = _forms(schema)
     defaulted = list(defaulted_fields(schema.fields))
     for block in _blocks(storage, source):
+        if not rejects:
+            _refuse_fatal(block, source.path)
         forms = _forms(schema, _not_named(defaulted, block.data)) if defaulted else whole
         try:
+            if rejects:
+                _refuse_fatal(block, source.path)
             batch = None if forms is None else _fast(block, forms, schema, source)
         except (pa.ArrowException, UnicodeDecodeError, BadInputError):
             batch = None
         if batch is None:
-            batch = _exact(block, schema, source)
-        if batch.num_rows:
-            yield batch
+            yield _exact(block, schema, source, rejects=rejects)
+        elif batch.num_rows:
+            yield RawRows(
+                batch.num_rows,
+                partial(batch.slice),
+                range(batch.num_rows),
+                partial(_located, block),
+            )
 
 
-def infer_columns(storage: Storage, source: Source) -> pa.Schema | None:
+def _located(block: _Block, indexes: Sequence[int]) -> tuple[Sequence[int], Sequence[str]]:
+    """Return the numbers and the texts of a block's lines, by their positions among those that are not blank."""
+    wanted, found = set(indexes), []
+    for index, (number, line) in enumerate(_numbered(block)):
+        if index in wanted:
+            found.append((number, line.decode(errors="replace").strip()))
+    return [number for number, _ in found], [text for _, text in found]
+
+
+def infer_columns(storage: Storage, source: Source, *, skip_bad: bool = False) -> pa.Schema | None:
     """Return the columns of all lines, with types for all of their values; None for no lines.
+
+    Args:
+        storage: the storage of the file.
+        source: the file.
+        skip_bad: ignore lines that are not objects.
 
     Raises:
         BadInputError: a line is not an object, or a column has values without a common type.
@@ -106,7 +139,7 @@ def infer_columns(storage: Storage, source: Source) -> pa.Schema | None:
     texts: dict[str, InferredType] = {}
     seen = False
     for block in _blocks(storage, source):
-        found = _inferred(block, source.path)
+        found = _inferred(block, source.path, skip_bad=skip_bad)
         seen = seen or found.num_rows > 0
         for name in found.schema.names:
             column = found.column(name)
@@ -119,11 +152,13 @@ def infer_columns(storage: Storage, source: Source) -> pa.Schema | None:
     return pa.schema(columns) if seen else None
 
 
-def first_columns(storage: Storage, source: Source) -> pa.Schema | None:
+def first_columns(storage: Storage, source: Source, *, skip_bad: bool = False) -> pa.Schema | None:
     """Return the columns of the first lines; None if they are not valid, which reading reports."""
     for block in _blocks(storage, source):
+        if not skip_bad:
+            _refuse_fatal(block, source.path)
         try:
-            found = _inferred(block, source.path)
+            found = _inferred(block, source.path, skip_bad=skip_bad)
         except BadInputError:
             return None
         return found.schema if found.num_rows else None
@@ -153,9 +188,7 @@ def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
     with open_stream(storage, source) as stream:
         head = bytes(stream.read(_BLOCK_BYTES))
         cut = _object_blocks if is_document(head) else _line_blocks
-        for block in cut(stream, head, source.path):
-            _refuse_fatal(block, source.path)
-            yield block
+        yield from cut(stream, head, source.path)
 
 
 def _object_blocks(stream: Any, head: bytes, where: str) -> Iterator[_Block]:
@@ -215,9 +248,11 @@ def _refuse_fatal(block: _Block, where: str) -> None:
     for index in np.flatnonzero(np.diff(at_ends) > _DEEPEST).tolist():
         start = int(ends[index - 1]) + 1 if index else 0
         if _depth(data[start : int(ends[index])]) > _DEEPEST:
-            raise BadInputError(
-                f"line {block.line(index)} of {where} is nested more than {_DEEPEST} levels deep"
-            )
+            raise _too_deep(block.line(index), where)
+
+
+def _too_deep(line: int, where: str) -> BadInputError:
+    return BadInputError(f"line {line} of {where} is nested more than {_DEEPEST} levels deep")
 
 
 def _depth(line: bytes) -> int:
@@ -327,11 +362,37 @@ def _null_with_default(item: NestedField, column: pa.Array) -> bool:
 # Python's parser
 
 
-def _exact(block: _Block, schema: Schema, source: Source) -> pa.RecordBatch:
-    rows, lines, where = [], [], source.path
-    for number, row in _lines(block, where):
+def _exact(block: _Block, schema: Schema, source: Source, *, rejects: bool = False) -> RawRows:
+    """Return the rows of a block; with ``rejects`` also the lines that are not valid objects."""
+    rows: list[dict[str, Any]] = []
+    lines: list[int] = []
+    indexes: list[int] = []
+    bad: list[BadRow] = []
+    for index, (number, line) in enumerate(_numbered(block)):
+        try:
+            if rejects and _depth(line) > _DEEPEST:
+                raise _too_deep(number, source.path)
+            row = _parsed_line(line, number, source.path)
+        except BadInputError as error:
+            if not rejects:
+                raise
+            bad.append(BadRow(index, error.message))
+            continue
         rows.append(row)
         lines.append(number)
+        indexes.append(index)
+
+    def convert(start: int, count: int) -> pa.RecordBatch:
+        part = slice(start, start + count)
+        return _columns_of(rows[part], lines[part], schema, source)
+
+    return RawRows(len(rows), convert, indexes, partial(_located, block), bad)
+
+
+def _columns_of(
+    rows: Sequence[Mapping[str, Any]], lines: Sequence[int], schema: Schema, source: Source
+) -> pa.RecordBatch:
+    where = source.path
     known = {item.name for item in schema.fields}
     for row, number in zip(rows, lines, strict=True):
         if unknown := row.keys() - known:
@@ -354,10 +415,15 @@ def _exact(block: _Block, schema: Schema, source: Source) -> pa.RecordBatch:
 
 
 def _lines(block: _Block, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in _numbered(block):
+        yield number, _parsed_line(line, number, where)
+
+
+def _numbered(block: _Block) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not blank, with their numbers in the file."""
     for index, line in enumerate(block.data.split(b"\n")):
         if line.strip():
-            number = block.line(index)
-            yield number, _parsed_line(line, number, where)
+            yield block.line(index), line
 
 
 def _parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
@@ -500,7 +566,26 @@ def _shaped_double(value: int | Decimal | str) -> float | None:
 # Inference
 
 
-def _inferred(block: _Block, where: str) -> pa.Table:
+def _inferred(block: _Block, where: str, *, skip_bad: bool) -> pa.Table:
+    try:
+        _refuse_fatal(block, where)
+        return _inferred_lines(block, where)
+    except BadInputError:
+        if not skip_bad:
+            raise
+    good = [line for number, line in _numbered(block) if _is_object(line, number, where)]
+    return _inferred_lines(_Block(b"\n".join(good), block.first_line), where)
+
+
+def _is_object(line: bytes, number: int, where: str) -> bool:
+    try:
+        _parsed_line(line, number, where)
+    except BadInputError:
+        return False
+    return _depth(line) <= _DEEPEST
+
+
+def _inferred_lines(block: _Block, where: str) -> pa.Table:
     try:
         found = _read(block.data, None, "infer")
         timed = [item for item in found.schema if _has_time(item.type)]

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.engine.shuffle import ShuffleBuffer
 from lake.core.engine.tasks import TaskContext
+from lake.core.ingest.checksummed_batches import batch_file, batches_in
 from lake.core.keys.encoding import Int64s, hash_keys, partition_of
 from lake.core.keys.index import KeyIndex
 from lake.core.plain import PlainData
-from lake.core.upsert.checksummed_batches import batch_file, batches_in
 
 # With more distinct values, a column is described by its minimum and maximum.
 _MOST_VALUES = 100

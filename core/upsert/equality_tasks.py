@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from lake.core.deletes.writers import open_equality_writer
 from lake.core.engine.tasks import TaskContext
+from lake.core.ingest.checksummed_batches import batches_in
 from lake.core.manifests.data_files import DataFile
 from lake.core.plain import PlainData
 from lake.core.rows.writer import WriteSettings
 from lake.core.types.arrow_schema import PlainSchema, arrow_schema
-from lake.core.upsert.checksummed_batches import batches_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from lake.core.commit.operations import AppendFiles, Operation, OverwriteFiles, 
 from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
 from lake.core.engine.tasks import Task, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
+from lake.core.ingest.checksummed_batches import batches_in
 from lake.core.ingest.execute import preview
 from lake.core.ingest.load import (
     Load,
@@ -30,6 +31,7 @@ from lake.core.ingest.load import (
 )
 from lake.core.ingest.plan import IngestPlan
 from lake.core.ingest.recovery import publish_manifests
+from lake.core.ingest.rejects import temporary_files
 from lake.core.ingest.removals import rows_that_may_change
 from lake.core.ingest.result import Landed, LoadResult
 from lake.core.manifests.data_files import DataFile
@@ -40,7 +42,6 @@ from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import Staging
-from lake.core.upsert.checksummed_batches import batches_in
 from lake.core.upsert.dedup_tasks import (
     BucketReport,
     DeduplicateTask,
@@ -52,7 +53,6 @@ from lake.core.upsert.dedup_tasks import (
 from lake.core.upsert.key_matching import KeyMatches, Matcher
 from lake.core.upsert.options import EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
-from lake.core.upsert.rejects import removed_on_failure, temporary_files, write_rejects
 from lake.core.upsert.source_tasks import (
     KeyedSourceTask,
     KeySettings,
@@ -93,7 +93,7 @@ class _Source:
 
     @property
     def rejected(self) -> int:
-        return sum(unit.rejected for unit in self.units)
+        return sum(unit.rejects.rows for unit in self.units)
 
     @property
     def lost(self) -> int:
@@ -146,17 +146,14 @@ class _Upsert(Load):
         """Remove the files of keys, and after a failure those of rejected rows."""
         with (
             temporary_files(self.session, self.plan.table, self.temporary_name),
-            removed_on_failure(self.upsert.options.rejects),
+            super().temporary_files(),
         ):
             yield
 
     def write(self) -> LoadResult:
         """Write the source's rows, each key once."""
         self._source = source = self._load()
-        rejects = self.upsert.options.rejects
-        if rejects is not None and source.rejected:
-            files = [unit.rejects for unit in source.units if unit.rejects]
-            write_rejects(self._storage, self.plan.schema, files, rejects)
+        self.keep_rejects([unit.rejects for unit in source.units], self.plan.schema)
         if not source.files:
             warn_of_no_rows(self.session, self.plan)
         return self._result(None)
@@ -206,7 +203,6 @@ class _Upsert(Load):
         keys = KeySettings(
             ids=self.upsert.key,
             order=self.upsert.order,
-            rejects=self.upsert.options.rejects is not None,
             losers=losers,
             folder=ingest.table.data_location,
             name=self.temporary_name,

@@ -17,6 +17,7 @@ from lake.core.deletes.row_positions import RowPositions
 from lake.core.deletes.writers import DeletedRows, open_position_writer
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import LakeError
+from lake.core.ingest.checksummed_batches import batches_in
 from lake.core.keys.encoding import Int64s, hash_keys, partition_of
 from lake.core.keys.extraction import columns_of, cut
 from lake.core.keys.index import NOT_FOUND, KeyIndex
@@ -25,7 +26,6 @@ from lake.core.plain import PlainData
 from lake.core.properties.table_properties import COPY_ON_WRITE
 from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
-from lake.core.upsert.checksummed_batches import batches_in
 
 # With several buckets, each bucket is loaded once per chunk of about this many rows of the table.
 _CHUNK_ROWS = 4 * 1024 * 1024

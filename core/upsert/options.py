@@ -29,14 +29,12 @@ class UpsertOptions:
         deletes: how old rows are deleted, one of `MODES`; None to use the table's properties.
         order_by: of the source rows with one key, the last by these columns is used; empty for the input's order.
         repair_duplicates: if the table has several rows with one key, all of them are replaced.
-        rejects: local path for rows whose key is NULL or NaN; if None, such a row is an error.
     """
 
     key: Sequence[str] = ()
     deletes: str | None = None
     order_by: Sequence[str] = ()
     repair_duplicates: bool = False
-    rejects: str | None = None
 
     def __post_init__(self) -> None:
         if self.deletes not in {None, *MODES}:

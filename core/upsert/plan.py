@@ -26,7 +26,6 @@ from lake.core.upsert.options import (
     key_ids,
     unwanted_deletes,
 )
-from lake.core.upsert.rejects import check_rejects
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
@@ -73,8 +72,6 @@ def plan_upsert(
             hint=f"use {Option.STAGE} {Option.UPSERT} {Option.DELETES} {EQUALITY}, which deletes by key without "
             "reading the table",
         )
-    if options.rejects is not None:
-        check_rejects(options.rejects)
     plan = plan_ingest(session, identifier, replace(ingest, mode=UPSERT))
     properties = plan.table.properties
     deletes = deletes_of(properties, options.deletes)

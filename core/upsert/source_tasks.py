@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -21,15 +21,17 @@ from lake.core.columns.defaults import without_write_defaults
 from lake.core.engine.shuffle import ShuffleBuffer, encode_report
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import BadInputError
+from lake.core.ingest.checksummed_batches import batch_file, batches_in
 from lake.core.ingest.payloads import ReceiveTask, SourceTask, SourceUnit, WriteReport
+from lake.core.ingest.rejects import RejectReport, UnitRejects
 from lake.core.ingest.tasks import task_units, write_sent
-from lake.core.keys.extraction import Mask, columns_of, cut, unusable
+from lake.core.keys.extraction import columns_of, cut, unusable
 from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
 from lake.core.rows.sorted_writer import open_ordered_writer
+from lake.core.sources.acceptance import RowCheck, RowProblem
 from lake.core.types.transforms import group_rows, partition_number
-from lake.core.upsert.checksummed_batches import batch_file, batches_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,6 @@ class KeySettings(PlainData):
     Args:
         ids: columns of the key.
         order: columns that decide which of several rows with one key is written.
-        rejects: whether rows without a usable key are written to rejects; otherwise they are an error.
         losers: files of rows to skip; None to write the keys.
         folder: the folder for files of keys.
         name: the prefix of their names.
@@ -47,7 +48,6 @@ class KeySettings(PlainData):
 
     ids: Sequence[int]
     order: Sequence[int]
-    rejects: bool
     losers: Sequence[str] | None
     folder: str
     name: str
@@ -70,8 +70,7 @@ class UnitReport(PlainData):
         rows: the number of rows with a usable key.
         keys: the file of their keys; None if there is none.
         key_bytes: the size of the keys in memory.
-        rejects: the file of rows without a usable key; None if there is none.
-        rejected: the number of rows without a usable key.
+        rejects: the rows that are set aside.
     """
 
     place: int
@@ -79,8 +78,7 @@ class UnitReport(PlainData):
     rows: int = 0
     keys: str | None = None
     key_bytes: int = 0
-    rejects: str | None = None
-    rejected: int = 0
+    rejects: RejectReport = field(default_factory=RejectReport)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +92,13 @@ def write_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[KeyedWri
     """Read a task's units and write their rows; reports each unit's keys, then the files."""
     settings = task.write
     with open_ordered_writer(context, settings, task=task.task) as writer:
-        for unit, batches in task_units(task, _read_schema(task), context):
+        for unit, batches, rejects in _units(task, context):
             with _UnitRows(task, unit, context) as rows:
                 for batch in prefetch(batches):
                     context.check_cancelled()
                     writer.write(rows.kept(batch))
-            yield KeyedWriteReport(rows_read=rows.read, units=[rows.report()])
+            report = rows.report(rejects)
+            yield KeyedWriteReport(rows_read=report.rows_read, units=[report])
         files = writer.close()
     yield KeyedWriteReport(files=files)
 
@@ -109,14 +108,14 @@ def send_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[tuple[int
     settings = task.write
     outbox = ShuffleBuffer(task.reducers)
     reports = []
-    for unit, batches in task_units(task, _read_schema(task), context):
+    for unit, batches, rejects in _units(task, context):
         with _UnitRows(task, unit, context) as rows:
             for batch in prefetch(batches):
                 context.check_cancelled()
                 parts = group_rows(rows.kept(batch), settings.spec, settings.schema)
                 for partition, part in parts:
                     yield from outbox.add(partition_number(partition, task.reducers), part)
-        reports.append(rows.report())
+        reports.append(rows.report(rejects))
     yield from outbox.drain()
     for report in reports:
         yield 0, encode_report(report)
@@ -136,31 +135,53 @@ def _read_schema(task: KeyedSourceTask) -> Schema:
     return without_write_defaults(task.write.schema, task.keys.ids)
 
 
+def _units(
+    task: KeyedSourceTask, context: TaskContext
+) -> Iterator[tuple[SourceUnit, Iterator[pa.RecordBatch], UnitRejects]]:
+    """Yield each unit of a task with its rows that have a usable key."""
+    # When the source is read again, rejected rows are already written.
+    read = task if task.keys.losers is None else task.counting()
+    return task_units(read, _read_schema(task), context, [_key_check(task)])
+
+
+def _key_check(task: KeyedSourceTask) -> RowCheck:
+    schema = task.write.schema
+    names = [schema.find_column_name(column) for column in task.keys.ids]
+    key = columns_of(schema, task.keys.ids)
+
+    def check(batch: pa.RecordBatch, where: str) -> RowProblem | None:
+        for name, column in zip(names, cut(batch, key).columns, strict=True):
+            if (problem := unusable(column)) is not None:
+                mask, what = problem
+                reason = f"{what} in the key column {name}"
+                error = BadInputError(
+                    f"{where} has {reason}",
+                    hint=f"add {Option.REJECTS} PATH to write such rows to a file",
+                )
+                return RowProblem(mask, reason, error)
+        return None
+
+    return check
+
+
 class _UnitRows:
-    """The rows of one unit: rejects rows without a usable key, skips duplicates, writes keys."""
+    """The rows of one unit: skips duplicates, writes keys."""
 
     def __init__(self, task: KeyedSourceTask, unit: SourceUnit, context: TaskContext) -> None:
         keys, schema = task.keys, task.write.schema
-        self.read = 0
         self._usable = 0
         self._key_bytes = 0
         self._storage = context.storage
         self._place = unit.place
-        self._source_path = unit.path
-        self._names = [schema.find_column_name(column) for column in keys.ids]
         self._key = columns_of(schema, keys.ids)
         self._order = columns_of(schema, keys.order)
-        self._allows_rejects = keys.rejects
         name = f"{keys.name}-{self._place:05d}-{context.attempt}"
         self._path = locations.join(keys.folder, f"{name}-keys.arrow")
-        self._rejects_path = locations.join(keys.folder, f"{name}-rejects.arrow")
         self._losers = (
             None if keys.losers is None else lost_rows(self._storage, keys.losers, self._place)
         )
         self._files = ExitStack()
         self._keys: Any = None
-        self._rejects: Any = None
-        self._rejected = 0
 
     def __enter__(self) -> Self:
         return self
@@ -170,8 +191,6 @@ class _UnitRows:
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch to write."""
-        self.read += batch.num_rows
-        batch = self._usable_rows(batch)
         start, self._usable = self._usable, self._usable + batch.num_rows
         if self._losers is None:
             self._keep_keys(cut(batch, [*self._key, *self._order]))
@@ -184,31 +203,6 @@ class _UnitRows:
         wins[lost - start] = False
         return batch.filter(pa.array(wins))
 
-    def _usable_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        bad: Mask | None = None
-        for name, column in zip(self._names, cut(batch, self._key).columns, strict=True):
-            if (problem := unusable(column)) is not None:
-                mask, what = problem
-                if not self._allows_rejects:
-                    raise BadInputError(
-                        f"{self._source_path} has {what} in the key column {name}",
-                        hint=f"add {Option.REJECTS} PATH to write such rows to a file",
-                    )
-                bad = mask if bad is None else bad | mask
-        if bad is None:
-            return batch
-        self._reject(batch.filter(pa.array(bad)))
-        return batch.filter(pa.array(~bad))
-
-    def _reject(self, batch: pa.RecordBatch) -> None:
-        self._rejected += batch.num_rows
-        # When the source is read again, they are already written.
-        if self._losers is None:
-            if self._rejects is None:
-                file = batch_file(self._storage, self._rejects_path)
-                self._rejects = self._files.enter_context(file)
-            self._rejects.write_batch(batch)
-
     def _keep_keys(self, keys: pa.RecordBatch) -> None:
         if not keys.num_rows:
             return
@@ -218,16 +212,15 @@ class _UnitRows:
         self._keys.write_batch(keys)
         self._key_bytes += keys.nbytes
 
-    def report(self) -> UnitReport:
-        """Return the unit's report for the driver."""
+    def report(self, rejects: UnitRejects) -> UnitReport:
+        """Return the unit's report for the driver, with its rejected rows."""
         return UnitReport(
             place=self._place,
-            rows_read=self.read,
+            rows_read=self._usable + rejects.count,
             rows=self._usable,
             keys=None if self._keys is None else self._path,
             key_bytes=self._key_bytes,
-            rejects=None if self._rejects is None else self._rejects_path,
-            rejected=self._rejected,
+            rejects=rejects.report(),
         )
 
 

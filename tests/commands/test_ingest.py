@@ -224,7 +224,7 @@ def test_a_file_named_twice_in_any_spelling_is_refused(
         (["x.parquet", "--stage", "--upsert", "--key", "id"], 2, "--deletes position"),
         (["x.parquet", "--discard", "r"], 2, "--discard takes"),
         (["x.parquet", "--changes-column", "op"], 2, "go together"),
-        (["x.parquet", "--rejects", "r.csv"], 2, "need --upsert"),
+        (["x.parquet", "--max-rejects", "1"], 2, "needs --rejects"),
         (["-"], 2, "--format"),
     ],
 )

@@ -70,8 +70,6 @@ def send(folder: Path, batches: Sequence[Sequence[Row]]) -> Iterator[tuple[int, 
         delta=delta,
         kinds="op",
         by_partition=False,
-        rejects=False,
-        aside=str(folder / "aside"),
     )
     context = TaskContext(storage=Storage(), attempt="a", stopped=threading.Event())
     for reducer, blob in send_changes(task, context):

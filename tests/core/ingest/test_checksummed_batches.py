@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lake.core.errors import CorruptFileError
+from lake.core.ingest.checksummed_batches import batch_file, batches_in
 from lake.core.storage.storage import Storage
-from lake.core.upsert.checksummed_batches import batch_file, batches_in
 
 BATCHES = [
     pa.record_batch({"key": pa.array([start, start + 1], pa.int64()), "text": ["a", "b"]})

@@ -1,4 +1,4 @@
-"""Temporary files of batches between the steps of an upsert, with a checksum per batch.
+"""Temporary files of batches between the steps of a load, with a checksum per batch.
 
 A wrong byte in a key would change the wrong rows. Format: per batch its length (64 bits) and CRC-32 (32 bits), both
 little-endian, and an Arrow stream of the batch; then a length of 0 and the number of batches.
