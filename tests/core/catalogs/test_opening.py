@@ -108,7 +108,7 @@ def configured(
     return run
 
 
-def told(result: Result) -> tuple[int, str, str | None]:
+def reported(result: Result) -> tuple[int, str, str | None]:
     error = result.json()["error"]
     return result.exit_code, error["message"], error["hint"]
 
@@ -156,7 +156,7 @@ def test_an_unknown_host_name_is_named_with_the_setting_to_check(
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
 
-    assert told(configured(type="rest", uri="https://catalogue.example")) == (
+    assert reported(configured(type="rest", uri="https://catalogue.example")) == (
         7,
         "cannot open catalog prod: the host name catalogue.example is not known",
         "check 'uri' of catalog prod in ~/.pyiceberg.yaml, and the name server of this machine",
@@ -171,7 +171,7 @@ def test_a_name_server_that_is_away_is_a_timeout(
 
     monkeypatch.setattr(socket, "getaddrinfo", away)
 
-    code, message, _ = told(configured(type="rest", uri="https://catalog.example"))
+    code, message, _ = reported(configured(type="rest", uri="https://catalog.example"))
 
     assert code == 10
     assert message.endswith("catalog.example, port 443: temporary failure in name resolution")
@@ -187,7 +187,7 @@ def test_a_refused_connection_is_a_timeout_with_host_and_port(
         {"type": "rest", "uri": f"http://{HERE}:{port}"},
         {"type": "sql", "uri": f"postgresql+psycopg2://u@{HERE}:{port}/x"},
     ):
-        code, message, hint = told(configured(**properties))
+        code, message, hint = reported(configured(**properties))
 
         assert code == 10
         assert str(port) in message
@@ -215,7 +215,7 @@ def test_a_certificate_that_is_not_trusted_names_the_authoritys_setting(
     configured: Callable[..., Result], tmp_path: Path
 ) -> None:
     with answering(200, {}, _self_signed(tmp_path)) as (host, port):
-        code, message, hint = told(configured(type="rest", uri=f"https://{host}:{port}"))
+        code, message, hint = reported(configured(type="rest", uri=f"https://{host}:{port}"))
 
     assert code == 7
     assert message == (
@@ -230,7 +230,7 @@ def test_a_server_without_encryption_is_not_one_with_a_wrong_certificate(
     configured: Callable[..., Result],
 ) -> None:
     with answering(200, {}) as (host, port):
-        code, message, hint = told(configured(type="rest", uri=f"https://{host}:{port}"))
+        code, message, hint = reported(configured(type="rest", uri=f"https://{host}:{port}"))
 
     assert code == 7
     assert f"no encrypted connection to {host}, port {port}: " in message
@@ -291,7 +291,7 @@ def test_a_refused_login_keeps_the_servers_words_and_names_the_setting(
     with answering(status, body) as (host, port):
         result = configured(type="rest", uri=f"http://{host}:{port}", **more)
 
-    assert told(result) == (9, message, hint)
+    assert reported(result) == (9, message, hint)
     assert "canary" not in result.stdout + result.stderr
 
 
@@ -335,7 +335,7 @@ TYPES = "bigquery, dynamodb, glue, hadoop, hive, in-memory, rest, sql"
 def test_a_catalog_that_is_not_configured_completely_names_what_is_missing(
     configured: Callable[..., Result], properties: dict[str, str], message: str, hint: str | None
 ) -> None:
-    result = told(configured(**properties))
+    result = reported(configured(**properties))
 
     assert result[:2] == (7, message)
     assert result[2] is not None
@@ -348,7 +348,7 @@ def test_a_new_table_needs_a_warehouse(configured: Callable[..., Result], tmp_pa
     source.write_text("id\n1\n")
 
     address = f"sqlite:///{tmp_path}/c.db"
-    result = told(configured("ingest", "db.t", source, "--create", type="sql", uri=address))
+    result = reported(configured("ingest", "db.t", source, "--create", type="sql", uri=address))
 
     assert result == (
         7,
@@ -384,7 +384,7 @@ def test_a_missing_package_is_named(
         monkeypatch.delitem(sys.modules, f"pyiceberg.catalog.{kind}", raising=False)
     monkeypatch.setitem(sys.modules, missing, None)  # type: ignore[arg-type]
 
-    assert told(configured(**properties)) == (
+    assert reported(configured(**properties)) == (
         7,
         f"catalog prod needs a Python package that is not installed: {package}",
         f"pip install '{package}'",
@@ -426,7 +426,7 @@ def test_a_missing_table_says_where_lake_looked(lake: CommandLine, tmp_path: Pat
     (tmp_path / "empty").mkdir()
 
     def missing(*words: object, warehouse: Path = lake.warehouse) -> tuple[int, str, str | None]:
-        return told(CommandLine(warehouse)("--json", "snapshots", *words))
+        return reported(CommandLine(warehouse)("--json", "snapshots", *words))
 
     database = lake.warehouse / "catalog.db"
     assert missing("db.user") == (
